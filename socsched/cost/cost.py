@@ -1,0 +1,42 @@
+"""The one timing model: what a job costs on an engine, produced here and used by planner, analysis, simulator and run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a job that runs to its end on an engine without a preemption point.
+
+    `time_ns` is the duration alone on the SoC, of which `fixed_ns` (launch) does not overlap with memory traffic; `bytes`
+    are moved to or from DRAM.  Under a bandwidth share it lasts what `cost.contention.stretched_ns` says: planner,
+    analysis and simulator all call that.
+    """
+
+    name: str
+    time_ns: int
+    fixed_ns: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one job of a stage (or conversion) costs on one engine in one mode, precision and share of its units.
+
+    `provenance` is the weakest kind among the figures the time rests on; `source` names them; `error` is the relative
+    uncertainty of `time_ns`.  `energy_uj` is the dynamic energy of the job (engine and DRAM), idle power excluded.
+    """
+
+    stage: str
+    engine: str
+    mode: str
+    precision: str
+    share: int
+    time_ns: int
+    bytes: int
+    energy_uj: int
+    segments: tuple[Segment, ...]
+    provenance: str
+    source: str
+    error: float

@@ -1,0 +1,104 @@
+"""What has to run: sensors, stages, cause-effect chains; read from YAML by `pipeline_file.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from socsched.descriptor.platform import Figure, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """A periodic source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM."""
+
+    name: str
+    kind: str
+    period_ns: int
+    offset_ns: int = 0
+    jitter_ns: int = 0
+    bytes_per_frame: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A known execution time of a stage: what was run where, and how long it took.
+
+    `platform` and `mode` name a shipped platform (or any text for hardware not described here, then only
+    `engine` = an engine *kind* of the planned platform is matched and `scale` must turn the time into one there).
+    `engine` is an engine id or kind; `units` how many of its units the time holds for (0 = all); `scale` multiplies
+    the time when it is applied (with the reasoning in the figure's note).
+    """
+
+    platform: str
+    mode: str
+    engine: str
+    precision: str
+    time_ns: Figure
+    units: int = 0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One schedulable piece of work.
+
+    Exactly one trigger: `after` (sensors or stages; runs when all of them have delivered frame k) or `period_ns` (runs
+    on its own timer).  `reads` are stages or sensors whose latest finished output is sampled at start.
+    `model` names a built-in model ("pointpillars.backbone"); None for a stage known by its execution times only.
+    `params` go to the model.  `precisions` are those whose accuracy the user accepts, best first.
+    `queue` is the most frames that may wait at the stage; a frame that finds it full is dropped.
+    `output_bytes` is what a stage without model hands on (a model knows its own outputs).
+    `share` is the most engine units one job can use (1 for single-threaded code, 0 = as many as there are).
+    """
+
+    name: str
+    title: str
+    model: str | None
+    after: tuple[str, ...] = ()
+    period_ns: int | None = None
+    offset_ns: int = 0
+    reads: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    precisions: tuple[str, ...] = ("fp32",)
+    costs: tuple[Anchor, ...] = ()
+    queue: int = 1
+    share: int = 0
+    output_bytes: int = 0
+    criticality: str = "firm"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A cause-effect chain from a sensor or timer stage to an effect, with its end-to-end deadline (ns).
+
+    `path` starts with a sensor or a timer-triggered stage; neighbours are linked by `after` or `reads`.
+    `max_age_ns`: oldest data the last stage may act on, None when not required.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    deadline_ns: int
+    max_age_ns: int | None = None
+    criticality: str = "firm"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One workload."""
+
+    name: str
+    title: str
+    sensors: tuple[Sensor, ...]
+    stages: tuple[Stage, ...]
+    chains: tuple[Chain, ...]
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    file: str = ""
+
+    def stage(self, name: str) -> Stage:
+        """Return the stage of this name; KeyError when there is none."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise KeyError(name)

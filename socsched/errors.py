@@ -1,0 +1,68 @@
+"""What can go wrong, as a tree; each class carries the exit code the command line ends with.
+
+    SocschedError
+    ├── UsageError                 2  the request or a file is wrong
+    │   ├── DescriptorError        2  a platform, pipeline or plan file; lists every finding at once
+    │   └── InputError             2  a scan, weights or result file cannot be used
+    └── MachineError               3  this machine or the board cannot do it (tool missing, driver, permission)
+        └── CompileError           3  a stage could not be lowered to a target
+
+A deployment that misses its requirements is no error: planners return a verdict (exit code 1), solvers that run out
+of time an undecided one (exit code 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXIT_OK, EXIT_VIOLATED, EXIT_USAGE, EXIT_MACHINE, EXIT_UNDECIDED = 0, 1, 2, 3, 4
+
+
+class SocschedError(Exception):
+    """Base of all errors socsched raises on purpose; `hint` says what to do about it."""
+
+    exit_code = EXIT_MACHINE
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(SocschedError):
+    """The request cannot be carried out as stated."""
+
+    exit_code = EXIT_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault in a file: where it is (1-based line and column), which field, and what was expected there."""
+
+    file: str
+    line: int
+    column: int
+    field: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.field}: {self.expected}"
+
+
+class DescriptorError(UsageError):
+    """A descriptor or plan file with faults; all of them are in `findings`, in file order."""
+
+    def __init__(self, findings: list[Finding], hint: str = "") -> None:
+        super().__init__("\n".join(map(str, findings)), hint)
+        self.findings = findings
+
+
+class InputError(UsageError):
+    """A data file (scan, weights, result folder) that cannot be used as it is."""
+
+
+class MachineError(SocschedError):
+    """This machine or board lacks something the request needs."""
+
+
+class CompileError(MachineError):
+    """A stage could not be lowered to the target its engine declares."""

@@ -1,0 +1,72 @@
+"""Tensors and operators as planning sees them; filled from the compiler's IR by `compile.analyze`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DTYPE_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Logical shape (dimension -1 where it varies per frame), dtype name of `DTYPE_BYTES`, physical layout.
+
+    The logical shape of an image tensor is always (N, C, H, W); `layout` says how it lies in memory: "NCHW", "NHWC",
+    "NCHW16c" = (N, C/16, H, W, 16), or any of these with a zero border as "NCHW16c+1" (one pixel on every side).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of a stage after fusion of its element-wise epilogue.
+
+    `kind` is the operator's field name (conv2d, conv2d_transpose, dense, relu, concat, reduce_max, scatter, function,
+    ...); `attrs` the numbers operator rules ask for; `flops` arithmetic operations (a multiply-add is two);
+    `read_bytes`/`write_bytes` activation traffic to and from DRAM at the dtype of `dtype`; `weight_bytes` constants.
+    For an operator whose size varies per frame the figures hold for the nominal size of the stage's params.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    flops: int
+    read_bytes: int
+    write_bytes: int
+    weight_bytes: int = 0
+    attrs: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """All DRAM traffic of the operator in bytes."""
+        return self.read_bytes + self.write_bytes + self.weight_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """What one job of a stage computes and moves, in one precision.
+
+    `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.
+    """
+
+    stage: str
+    precision: str
+    operators: tuple[Operator, ...]
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic operations of one job."""
+        return sum(op.flops for op in self.operators)
+
+    @property
+    def bytes(self) -> int:
+        """DRAM traffic of one job in bytes, operator by operator (nothing kept on chip between operators)."""
+        return sum(op.bytes for op in self.operators)

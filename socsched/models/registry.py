@@ -1,0 +1,103 @@
+"""Built-in models by name, and how tensors find their way from stage to stage.
+
+A model is a network (lowered by the compiler) or a function (host code).  Its ports are named; a stage's input port is
+bound to the nearest ancestor stage (along `after`, then `reads`) that has an output port of that name, or to a sensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import UsageError
+from socsched.graph.network import Network
+from socsched.graph.operators import Operator, TensorType
+
+MODELS: dict[str, str] = {
+    "pointpillars.voxelise": "socsched.models.pointpillars.voxelise:model",
+    "pointpillars.pfn": "socsched.models.pointpillars.network:pfn",
+    "pointpillars.scatter": "socsched.models.pointpillars.network:scatter",
+    "pointpillars.backbone": "socsched.models.pointpillars.network:backbone",
+    "pointpillars.head": "socsched.models.pointpillars.network:head",
+    "pointpillars.decode": "socsched.models.pointpillars.decode:model",
+    "camera.preprocess": "socsched.models.camera:preprocess",
+    "camera.detector": "socsched.models.camera:detector",
+}
+"""Model name -> "module:factory"; a factory takes the stage's params and returns a `Model`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named input or output; the type holds nominal sizes (the params' nominal pillar count, say)."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A built-in model for given params.
+
+    Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
+    order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
+    compiler's IR.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    network: Callable[[], Network] | None = None
+    function: Callable[..., tuple[Any, ...]] | None = None
+    operators: tuple[Operator, ...] = ()
+
+
+def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
+    """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong."""
+    if name not in MODELS:
+        raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(sorted(MODELS))}")
+    module, factory = MODELS[name].split(":")
+    model: Model = getattr(import_module(module), factory)(dict(params or {}))
+    return model
+
+
+def bindings(pipeline: Pipeline) -> dict[str, dict[str, str]]:
+    """Return, for every stage with a model, input port name -> the stage or sensor that provides it.
+
+    Raises UsageError when a port has no provider among the stage's ancestors; a sensor provides any port that no
+    ancestor stage does.
+    """
+    stages = {stage.name: stage for stage in pipeline.stages}
+    sensors = {sensor.name for sensor in pipeline.sensors}
+    outputs = {
+        stage.name: {port.name for port in get_model(stage.model, stage.params).outputs} if stage.model else set()
+        for stage in pipeline.stages
+    }
+    bound: dict[str, dict[str, str]] = {}
+    for stage in pipeline.stages:
+        if not stage.model:
+            continue
+        bound[stage.name] = {}
+        for port in get_model(stage.model, stage.params).inputs:
+            queue, seen, provider = [*stage.after, *stage.reads], set(), None
+            while queue and provider is None:
+                name = queue.pop(0)
+                if name in seen:
+                    continue
+                seen.add(name)
+                if name in sensors:
+                    if not any(n in stages and port.name in outputs[n] for n in queue):
+                        provider = name
+                elif port.name in outputs[name]:
+                    provider = name
+                else:
+                    queue += [*stages[name].after, *stages[name].reads]
+            if provider is None:
+                raise UsageError(
+                    f"stage {stage.name!r}: nothing before it provides its input {port.name!r}",
+                    "name the stage that produces it under `after` or `reads`",
+                )
+            bound[stage.name][port.name] = provider
+    return bound

@@ -1,0 +1,149 @@
+"""The plan: everything a simulator, an executor or a reader needs, and nothing they would have to work out again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from socsched.cost.cost import Segment
+
+SCHEMA_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEngine:
+    """An engine in the planned mode, as scheduling sees it.
+
+    `lanes`: how many jobs can run side by side (online cores; 1 for an engine that is occupied whole).  `preemption`
+    full | segment | none.  `policy` edf | fp | fifo.  `bandwidth` bytes/s this engine reaches alone.  Power in mW:
+    `idle_mw` always, `dynamic_mw` with all lanes busy (proportional to busy lanes).
+    """
+
+    id: str
+    kind: str
+    lanes: int
+    preemption: str
+    switch_ns: int
+    policy: str
+    bandwidth: int
+    idle_mw: int
+    dynamic_mw: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One schedulable task of the plan: a stage, or a conversion on a transition.
+
+    Trigger: `after` (task or sensor names, all of which must deliver frame k) or `period_ns` with `offset_ns`; a data-
+    triggered task has the period of its sensor in `period_ns` too, and `timer` False.  `reads`: latest outputs sampled
+    at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns` under the
+    worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame at the
+    sensor or timer, the deadline EDF orders by.  `jitter_ns`: latest activation after that release, as analysed.
+    """
+
+    name: str
+    kind: str
+    engine: str
+    lanes: tuple[int, ...]
+    precision: str
+    after: tuple[str, ...]
+    reads: tuple[str, ...]
+    timer: bool
+    period_ns: int
+    offset_ns: int
+    queue: int
+    cost_ns: int
+    wcet_ns: int
+    bytes: int
+    energy_uj: int
+    segments: tuple[Segment, ...]
+    priority: int
+    deadline_ns: int
+    jitter_ns: int
+    criticality: str
+    provenance: str
+    source: str
+    error: float
+    model: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSensor:
+    """A source of frames in the plan (ns, bytes)."""
+
+    name: str
+    period_ns: int
+    offset_ns: int
+    jitter_ns: int
+    bytes_per_frame: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A hand-over between two stages on different engines, precisions or layouts; `task` names the conversion, if any."""
+
+    source: str
+    sink: str
+    bytes: int
+    layout_from: str
+    layout_to: str
+    dtype_from: str
+    dtype_to: str
+    engine: str
+    task: str
+    cost_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainResult:
+    """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns."""
+
+    name: str
+    path: tuple[str, ...]
+    deadline_ns: int
+    expected_ns: int
+    bound_ns: int | None
+    max_age_ns: int | None
+    terms: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An unmet requirement: demand > bound by `gap`, the terms that add up to the demand, and what would close the gap."""
+
+    requirement: str
+    demand: int
+    bound: int
+    gap: int
+    unit: str
+    terms: tuple[tuple[str, int], ...]
+    levers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A deployment and its verdict (feasible | infeasible | undecided)."""
+
+    platform: str
+    mode: str
+    pipeline: str
+    verdict: str
+    policy: str
+    engines: tuple[PlannedEngine, ...]
+    sensors: tuple[PlannedSensor, ...]
+    tasks: tuple[Task, ...]
+    transitions: tuple[Transition, ...]
+    chains: tuple[ChainResult, ...]
+    violations: tuple[Violation, ...]
+    power: Mapping[str, Any]
+    bandwidth: Mapping[str, Any]
+    solver: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    base_mw: int = 0
+    dram_bandwidth: int = 0
+    dram_picojoule_per_byte: float = 0.0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    tool: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ energy microjoules.  Text such as ``"10 ms"`` or ``"204.8 GB/s"`` is parsed here
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -31,9 +32,18 @@ UNITS: dict[str, dict[str, Fraction]] = {
     "bandwidth": {**_scaled("B/s", _SI), **_scaled("B/s", _IEC)},
     "frequency": _scaled("Hz", _SI),
     "power": {"mW": Fraction(1), "W": Fraction(1000)},
-    "energy": {"pJ": Fraction(1, 10**6), "nJ": Fraction(1, 1000), "uJ": Fraction(1), "mJ": Fraction(1000), "J": Fraction(10**6)},
+    "energy": {
+        "pJ": Fraction(1, 10**6),
+        "nJ": Fraction(1, 1000),
+        "uJ": Fraction(1),
+        "mJ": Fraction(1000),
+        "J": Fraction(10**6),
+    },
+    "energy per byte": {"pJ/B": Fraction(1), "pJ/bit": Fraction(8), "nJ/B": Fraction(1000)},
     "temperature": {"C": Fraction(1)},
 }
+"""Dimension -> unit -> factor to the base unit."""
+
 BASE_UNIT = {
     "duration": "ns",
     "size": "B",
@@ -41,27 +51,56 @@ BASE_UNIT = {
     "frequency": "Hz",
     "power": "mW",
     "energy": "uJ",
+    "energy per byte": "pJ/B",
     "temperature": "C",
 }
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+
+EXAMPLES = {
+    "duration": "10 ms",
+    "size": "64 KiB",
+    "bandwidth": "204.8 GB/s",
+    "frequency": "1.3 GHz",
+    "power": "15 W",
+    "energy": "2 mJ",
+    "energy per byte": "40 pJ/B",
+    "temperature": "99 C",
+}
+"""Dimension -> a quantity a message or a schema can show."""
+
+NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_QUANTITY = re.compile(rf"\s*({NUMBER})\s*(\S*)\s*")
+_LONGEST = 64  # characters: beyond any sensible quantity, and short enough that no exponent can exhaust memory
+_LARGEST = 2**63 - 1
+
+
+def parse_exact(text: object, dimension: str) -> Fraction:
+    """Return `text` (such as ``"10 ms"``) in the base unit of `dimension`, without rounding.
+
+    Raises ValueError when the text is no quantity, its unit is unknown or missing, it is a bare number, or it does not
+    fit into 64 bits.
+    """
+    number, unit = _split(text, dimension)
+    units = UNITS[dimension]
+    if unit not in units:
+        problem = f"unit {unit!r} is not one of {', '.join(units)}" if unit else "the unit is missing"
+        raise ValueError(f"{_wanted(dimension)}: {problem} in {str(text)!r}")
+    # A float first: the exponent of "1e999999999" must not be expanded into digits.
+    if not math.isfinite(float(number)) or abs(float(number)) * float(units[unit]) > 2.0 * _LARGEST:
+        raise ValueError(f"{_wanted(dimension)}, got {str(text)!r}, which is too large")
+    exponent = re.search(r"[eE]-0*([0-9]+)", number)
+    exact = Fraction(0) if exponent and int(exponent.group(1)) > 99 else Fraction(number)
+    value = exact * units[unit]
+    if abs(value) > _LARGEST:
+        raise ValueError(f"{_wanted(dimension)}, got {str(text)!r}, which is too large")
+    return value
 
 
 def parse(text: object, dimension: str) -> int:
     """Return `text` (such as ``"10 ms"``) in the base unit of `dimension`, rounded to the nearest integer.
 
-    Raises ValueError when the text is no quantity, its unit is unknown or missing, or it is a bare number.
+    Raises ValueError as `parse_exact` does.
     """
-    units = UNITS[dimension]
-    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
-        raise ValueError(f"expected a {dimension} with a unit such as {_examples(dimension)}")
-    match = _QUANTITY.fullmatch(str(text))
-    if not match:
-        raise ValueError(f"expected a {dimension} such as {_examples(dimension)}, got {text!r}")
-    number, unit = match.groups()
-    if unit not in units:
-        problem = f"unit {unit!r} is not one" if unit else "the unit is missing"
-        raise ValueError(f"expected a {dimension} such as {_examples(dimension)}: {problem} in {text!r}")
-    return round(Fraction(number) * units[unit])
+    return round(parse_exact(text, dimension))
 
 
 def parse_duration(text: object) -> int:
@@ -69,24 +108,32 @@ def parse_duration(text: object) -> int:
     return parse(text, "duration")
 
 
-def _examples(dimension: str) -> str:
-    return {
-        "duration": "'10 ms'",
-        "size": "'64 KiB'",
-        "bandwidth": "'204.8 GB/s'",
-        "frequency": "'1.3 GHz'",
-        "power": "'15 W'",
-        "energy": "'2 mJ'",
-        "temperature": "'99 C'",
-    }[dimension]
+def _split(text: object, dimension: str) -> tuple[str, str]:
+    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+        raise ValueError(f"{_wanted(dimension)}")
+    # Converting a huge int to text raises ValueError of its own; its size is known without.
+    shown = text if isinstance(text, str) else str(text) if abs(text) < 1e300 else "a huge number"
+    match = _QUANTITY.fullmatch(shown) if len(shown) <= _LONGEST else None
+    if not match:
+        raise ValueError(f"{_wanted(dimension)}, got {shown[:_LONGEST]!r}")
+    return match.group(1), match.group(2)
+
+
+def _wanted(dimension: str) -> str:
+    article = "an" if dimension[0] in "aeiou" else "a"
+    return f"expected {article} {dimension} such as '{EXAMPLES[dimension]}'"
 
 
 def _pick(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> str:
+    """Return `value` in the largest unit it reaches once rounded to `digits` significant digits."""
+    rounded = float(f"{value:.{digits}g}")
     for factor, unit in steps:
-        if abs(value) >= factor:
-            return f"{value / factor:.{digits}g} {unit}"
-    factor, unit = steps[-1]
-    return f"{value / factor:.{digits}g} {unit}"
+        if abs(rounded) >= factor or factor == steps[-1][0]:
+            scaled = rounded / factor
+            whole = len(str(int(abs(scaled))))
+            text = f"{scaled:.{max(digits - whole, 0) if abs(scaled) >= 1 else digits}f}"
+            return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+    raise AssertionError("steps is never empty")
 
 
 def format_duration(ns: float, digits: int = 4) -> str:
@@ -102,6 +149,11 @@ def format_bandwidth(bytes_per_s: float, digits: int = 4) -> str:
 def format_power(mw: float, digits: int = 4) -> str:
     """Return milliwatts as text for people, such as ``15 W``."""
     return _pick(mw, ((1e3, "W"), (1, "mW")), digits)
+
+
+def format_energy(uj: float, digits: int = 4) -> str:
+    """Return microjoules as text for people, such as ``22.1 mJ``."""
+    return _pick(uj, ((1e6, "J"), (1e3, "mJ"), (1, "uJ")), digits)
 
 
 def format_size(size: float, digits: int = 4) -> str:

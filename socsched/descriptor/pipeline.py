@@ -74,7 +74,8 @@ class Chain:
     """A cause-effect chain from a sensor or timer stage to an effect, with its end-to-end deadline (ns).
 
     `path` starts with a sensor or a timer-triggered stage; neighbours are linked by `after` or `reads`.
-    `max_age_ns`: oldest data the last stage may act on, None when not required.
+    `max_age_ns`: oldest data the last stage may act on, None when not required.  `source`: key of `Pipeline.sources`
+    that asks for it, or empty.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Chain:
     deadline_ns: int
     max_age_ns: int | None = None
     criticality: str = "firm"
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,5 @@
+"""`python -m socsched` is `socsched`."""
+
+from socsched.cli import main
+
+main()

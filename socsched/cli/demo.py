@@ -1,0 +1,151 @@
+"""`socsched demo`: the main job on built-in input, with a report at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from socsched.cli.options import Output, output_options, seed_option, terminal_width
+
+if TYPE_CHECKING:
+    from socsched.plan.plan import Plan
+    from socsched.trace.trace import Trace
+
+PIPELINE, BOARD, MODE = "pointpillars", "jetson-agx-orin-64gb", "MAXN"
+SIMULATED_NS = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A plan with what came of it."""
+
+    plan: Plan
+    trace: Trace
+    result: dict[str, Any]
+
+
+@click.command("demo", short_help="The main job on a built-in street scene; starts here.")
+@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
+@click.option(
+    "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with trained weights."
+)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="demo-out",
+    show_default=True,
+    help="Folder for report and results.",
+)
+@click.option("--frames", type=click.IntRange(1), default=10, show_default=True, help="Frames to run on this machine.")
+@seed_option
+@output_options
+@click.pass_obj
+def command(
+    output: Output, input_path: Path | None, weights: Path | None, folder: Path, frames: int, seed: int
+) -> None:
+    """Take a LiDAR scan through compile, plan, simulate and run.
+
+    Plans the PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
+    machine, runs it, and compares prediction with measurement.
+    """
+    from socsched.cli import line
+
+    folder.mkdir(parents=True, exist_ok=True)
+    scans = line.scans(input_path, folder, frames, seed)
+    output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")
+
+    output.note(f"2/3  planning {PIPELINE} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
+    plan = line.make(PIPELINE, BOARD, MODE)
+    trace = line.simulate(plan, SIMULATED_NS, seed)
+    board = Outcome(plan, trace, line.result(plan, trace))
+
+    output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
+    plan = line.make(PIPELINE, "host")
+    pipeline = line.pipeline_of(plan, None, output.warn)
+    trace = line.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
+    here = Outcome(plan, trace, line.result(plan, trace))
+
+    files = _write(folder, board, here, scans, weights)
+    notes = remarks(here, weights is not None)
+    document = {
+        "simulated": {"plan": line.plan_document(board.plan), "result": board.result},
+        "measured": {"plan": line.plan_document(here.plan), "result": here.result},
+        "notes": notes,
+        "files": [str(file) for file in files],
+    }
+    output.result(document, lambda: _show(board, here, notes, files))
+
+
+def remarks(here: Outcome, trained: bool) -> list[str]:
+    """Return what a reader must know to take the numbers for what they are."""
+    from socsched.units import format_duration
+
+    notes = [
+        "Simulated: all about the Jetson comes from a model fed with the plan's stage times; no Jetson was involved.",
+        "Measured: the times of this machine were taken just now, while it ran the compiled network on every scan.",
+    ]
+    if not trained:
+        notes.append(
+            "The weights are seeded random numbers, so the boxes mean nothing (the timing does not depend on them); "
+            "name trained ones with --weights."
+        )
+    for chain in here.plan.chains:
+        worst = here.result["chains"][chain.name]["response_time_ns"]["max"]
+        if worst is None or worst > chain.deadline_ns:
+            took = "finished no frame" if worst is None else f"took up to {format_duration(worst)}"
+            notes.append(
+                f"This machine is not the target: it {took} where {chain.name} allows "
+                f"{format_duration(chain.deadline_ns)}. The late frames below are measured, and expected here."
+            )
+    return notes
+
+
+def _write(folder: Path, board: Outcome, here: Outcome, scans: list[Path], weights: Path | None) -> list[Path]:
+    import json
+    import shutil
+
+    from socsched.cli import line, results
+
+    results.save(folder / "simulated", board.plan, board.trace, board.result, page=False)
+    results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
+    notes = json.dumps(remarks(here, weights is not None), indent=1)
+    (folder / "measured" / results.NOTES).write_text(notes + "\n", encoding="utf-8")
+    line.draw(here.trace, scans, folder / results.PICTURE, trained=weights is not None)
+    for source, name in (
+        (folder / results.PICTURE, "measured/" + results.PICTURE),
+        (folder / "simulated" / results.PERFETTO, results.PERFETTO),
+        (folder / "measured" / results.PERFETTO, "run.pftrace"),
+    ):
+        if source.is_file():
+            shutil.copyfile(source, folder / name)
+    results.render(folder, folder / results.PAGE)
+    names = [results.PAGE, results.PICTURE, results.PERFETTO, "run.pftrace", "simulated", "measured"]
+    return [folder / name for name in names if (folder / name).exists()]
+
+
+def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) -> None:
+    from socsched.report import terminal
+
+    screen = terminal.console(terminal_width())
+    screen.rule(f"SIMULATED: {PIPELINE} on {BOARD}, mode {board.plan.mode}", align="left")
+    screen.print(terminal.plan_view(board.plan))
+    screen.print()
+    screen.print(terminal.outcome(board.result))
+    screen.print(terminal.power_line(board.plan, board.result))
+    screen.print()
+    screen.rule("MEASURED: the same pipeline on this machine", align="left")
+    screen.print(terminal.predicted_against_measured(here.plan, here.result))
+    screen.print()
+    screen.print(terminal.outcome(here.result))
+    screen.print(terminal.power_line(here.plan, here.result))
+    screen.print()
+    for note in notes:
+        screen.print(f"- {note}")
+    screen.print()
+    for file in files:
+        click.echo(f"  {file}")

@@ -1,0 +1,164 @@
+"""`socsched doctor`: what works on this machine, what does not, why, and what to do."""
+
+from __future__ import annotations
+
+import os
+import platform as system
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from socsched.cli.options import Output, output_options, terminal_width
+
+NEEDED_BYTES = 1_500_000_000
+AARCH64_COMPILERS = ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "aarch64-none-linux-gnu-g++")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: `status` ok | missing (something optional) | broken (the main line does not work)."""
+
+    name: str
+    status: str
+    found: str
+    enables: str
+    remedy: str = ""
+
+
+@click.command("doctor", short_help="Say what works on this machine, what does not, and what to do.")
+@output_options
+@click.pass_obj
+def command(output: Output) -> int:
+    """Say what works on this machine, what does not, why, and what to do; exit 3 when the main line is broken."""
+    from socsched.errors import EXIT_MACHINE, EXIT_OK
+
+    checks = [check() for check in CHECKS]
+    broken = [check for check in checks if check.status == "broken"]
+    output.result({"healthy": not broken, "checks": [asdict(check) for check in checks]}, lambda: _show(checks))
+    return EXIT_MACHINE if broken else EXIT_OK
+
+
+def _show(checks: list[Check]) -> None:
+    from socsched.report.terminal import console, table
+
+    marks = {"ok": "✓ ok", "missing": "– missing", "broken": "✗ BROKEN"}
+    rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
+    screen = console(terminal_width())
+    screen.print(
+        table(f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows)
+    )
+    for check in checks:
+        if check.remedy:
+            click.echo(f"{check.name}: {check.remedy}")
+
+
+def _os_name() -> str:
+    try:
+        return system.freedesktop_os_release().get("PRETTY_NAME", system.system())
+    except OSError:
+        return system.system()
+
+
+def _python() -> Check:
+    version = system.python_version()
+    good = sys.version_info >= (3, 10)
+    return Check(
+        "python", "ok" if good else "broken", version, "everything", "" if good else "use Python 3.10 or newer"
+    )
+
+
+def _tvm() -> Check:
+    from socsched.compile.versions import PINNED
+
+    found: dict[str, str] = {}
+    for package in PINNED:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "none"
+    good = found == dict(PINNED)
+    remedy = "" if good else "pip install " + " ".join(f"{name}=={version}" for name, version in PINNED.items())
+    listed = ", ".join(f"{name} {version}" for name, version in found.items())
+    return Check("tvm", "ok" if good else "broken", listed, "compile, run, plan", remedy)
+
+
+def _compiler() -> Check:
+    candidates = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
+    path = next((found for name in candidates if name and (found := shutil.which(name))), None)
+    remedy = "" if path else "sudo apt-get install -y build-essential"
+    return Check("C++ compiler", "ok" if path else "broken", path or "none on PATH", "linking compiled stages", remedy)
+
+
+def _cross_compiler() -> Check:
+    path = next((found for name in AARCH64_COMPILERS if (found := shutil.which(name))), None)
+    if system.machine() == "aarch64":
+        return Check("aarch64 compiler", "ok", "native", "compile for Arm boards")
+    remedy = (
+        ""
+        if path
+        else "sudo apt-get install -y g++-aarch64-linux-gnu (objects for the board are made without it, unlinked)"
+    )
+    return Check(
+        "aarch64 compiler", "ok" if path else "missing", path or "none on PATH", "linking for Arm boards", remedy
+    )
+
+
+def _nvcc() -> Check:
+    path = shutil.which("nvcc") or next((str(p) for p in [Path("/usr/local/cuda/bin/nvcc")] if p.is_file()), None)
+    advice = "install the CUDA toolkit (12.x for JetPack 6, 13.x for JetPack 7); planning and simulating need none"
+    remedy = "" if path else advice
+    return Check("nvcc", "ok" if path else "missing", path or "none on PATH", "CUDA code for sm_87", remedy)
+
+
+def _cache() -> Check:
+    from socsched.compile.store import cache_dir
+    from socsched.errors import MachineError
+
+    try:
+        folder = cache_dir()
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except (MachineError, OSError) as error:
+        remedy = "make the folder writable, or set SOCSCHED_CACHE to one that is"
+        return Check("artefact cache", "broken", str(error), "compile, run", remedy)
+    used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Check("artefact cache", "ok", f"{folder} ({used / 1e6:.0f} MB)", "not compiling twice")
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(Path.cwd()).free
+    good = free >= NEEDED_BYTES
+    remedy = "" if good else "free some space: results and artefacts take up to 1 GB"
+    return Check("disk", "ok" if good else "broken", f"{free / 1e9:.1f} GB free here", "results, artefacts", remedy)
+
+
+def _threads() -> Check:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("TVM_NUM_THREADS")
+    found = f"{cores} cores usable" + (f", TVM_NUM_THREADS={asked}" if asked else "")
+    return Check("cores", "ok", found, "run, profile")
+
+
+def _descriptors() -> Check:
+    from socsched import resources
+
+    found = {kind: len(resources.names(kind)) for kind in resources.KINDS}
+    good = all(found.values())
+    listed = ", ".join(f"{kind}: {count}" for kind, count in found.items())
+    return Check("descriptors", "ok" if good else "broken", listed, "everything", "" if good else "reinstall socsched")
+
+
+def _settings() -> Check:
+    settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("SOCSCHED_"))
+    return Check("settings", "ok", ", ".join(settings) or "no SOCSCHED_* variables set", "defaults")
+
+
+CHECKS: tuple[Callable[[], Check], ...] = (
+    _python, _tvm, _compiler, _cross_compiler, _nvcc, _cache, _disk, _threads, _descriptors, _settings,
+)  # fmt: skip

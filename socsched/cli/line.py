@@ -1,0 +1,213 @@
+"""The line from descriptor to report as plain calls; every verb goes through here, so that all do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from socsched import __version__
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.plan.plan import Plan
+    from socsched.trace.trace import Trace
+
+Note = Callable[[str], None]
+
+
+def get_mode(platform: Platform, name: str | None) -> PowerMode:
+    """Return a power mode by name or alias, the default one for None; UsageError with the names there are."""
+    try:
+        return platform.mode(name)
+    except KeyError:
+        names = ", ".join(mode.name for mode in platform.modes)
+        raise UsageError(f"{platform.name} has no power mode {name!r}", f"its modes: {names}") from None
+
+
+def make(
+    pipeline: str,
+    platform: str,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    profile_file: Path | None = None,
+) -> Plan:
+    """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None."""
+    from socsched.compile.analyze import stage_work
+    from socsched.cost.profile import load_profile
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.planner import make_plan
+
+    profile = load_profile(profile_file) if profile_file else None
+    made = make_plan(
+        get_pipeline(pipeline), get_platform(platform), mode, objective, policy, work=stage_work, profile=profile
+    )
+    return replace(made, tool={**made.tool, "version": __version__})
+
+
+def plan_from(
+    ctx: click.Context,
+    plan: str,
+    platform: str | None,
+    mode: str | None,
+    objective: str,
+    policy: str,
+    profile_file: Path | None,
+) -> Plan:
+    """Return the plan in a file, or make one of a pipeline; options that only steer planning exclude a plan file."""
+    if not plan.endswith(".json"):
+        if platform is None:
+            raise click.UsageError(f"a pipeline needs a platform: socsched simulate {plan} -p PLATFORM")
+        return make(plan, platform, mode, objective, policy, profile_file)
+    given = {"--platform": platform, "--mode": mode, "--profile": profile_file}
+    for name in (name for name, value in given.items() if value is not None):
+        if ctx.get_parameter_source(name.lstrip("-")) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{name} steers planning, but {plan} is a finished plan")
+    return load_plan(Path(plan))
+
+
+def load_plan(file: Path) -> Plan:
+    """Read plan.json; errors name the field."""
+    from socsched.plan import io
+
+    return io.load(file)
+
+
+def save_plan(plan: Plan, file: Path) -> None:
+    """Write plan.json, making its folder if needed."""
+    from socsched.plan import io
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    io.save(plan, file)
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plan.json holds it."""
+    from socsched.plan import io
+
+    return dict(io.to_document(plan))
+
+
+def exit_code(plan: Plan) -> int:
+    """Return what a command that plans ends with."""
+    return {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED}.get(plan.verdict, EXIT_UNDECIDED)
+
+
+def outcome_code(result: Mapping[str, Any]) -> int:
+    """Return what a command that simulates or runs ends with: 1 when a frame was late or dropped."""
+    lost = sum(chain["missed"] + chain["dropped"] for chain in result["chains"].values())
+    return EXIT_VIOLATED if lost else EXIT_OK
+
+
+def simulate(plan: Plan, duration_ns: int, seed: int, policy: str | None = None, faults: Path | None = None) -> Trace:
+    """Simulate a plan; `policy` replaces the planned one."""
+    from socsched.sim.engine import simulate as run
+    from socsched.sim.faults import load_faults
+
+    return run(plan, duration_ns, seed, policy, load_faults(faults, plan) if faults else None)
+
+
+def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:
+    """Return the pipeline a plan was made of, `given` or found by its name; warns when the file has changed since."""
+    from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
+
+    pipeline = get_pipeline(given or plan.pipeline)
+    hashes = input_hashes(get_platform("host"), pipeline)
+    for name, digest in hashes.items():
+        if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:
+            warn(f"{name} has changed since the plan was made")
+    return pipeline
+
+
+def execute(
+    plan: Plan,
+    pipeline: Pipeline,
+    *,
+    frames: int | None = None,
+    duration_ns: int | None = None,
+    scans: Sequence[Path] | None = None,
+    weights: Path | None = None,
+    pace: bool = True,
+    stats: bool = False,
+    seed: int = 0,
+    note: Note,
+) -> Trace:
+    """Run a plan on this machine; `note` is told of every finished frame."""
+    from socsched.run.executor import FrameReport
+    from socsched.run.executor import execute as run
+    from socsched.units import format_duration
+
+    def on_frame(report: FrameReport) -> None:
+        late = "" if report.met else f", late: {format_duration(report.deadline_ns)} allowed"
+        note(f"     {report.chain} frame {report.frame}: {format_duration(report.response_ns)}{late}")
+
+    return run(
+        plan,
+        pipeline,
+        scans=scans,
+        weights=weights,
+        frames=frames,
+        duration_ns=duration_ns,
+        seed=seed,
+        pace="rate" if pace else "asap",
+        on_frame=on_frame,
+        stats=stats,
+    )
+
+
+def result(plan: Plan, trace: Trace) -> dict[str, Any]:
+    """Return what a trace amounts to, as result.json holds it."""
+    from socsched.trace.metrics import result as figures
+
+    return figures(trace, plan)
+
+
+def scans_of(given: Path | None) -> list[Path] | None:
+    """Return the scan files of a file or folder, None when none is given."""
+    from socsched.models.pointpillars.scan import list_scans
+
+    return None if given is None else list(list_scans(given))
+
+
+def scans(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path]:
+    """Return the scan files of `given`, or write `frames` synthetic ones (a drive down a street) to `folder`/scans."""
+    from socsched.models.pointpillars.scan import write_bin
+    from socsched.models.pointpillars.scene import sequence
+
+    found = scans_of(given)
+    if found is not None:
+        return found
+    target = folder / "scans"
+    target.mkdir(parents=True, exist_ok=True)
+    files = [target / f"{number:06d}.bin" for number in range(frames)]
+    for file, (_, points) in zip(files, sequence(seed, frames), strict=True):
+        write_bin(file, points)
+    return files
+
+
+def draw(trace: Trace, files: Sequence[Path], target: Path, trained: bool) -> None:
+    """Draw the first frame that found its way to boxes, with its scan, from above."""
+    import numpy as np
+
+    from socsched.models.pointpillars.scan import read_scan
+    from socsched.report.birdseye import draw as birdseye
+
+    by_name = {file.name: file for file in files}
+    for frame in sorted(trace.details):
+        found = trace.details[frame]
+        file = by_name.get(str(found.get("input", "")))
+        if file is None or "detections" not in found:
+            continue
+        boxes = [entry["box"] for entry in found["detections"]]
+        labels = [entry["label"] for entry in found["detections"]]
+        scores = [entry["score"] for entry in found["detections"]]
+        note = "" if trained else "random weights: the boxes mean nothing"
+        points = np.asarray(read_scan(file))
+        birdseye(points, np.array(boxes), labels, scores, None, target, f"{file.name}, frame {frame}", note)
+        return

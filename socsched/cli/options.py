@@ -1,0 +1,205 @@
+"""What the verbs share: output switches, name-or-path arguments that complete, units on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+SCHEMA_VERSION = "1"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Output:
+    """Where results and notes go: results (or one JSON object) to stdout, progress and warnings to stderr."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    def note(self, text: str) -> None:
+        """Print progress to stderr unless quiet."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """Print a warning to stderr."""
+        click.echo(f"warning: {text}", err=True)
+
+    def document(self, content: Mapping[str, Any]) -> None:
+        """Print one JSON object with `schema_version` to stdout."""
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, sort_keys=True))
+
+    def result(self, content: Mapping[str, Any], show: Callable[[], None]) -> None:
+        """Print the result: the JSON object when asked for it, otherwise whatever `show` prints."""
+        if self.json:
+            self.document(content)
+        elif not self.quiet:
+            show()
+
+
+def output_options(function: F) -> F:
+    """Add --json, -q and -v; the command finds the outcome in `ctx.obj` (an `Output`)."""
+    for name, flags, text in (
+        ("verbose", ("-v", "--verbose"), "Say more; show tracebacks."),
+        ("quiet", ("-q", "--quiet"), "No progress, no tables; the exit code tells."),
+        ("json", ("--json",), "Print one JSON object instead of text."),
+    ):
+        function = click.option(
+            *flags, name, is_flag=True, expose_value=False, is_eager=True, help=text, callback=_set_output
+        )(function)
+    return function
+
+
+def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    output = ctx.ensure_object(Output)
+    if value and param.name:
+        setattr(output, param.name, True)
+
+
+class NameOrPath(click.ParamType[str]):
+    """A shipped platform or pipeline by name, or a path; completes shipped names."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.name = kind.removesuffix("s")
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in shipped_names(self.kind) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+
+class Quantity(click.ParamType[int]):
+    """A value with a unit, such as `60s` or `15 W`; becomes an integer in base units."""
+
+    def __init__(self, dimension: str) -> None:
+        self.dimension = dimension
+        self.name = dimension
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from socsched.units import parse
+
+        if isinstance(value, int):
+            return value
+        try:
+            number = parse(value, self.dimension)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if number <= 0:
+            self.fail(f"expected a {self.dimension} above zero, got {value!r}", param, ctx)
+        return number
+
+
+class Percentage(click.ParamType[float]):
+    """A percentage such as `5%`; becomes a ratio."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            number = float(str(value).removesuffix("%")) / 100
+        except ValueError:
+            self.fail(f"expected a percentage such as 5%, got {value!r}", param, ctx)
+        if number < 0:
+            self.fail(f"expected a percentage of at least 0%, got {value!r}", param, ctx)
+        return number
+
+
+def shipped_names(kind: str) -> list[str]:
+    """Return the names of shipped files of `kind` ("platforms" or "pipelines") without reading them."""
+    package = Path(__file__).parents[1]
+    folders = (package / kind, package.parent / kind)
+    names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    return sorted(names | ({"host"} if kind == "platforms" else set()))
+
+
+def pipeline_argument(function: F) -> F:
+    """Add the PIPELINE argument."""
+    return click.argument("pipeline", type=NameOrPath("pipelines"))(function)
+
+
+def platform_option(required: bool = True) -> Callable[[F], F]:
+    """Return a decorator that adds -p/--platform."""
+    return click.option(
+        "-p",
+        "--platform",
+        type=NameOrPath("platforms"),
+        required=required,
+        envvar="SOCSCHED_PLATFORM",
+        help="Shipped platform or path; `host` is this machine.",
+    )
+
+
+def mode_option(function: F) -> F:
+    """Add --mode."""
+    return click.option("--mode", "-m", envvar="SOCSCHED_MODE", help="Power mode; `plan` tries every mode if absent.")(
+        function
+    )
+
+
+def planning_options(function: F) -> F:
+    """Add the options that steer planning: --objective, --policy, --profile."""
+    decorators = (
+        click.option(
+            "--objective",
+            type=click.Choice(["latency", "energy", "throughput", "slack"]),
+            default="latency",
+            show_default=True,
+            help="What to optimise among mappings that meet the deadlines.",
+        ),
+        click.option(
+            "--policy",
+            type=click.Choice(["edf", "fp"]),
+            default="edf",
+            show_default=True,
+            help="Scheduling policy of preemptive engines.",
+        ),
+        click.option(
+            "--profile",
+            "profile_file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Measured stage costs from `socsched profile`.",
+        ),
+    )
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def seed_option(function: F) -> F:
+    """Add --seed."""
+    return click.option(
+        "--seed",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        envvar="SOCSCHED_SEED",
+        help="Seed of all random draws.",
+    )(function)
+
+
+def folder_option(function: F) -> F:
+    """Add -o/--output for a result folder."""
+    return click.option(
+        "-o",
+        "--output",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder for the result files.",
+    )(function)
+
+
+def terminal_width() -> int:
+    """Return the width for tables: that of the terminal, or a wide one when stdout is a file or pipe."""
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 140

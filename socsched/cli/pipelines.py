@@ -1,0 +1,109 @@
+"""`socsched pipelines`: what workloads there are and what is in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline, Stage
+
+
+@click.group("pipelines", invoke_without_command=True, short_help="List, show and check pipeline descriptors.")
+@output_options
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List, show and check descriptors of workloads; without a subcommand: list."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_pipelines)
+
+
+@command.command("list")
+@output_options
+@click.pass_obj
+def list_pipelines(output: Output) -> None:
+    """List all pipelines: shipped, in the current folder, in $SOCSCHED_PATH."""
+    from socsched.descriptor.catalog import get_pipeline, pipeline_names
+    from socsched.errors import DescriptorError
+
+    rows: list[dict[str, str]] = []
+    for name in pipeline_names():
+        try:
+            pipeline = get_pipeline(name)
+        except DescriptorError as error:
+            rows.append({"name": name, "title": f"faulty: {error.findings[0]}", "stages": "", "file": ""})
+            continue
+        stages = ", ".join(stage.name for stage in pipeline.stages)
+        rows.append({"name": name, "title": pipeline.title, "stages": stages, "file": pipeline.file})
+
+    def show() -> None:
+        from socsched.report.terminal import console, table
+
+        columns = ["name", "title", "stages"]
+        console(terminal_width()).print(table("Pipelines", columns, [[r[c] for c in columns] for r in rows]))
+
+    output.result({"pipelines": rows}, show)
+
+
+@command.command("show")
+@click.argument("name", type=NameOrPath("pipelines"))
+@output_options
+@click.pass_obj
+def show_pipeline(output: Output, name: str) -> None:
+    """Show sensors, stages and chains of a pipeline."""
+    from dataclasses import asdict
+
+    from socsched.descriptor.catalog import get_pipeline
+
+    pipeline = get_pipeline(name)
+    output.result({"pipeline": asdict(pipeline)}, lambda: _show(pipeline))
+
+
+def _show(pipeline: Pipeline) -> None:
+    from socsched.report.terminal import console, table
+    from socsched.units import format_duration, format_size
+
+    screen = console(terminal_width())
+    screen.print(f"[bold]{pipeline.title}[/bold]")
+    sensors = [[s.name, s.kind, format_duration(s.period_ns), format_size(s.bytes_per_frame)] for s in pipeline.sensors]
+    screen.print(table("Sensors", ["sensor", "kind", "period", "a frame"], sensors, (2, 3)))
+    stages = [
+        [s.name, s.title, _trigger(s), s.model or f"{len(s.costs)} known times", ", ".join(s.precisions), str(s.queue)]
+        for s in pipeline.stages
+    ]
+    screen.print(table("Stages", ["stage", "what", "runs", "model", "precisions", "queue"], stages, (5,)))
+    chains = [
+        [
+            c.name,
+            format_duration(c.deadline_ns),
+            format_duration(c.max_age_ns) if c.max_age_ns else "–",
+            " → ".join(c.path),
+        ]
+        for c in pipeline.chains
+    ]
+    screen.print(table("Chains", ["chain", "deadline", "oldest data", "path"], chains, (1, 2)))
+
+
+def _trigger(stage: Stage) -> str:
+    from socsched.units import format_duration
+
+    when = f"after {', '.join(stage.after)}" if stage.after else f"every {format_duration(stage.period_ns or 0)}"
+    return when + (f", reads {', '.join(stage.reads)}" if stage.reads else "")
+
+
+@command.command("check")
+@click.argument("file", type=NameOrPath("pipelines"))
+@output_options
+@click.pass_obj
+def check_pipeline(output: Output, file: str) -> None:
+    """Check a pipeline file; all faults at once as file:line:col, exit code 2."""
+    from socsched.descriptor.catalog import get_pipeline
+    from socsched.models.registry import bindings
+
+    pipeline = get_pipeline(file)
+    bindings(pipeline)
+    text = f"{file}: a valid pipeline with {len(pipeline.stages)} stages and {len(pipeline.chains)} chains"
+    output.result({"valid": True, "name": pipeline.name}, lambda: click.echo(text))

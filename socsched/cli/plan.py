@@ -1,0 +1,57 @@
+"""`socsched plan`: where each stage should run, and whether every requirement holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from socsched.cli.options import (
+    Output,
+    mode_option,
+    output_options,
+    pipeline_argument,
+    planning_options,
+    platform_option,
+    terminal_width,
+)
+
+
+@click.command("plan", short_help="Map a pipeline onto a platform and prove its deadlines.")
+@pipeline_argument
+@platform_option()
+@mode_option
+@planning_options
+@click.option(
+    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here (plan.json)."
+)
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    pipeline: str,
+    platform: str,
+    mode: str | None,
+    objective: str,
+    policy: str,
+    profile_file: Path | None,
+    file: Path | None,
+) -> int:
+    """Map PIPELINE onto a platform: engine, precision and priority of every stage, bounds, power, verdict.
+
+    Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
+    """
+    from socsched.cli import line
+
+    plan = line.make(pipeline, platform, mode, objective, policy, profile_file)
+    if file:
+        line.save_plan(plan, file)
+        output.note(f"wrote {file}")
+
+    def show() -> None:
+        from socsched.report.terminal import console, plan_view
+
+        console(terminal_width()).print(plan_view(plan))
+
+    output.result(line.plan_document(plan), show)
+    return line.exit_code(plan)

@@ -1,0 +1,58 @@
+"""`socsched profile`: measured stage times of this machine, for `plan --profile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from socsched.cli.options import Output, output_options, pipeline_argument, platform_option, terminal_width
+
+
+@click.command("profile", short_help="Measure what each stage costs on this machine.")
+@pipeline_argument
+@platform_option()
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="profile.json",
+    show_default=True,
+    help="Where the profile goes.",
+)
+@click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Measurements per stage.")
+@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
+@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@output_options
+@click.pass_obj
+def command(
+    output: Output, pipeline: str, platform: str, file: Path, repeat: int, input_path: Path | None, weights: Path | None
+) -> None:
+    """Run every stage of PIPELINE alone on this machine and write its times for `socsched plan --profile`."""
+    from socsched.cli import line
+
+    profile = line.profile(pipeline, platform, repeat, input_path, weights, output.note)
+    line.save_profile(profile, file)
+    output.note(f"wrote {file}")
+
+    def show() -> None:
+        from socsched.report.terminal import console, table
+        from socsched.units import format_duration
+
+        rows = [
+            [
+                c.stage,
+                c.engine,
+                c.precision,
+                str(c.share or "all"),
+                format_duration(c.time_ns),
+                f"±{c.error:.0%}",
+                str(c.samples),
+            ]
+            for c in profile.costs
+        ]
+        columns = ["stage", "engine", "precision", "units", "time", "error", "samples"]
+        console(terminal_width()).print(table(f"Measured on {profile.platform}", columns, rows, (4, 5, 6)))
+
+    output.result(line.profile_document(profile), show)

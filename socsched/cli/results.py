@@ -1,0 +1,166 @@
+"""Result folders: plan.json, result.json, trace.json, trace.pftrace and report.html, written and read back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from socsched import __version__
+from socsched.errors import InputError
+
+if TYPE_CHECKING:
+    from socsched.plan.plan import Plan
+    from socsched.report.html import Part
+    from socsched.trace.trace import Trace
+
+PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
+    "plan.json",
+    "result.json",
+    "trace.json.gz",
+    "trace.pftrace",
+    "report.html",
+    "birdseye.png",
+    "notes.json",
+)
+MAX_PICTURE = 450_000
+"""Bytes of a picture that a report of at most one megabyte can hold."""
+
+
+def save(folder: Path, plan: Plan, trace: Trace, result: Mapping[str, Any], page: bool = True) -> None:
+    """Write everything a simulation or run left behind into `folder`; the page only if asked for."""
+    from socsched.plan import io as plan_io
+    from socsched.trace import io as trace_io
+    from socsched.trace.perfetto import write_perfetto
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plan_io.save(plan, folder / PLAN)
+    (folder / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    trace_io.save(trace, folder / TRACE)
+    write_perfetto(trace, plan, folder / PERFETTO)
+    if trace.details:
+        from socsched.run.collect import write_frames
+
+        write_frames(trace, folder)
+    if page:
+        render(folder, folder / PAGE)
+
+
+def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
+    """Read plan, trace and result of a folder."""
+    from socsched.plan import io as plan_io
+    from socsched.trace import io as trace_io
+    from socsched.trace.metrics import result
+
+    plan, trace = plan_io.load(folder / PLAN), trace_io.load(folder / TRACE)
+    return plan, trace, result(trace, plan)
+
+
+def render(folder: Path, file: Path) -> None:
+    """Render the results in `folder`, or in its subfolders, as the suffix of `file` says."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _RENDERERS[file.suffix](folder, file)
+
+
+def _folders(folder: Path) -> list[Path]:
+    if (folder / PLAN).is_file():
+        return [folder]
+    found = sorted(
+        (path.parent for path in folder.glob(f"*/{PLAN}")), key=lambda path: (path.name != "simulated", path.name)
+    )
+    if not found:
+        raise InputError(
+            f"{folder}: no results here: neither {PLAN} nor a subfolder with one",
+            "give a folder written by `socsched simulate -o`, `run -o` or `demo`",
+        )
+    return found
+
+
+def _page(folder: Path, file: Path) -> None:
+    from socsched.report.html import render as page
+
+    parts = [_part(path) for path in _folders(folder)]
+    names = dict.fromkeys(part.plan.pipeline for part in parts)
+    text = page(parts, f"{', '.join(names)}: where it runs, and whether it keeps its deadlines", _made_by())
+    file.write_text(text, encoding="utf-8")
+
+
+def _part(folder: Path) -> Part:
+    from socsched.report.html import Part
+
+    plan, trace, result = load(folder)
+    verb = "Simulated" if trace.kind == "simulated" else "Measured"
+    where = "this machine" if plan.platform == "host" else f"{plan.platform} ({plan.mode})"
+    picture = _picture(folder)
+    notes = _notes(folder)
+    caption = "Scan and boxes of one frame, from above. " + " ".join(note for note in notes if "weights" in note)
+    return Part(f"{verb}: {plan.pipeline} on {where}", plan, trace, result, picture, caption, tuple(notes))
+
+
+def _notes(folder: Path) -> list[str]:
+    try:
+        return [str(note) for note in json.loads((folder / NOTES).read_text(encoding="utf-8"))]
+    except (OSError, ValueError):
+        return []
+
+
+def _picture(folder: Path) -> bytes | None:
+    file = folder / PICTURE
+    if not file.is_file():
+        return None
+    return _fitting(file.read_bytes())
+
+
+def _fitting(data: bytes) -> bytes:
+    """Return a PNG that a page can hold: as it is, else in 128 colours, else smaller too."""
+    import io
+
+    if len(data) <= MAX_PICTURE:
+        return data
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(data)).convert("RGB")
+    while True:
+        target = io.BytesIO()
+        image.quantize(128).save(target, "PNG", optimize=True)
+        if target.tell() <= MAX_PICTURE or image.width < 300:
+            return target.getvalue()
+        image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+
+
+def _made_by() -> dict[str, str]:
+    import platform
+    import shlex
+
+    command = shlex.join(["socsched", *sys.argv[1:]])
+    return {"command": command, "socsched": __version__, "python": platform.python_version()}
+
+
+def _perfetto(folder: Path, file: Path) -> None:
+    from socsched.trace.perfetto import write_perfetto
+
+    plan, trace, _ = load(_folders(folder)[0])
+    write_perfetto(trace, plan, file)
+
+
+def _junit(folder: Path, file: Path) -> None:
+    from socsched.report.junit import render as xml
+
+    plan, _, result = load(_folders(folder)[0])
+    file.write_text(xml(plan, result), encoding="utf-8")
+
+
+def _json(folder: Path, file: Path) -> None:
+    _, _, result = load(_folders(folder)[0])
+    file.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+_RENDERERS: dict[str, Callable[[Path, Path], None]] = {
+    ".html": _page,
+    ".pftrace": _perfetto,
+    ".xml": _junit,
+    ".json": _json,
+}
+FORMATS = tuple(_RENDERERS)

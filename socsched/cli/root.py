@@ -1,0 +1,139 @@
+"""The root command: verbs loaded lazily, and one place where errors become text and exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from socsched import __version__
+from socsched.cli.options import Output, output_options
+from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
+
+VERBS = (
+    "platforms",
+    "pipelines",
+    "compile",
+    "plan",
+    "analyze",
+    "simulate",
+    "run",
+    "profile",
+    "report",
+    "compare",
+    "demo",
+    "doctor",
+)
+EXIT_INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Imports `socsched.cli.<verb>` when asked for it; a verb that cannot be imported is listed with the reason."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        try:
+            command: click.Command = import_module(f"socsched.cli.{cmd_name}").command
+        except ImportError as error:
+            return _unavailable(cmd_name, error)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in VERBS:
+            near = difflib.get_close_matches(name, VERBS, n=3, cutoff=0.5)
+            suggestion = f"did you mean {' or '.join(near)}?" if near else f"verbs: {', '.join(VERBS)}"
+            ctx.fail(f"no verb {name!r}; {suggestion}")
+        return super().resolve_command(ctx, args)
+
+
+def _unavailable(name: str, reason: ImportError) -> click.Command:
+    @click.command(name, help=f"Not available here: {reason}.", add_help_option=False)
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(arguments: tuple[str, ...]) -> None:
+        raise reason
+
+    command.context_settings = {"ignore_unknown_options": True}
+    return command
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"auto_envvar_prefix": "SOCSCHED", "help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 requirements met, 1 requirement violated, 2 usage or invalid file, 3 machine or board, "
+    "4 undecided. Start with: socsched demo",
+)
+@click.version_option(__version__, message="socsched %(version)s")
+@output_options
+def cli() -> None:
+    """Map driving pipelines onto heterogeneous SoCs: compile, plan, simulate, run, and compare what happened."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code; no user error ends in a traceback (`-v` shows one)."""
+    output = Output()
+    try:
+        code = cli.main(list(arguments), prog_name="socsched", obj=output, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        output.note("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) went away; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _report(error, output)
+
+
+def _report(error: Exception, output: Output) -> int:
+    message, hint, code = _explain(error)
+    if output.verbose:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    if output.json:
+        output.document({"error": {"message": message, "hint": hint, "exit_code": code}})
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    return code
+
+
+def _explain(error: Exception) -> tuple[str, str, int]:
+    if isinstance(error, SocschedError):
+        return str(error), error.hint, error.exit_code
+    if isinstance(error, ImportError):
+        return (
+            f"cannot import {error.name or 'a module'}: {error}",
+            "socsched doctor says what is missing",
+            EXIT_MACHINE,
+        )
+    if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
+        return f"{error.filename}: {error.strerror}", "check the path", EXIT_USAGE
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", "check permissions and free space (socsched doctor)", EXIT_MACHINE
+    if isinstance(error, MemoryError):
+        return "out of memory", "shorten --duration, or use a machine with more memory", EXIT_MACHINE
+    return (
+        f"{type(error).__name__}: {error}",
+        "this is a fault in socsched; run again with -v for the details",
+        EXIT_MACHINE,
+    )

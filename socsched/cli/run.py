@@ -1,0 +1,100 @@
+"""`socsched run`: execute a plan on a board, frame after frame, against its deadlines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from socsched.cli.options import (
+    NameOrPath,
+    Output,
+    Quantity,
+    folder_option,
+    output_options,
+    seed_option,
+    terminal_width,
+)
+
+
+@click.command("run", short_help="Execute a plan on this machine and measure it.")
+@click.argument("plan", metavar="PLAN.json", type=click.Path(path_type=Path))
+@click.option(
+    "--frames", type=click.IntRange(1), help="Frames of the first sensor to run; all scans of --input if absent."
+)
+@click.option("--duration", type=Quantity("duration"), help="Run for this long instead.")
+@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    envvar="SOCSCHED_WEIGHTS",
+    help="npz file with weights; seeded random if absent.",
+)
+@click.option(
+    "--pace/--no-pace",
+    default=True,
+    show_default=True,
+    help="Release frames at the sensor's rate, or as fast as it goes.",
+)
+@click.option(
+    "--pipeline", type=NameOrPath("pipelines"), help="Where the plan's pipeline file is, if its name does not tell."
+)
+@click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
+@click.option("--board", type=click.Choice(["local"]), default="local", show_default=True, help="Where to run.")
+@seed_option
+@folder_option
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    plan: Path,
+    frames: int | None,
+    duration: int | None,
+    input_path: Path | None,
+    weights: Path | None,
+    pace: bool,
+    pipeline: str | None,
+    stats: bool,
+    board: str,
+    seed: int,
+    folder: Path | None,
+) -> int:
+    """Execute a plan on this machine: compile what is not cached, run every frame, measure, compare with the plan.
+
+    Exit code 0: every frame in time, 1: some late or dropped.
+    """
+    from socsched.cli import line, results
+
+    if frames and duration:
+        raise click.UsageError("--frames and --duration exclude each other")
+    made = line.load_plan(plan)
+    trace = line.execute(
+        made,
+        line.pipeline_of(made, pipeline, output.warn),
+        frames=frames,
+        duration_ns=duration,
+        scans=line.scans_of(input_path),
+        weights=weights,
+        pace=pace,
+        stats=stats,
+        seed=seed,
+        note=output.note,
+    )
+    result = line.result(made, trace)
+    if folder:
+        results.save(folder, made, trace, result)
+        output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
+
+    def show() -> None:
+        from socsched.report import terminal
+
+        screen = terminal.console(terminal_width())
+        for item in (
+            terminal.predicted_against_measured(made, result),
+            terminal.outcome(result),
+            terminal.power_line(made, result),
+        ):
+            screen.print(item)
+
+    output.result(result, show)
+    return line.outcome_code(result)

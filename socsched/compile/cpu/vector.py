@@ -1,0 +1,55 @@
+"""Vector units by target, and the register tiles that suit them.
+
+A tile is `pixels` x `blocks` output vectors held in registers while the reduction runs: per step it loads `blocks`
+weight vectors and broadcasts `pixels` inputs, so a near-square tile keeps the load ports below the multiply-add ports.
+Accumulators, the weight vectors and a broadcast must fit the register file (32 on AVX-512 and NEON, 16 on AVX2); tiles
+beyond that spill and lose half the speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector unit: fp32 `lanes` and number of `registers`; `block` is the channel block activations are stored in."""
+
+    name: str
+    lanes: int
+    registers: int
+    block: int
+
+    @property
+    def per_block(self) -> int:
+        """Registers one block of channels takes."""
+        return self.block // self.lanes
+
+
+AVX512 = Vector("avx512", 16, 32, 16)
+AVX2 = Vector("avx2", 8, 16, 8)
+NEON = Vector("neon", 4, 32, 8)
+SSE = Vector("sse", 4, 16, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Output pixels along the width, and output channel blocks, that one kernel iteration computes."""
+
+    pixels: int
+    blocks: int
+
+
+def tile(vector: Vector, out_blocks: int, width: int, stride: int = 1) -> Tile:
+    """Return the tile for `out_blocks` blocks of output channels and rows of `width` pixels.
+
+    Blocks divide `out_blocks`; pixels need not divide `width` (the last tile of a row is moved back over the one
+    before), but a size that fits exactly wins among the larger half of the possible ones.
+    """
+    budget = vector.registers * 3 // 4
+    blocks = max(n for n in (1, 2, 3, 4, 5) if out_blocks % n == 0 and 3 * n * vector.per_block <= vector.registers)
+    most = max(1, min(budget // (blocks * vector.per_block), width))
+    if stride > 1 and blocks > 2:
+        most = min(most, 4)  # Strided rows fetch twice the lines per pixel: the smaller tile keeps them in L1.
+    fitting = [n for n in range(most, most // 2, -1) if width % n == 0]
+    return Tile(fitting[0] if fitting else most, blocks)

@@ -1,0 +1,88 @@
+"""Running compiled stages in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from socsched.compile.aligned import from_tvm, to_tvm
+from socsched.compile.artifact import Artifact
+from socsched.compile.layouts import NUMPY_DTYPES
+from socsched.errors import InputError, MachineError
+from socsched.graph.operators import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+def load(artifact: Artifact) -> CompiledStage:
+    """Return `artifact` ready to run; MachineError when it was built for another machine or its file is unusable."""
+    return CompiledStage(artifact)
+
+
+class CompiledStage:
+    """A loaded stage: call it with one array per input and get one per output.
+
+    It holds one virtual machine, which is not thread safe: load the artefact once per thread.  Inputs must lie as
+    `inputs` says (`layouts.convert` brings them there); 64-byte aligned C-contiguous ones are used where they lie,
+    others are copied.  Outputs are fresh for every call and belong to the caller.  The first call of a thread starts
+    its worker threads (`artifact.threads`, 0 for the process's TVM_NUM_THREADS).
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.inputs, self.outputs = artifact.inputs, artifact.outputs
+        self._function = _open(artifact)
+        self._inside = tuple(_inside(tensor) for tensor in self.inputs)
+        self._configured = False
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        """Return the outputs for `arrays`; InputError when one has another dtype or shape than its input."""
+        if len(arrays) != len(self.inputs):
+            raise InputError(f"{self.artifact.stage}: expected {len(self.inputs)} inputs, got {len(arrays)}")
+        self._configure()
+        operands = [
+            self._operand(array, tensor, inside, name)
+            for array, tensor, inside, name in zip(
+                arrays, self.inputs, self._inside, self.artifact.input_names, strict=True
+            )
+        ]
+        results = self._function(*operands)
+        return tuple(
+            from_tvm(result).astype(NUMPY_DTYPES[tensor.dtype], copy=False)
+            for result, tensor in zip(results, self.outputs, strict=True)
+        )
+
+    def _operand(self, array: Array, tensor: TensorType, inside: TensorType, name: str) -> Any:
+        """Half precision is storage only: kernels take fp32 (see `builder`)."""
+        if inside != tensor and isinstance(array, np.ndarray) and array.dtype == np.float16:
+            array, tensor = array.astype(np.float32), inside
+        return to_tvm(array, tensor, f"{self.artifact.stage}: input {name!r}")
+
+    def _configure(self) -> None:
+        """The thread pool belongs to the calling thread, so its size is set on the first call, not at loading."""
+        if self.artifact.threads and not self._configured:
+            from socsched.compile.environment import tvm
+
+            tvm.get_global_func("runtime.config_threadpool")(1, self.artifact.threads)
+        self._configured = True
+
+
+def _inside(tensor: TensorType) -> TensorType:
+    return TensorType(tensor.shape, "fp32", tensor.layout) if tensor.dtype == "fp16" else tensor
+
+
+def _open(artifact: Artifact) -> Any:
+    if not artifact.loadable:
+        where = artifact.triple or artifact.target
+        raise MachineError(
+            f"{artifact.path.name} of stage {artifact.stage!r} is code for {where}, which this machine cannot run",
+            "deploy it to the board, or compile the stage for the host platform",
+        )
+    from socsched.compile.environment import relax, tvm
+
+    try:
+        module = tvm.runtime.load_module(str(artifact.path.resolve()))
+        return relax.VirtualMachine(module, tvm.cpu())["main"]
+    except (RuntimeError, OSError, AttributeError, ValueError) as error:
+        raise MachineError(f"{artifact.path}: cannot be loaded: {error}", "delete it; it is built again") from error

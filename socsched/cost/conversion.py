@@ -1,0 +1,115 @@
+"""Hand-overs between stages: which tensors change dtype or layout on the way, who converts them, and what that costs.
+
+Engines of one SoC share coherent DRAM, so a tensor in the format the consumer reads is handed over by reference: only the
+producer's `handoff_ns` is paid.  Otherwise a conversion job reads and writes the tensor once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from socsched.cost.cost import Cost, Segment
+from socsched.cost.figures import error_of, sources_of, weakest
+from socsched.cost.power import dram_capacity, job_energy_uj
+from socsched.descriptor.platform import Engine, Platform, PowerMode
+from socsched.graph.operators import DTYPE_BYTES, StageWork, TensorType
+
+PLAIN_LAYOUT = "NCHW"
+"""The layout host code reads and writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A tensor on its way between two stages: what leaves the producer and what the consumer reads."""
+
+    given: TensorType
+    wanted: TensorType
+
+    @property
+    def converts(self) -> bool:
+        """Whether dtype or layout change."""
+        return (self.given.dtype, self.given.layout) != (self.wanted.dtype, self.wanted.layout)
+
+
+def tensor_bytes(tensor: TensorType) -> int:
+    """Return the size of a tensor in bytes; a dimension that varies counts as one."""
+    return math.prod(abs(d) for d in tensor.shape) * DTYPE_BYTES.get(tensor.dtype, 4)
+
+
+def is_host_code(work: StageWork) -> bool:
+    """Say whether a stage is a host function, which reads and writes plain tensors."""
+    return any(op.kind == "function" for op in work.operators)
+
+
+def matching(producer: StageWork, consumer: StageWork) -> list[tuple[TensorType, TensorType]]:
+    """Pair each of the consumer's inputs with the producer's output of the same shape and sort of number."""
+    pairs, left = [], list(producer.outputs)
+    for wanted in consumer.inputs:
+        for given in left:
+            if given.shape == wanted.shape and _is_float(given) == _is_float(wanted):
+                pairs.append((given, wanted))
+                left.remove(given)
+                break
+    return pairs
+
+
+def _is_float(tensor: TensorType) -> bool:
+    return tensor.dtype.startswith("fp") or tensor.dtype == "int8"
+
+
+def hops(producer: StageWork, source: Engine, consumer: StageWork, sink: Engine) -> list[Hop]:
+    """Return the tensors `producer` on `source` hands to `consumer` on `sink`, in their formats at either end.
+
+    Stages on one engine agree on the layout at their border, since both are compiled for it; a change of dtype remains.
+    """
+    result = []
+    for given, wanted in matching(producer, consumer):
+        if source.id == sink.id:
+            there = here = _layout(wanted, consumer, sink)
+        else:
+            there, here = _layout(given, producer, source), _layout(wanted, consumer, sink)
+        result.append(Hop(_with(given, there), _with(wanted, here)))
+    return result
+
+
+def _layout(tensor: TensorType, work: StageWork, engine: Engine) -> str:
+    if len(tensor.shape) != 4:
+        return ""
+    return PLAIN_LAYOUT if is_host_code(work) else engine.precisions[work.precision].layout
+
+
+def _with(tensor: TensorType, layout: str) -> TensorType:
+    return TensorType(tensor.shape, tensor.dtype, layout)
+
+
+def converter(platform: Platform, mode: PowerMode, source: Engine, sink: Engine) -> Engine | None:
+    """Return the engine to convert on: the consumer's, else the producer's, else the first powered one that can."""
+    for engine in (sink, source, *platform.engines):
+        if engine.converts and mode.engines[engine.id].units > 0:
+            return engine
+    return None
+
+
+def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform: Platform, mode: PowerMode) -> Cost:
+    """Return the cost of one conversion job over all `changed` tensors: each is read once and written once."""
+    size = sum(tensor_bytes(hop.given) + tensor_bytes(hop.wanted) for hop in changed)
+    fixed = round(engine.launch_ns.value + engine.submit_ns.value)
+    time = fixed + max(math.ceil(size * 1e9 / min(engine.bandwidth.value, dram_capacity(platform, mode))), 1)
+    share = 1 if engine.shares == "unit" else mode.engines[engine.id].units
+    figures = [engine.bandwidth, engine.launch_ns, engine.submit_ns]
+    return Cost(
+        stage=name,
+        engine=engine.id,
+        mode=mode.name,
+        precision=changed[0].wanted.dtype,
+        share=share,
+        time_ns=time,
+        bytes=size,
+        energy_uj=job_energy_uj(engine, mode, share, time, size, platform.dram.picojoule_per_byte.value),
+        segments=(Segment(name, time, fixed, size),),
+        provenance=weakest(["derived", *(f.kind for f in figures)]),
+        source=sources_of(figures),
+        error=max(map(error_of, figures)),
+    )

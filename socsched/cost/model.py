@@ -1,0 +1,175 @@
+"""The cost model: every engine, precision and share a stage can run with in a power mode, and why the others are out.
+
+Order of trust: a measured profile, then the stage's anchors, then the roofline (docs/design.md, decision 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from socsched.cost.anchors import Anchored, Configuration, find_anchor
+from socsched.cost.conversion import is_host_code
+from socsched.cost.cost import Cost, Segment
+from socsched.cost.power import dram_capacity, job_energy_uj
+from socsched.cost.profile import Profile
+from socsched.cost.roofline import Estimate, estimate, rescaled
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
+from socsched.errors import SocschedError
+from socsched.graph.operators import StageWork
+from socsched.graph.rules import check_operators
+
+WorkOf = Callable[[Stage, str], StageWork]
+"""Returns what a stage computes in a precision; `compile.stage_work` at run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An (engine, precision) pair a stage cannot use in this mode, and why."""
+
+    stage: str
+    engine: str
+    precision: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.precision}: {self.reason}"
+
+
+@dataclass(slots=True)
+class CostModel:
+    """Costs of a platform in one mode; answers are kept, as planning asks for them again and again."""
+
+    platform: Platform
+    mode: PowerMode
+    work: WorkOf
+    profile: Profile | None = None
+    _known: dict[str, tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
+    _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
+
+    @property
+    def dram(self) -> float:
+        """Bytes/s all engines together reach in this mode."""
+        return dram_capacity(self.platform, self.mode)
+
+    def candidates(self, stage: Stage) -> list[Cost]:
+        """Return the stage's costs, one an engine, accepted precision and share that can run it."""
+        return self._all(stage)[0]
+
+    def refused(self, stage: Stage) -> list[Refusal]:
+        """Return the (engine, precision) pairs that cannot run the stage, with the reason."""
+        return self._all(stage)[1]
+
+    def work_of(self, stage: Stage, precision: str) -> StageWork | None:
+        """Return what a stage computes in a precision, None for a stage without model."""
+        if stage.model is None:
+            return None
+        key = (stage.name, precision)
+        if key not in self._works:
+            self._works[key] = self.work(stage, precision)
+        return self._works[key]
+
+    def _all(self, stage: Stage) -> tuple[list[Cost], list[Refusal]]:
+        if stage.name not in self._known:
+            costs: list[Cost] = []
+            refusals: list[Refusal] = []
+            for engine in self.platform.engines:
+                for precision in stage.precisions:
+                    found = self._pair(stage, engine, precision)
+                    if isinstance(found, str):
+                        refusals.append(Refusal(stage.name, engine.id, precision, found))
+                    else:
+                        costs += found
+            self._known[stage.name] = (costs, refusals)
+        return self._known[stage.name]
+
+    def _pair(self, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
+        state = self.mode.engines[engine.id]
+        if state.units <= 0:
+            return f"off in {self.mode.name}"
+        if precision not in engine.precisions:
+            return f"computes in {', '.join(engine.precisions)} only"
+        try:
+            work = self.work_of(stage, precision)
+        except SocschedError as error:
+            return str(error)
+        reasons = check_operators(work, engine) if work else []
+        if reasons:
+            return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"
+        costs = [
+            cost
+            for share in _shares(stage, engine, state, work)
+            if (cost := self._cost(stage, engine, precision, share, work)) is not None
+        ]
+        return costs or "no model, and no known execution time for this engine"
+
+    def _cost(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Cost | None:
+        found = self._estimate(stage, engine, precision, share, work)
+        if found is None:
+            return None
+        size = sum(segment.bytes for segment in found.segments)
+        picojoule = self.platform.dram.picojoule_per_byte.value
+        return Cost(
+            stage=stage.name,
+            engine=engine.id,
+            mode=self.mode.name,
+            precision=precision,
+            share=share,
+            time_ns=found.time_ns,
+            bytes=size,
+            energy_uj=job_energy_uj(engine, self.mode, share, found.time_ns, size, picojoule),
+            segments=found.segments,
+            provenance=found.provenance,
+            source=found.source,
+            error=found.error,
+        )
+
+    def _estimate(
+        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
+    ) -> Estimate | None:
+        roof = estimate(work, engine, self.mode.engines[engine.id], share, self.dram) if work else None
+        known = self._known_time(stage, engine, precision, share, work)
+        if known is None or (roof is not None and known.foreign and known.provenance == "assumed"):
+            return roof
+        segments = roof.segments if roof else _single(stage, engine, known.time_ns, stage.output_bytes)
+        bandwidth = min(engine.bandwidth.value, self.dram)
+        return Estimate(rescaled(segments, known.time_ns, bandwidth), known.provenance, known.source, known.error)
+
+    def _known_time(
+        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
+    ) -> Anchored | None:
+        if self.profile and self.profile.platform == self.platform.name:
+            names = (self.mode.name, *self.mode.aliases)
+            found = self.profile.find(stage.name, engine.id, names, precision, share)
+            if found:
+                return Anchored(found.time_ns, "measured", self.profile.tool or "profile", found.error, True, False)
+        if not stage.costs:
+            return None
+        rooflines = dict(self._rooflines(engine, work)) if work else {}
+        most = 1 if work and is_host_code(work) else stage.share
+        most = most if engine.shares == "unit" else 0
+        want = Configuration(self.platform, engine, self.mode, precision, share, most)
+        return find_anchor(stage, want, rooflines)
+
+    def _rooflines(self, engine: Engine, work: StageWork) -> Iterator[tuple[tuple[str, int], float]]:
+        for mode in self.platform.modes:
+            state = mode.engines[engine.id]
+            units = range(1, state.units + 1) if engine.shares == "unit" else (state.units,)
+            for count in units:
+                if count > 0:
+                    time = estimate(work, engine, state, count, dram_capacity(self.platform, mode)).time_ns
+                    yield (mode.name, count), float(time)
+
+
+def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | None) -> tuple[int, ...]:
+    if engine.shares != "unit":
+        return (state.units,)
+    if work and is_host_code(work):
+        return (1,)
+    return tuple(dict.fromkeys((1, min(stage.share or state.units, state.units))))
+
+
+def _single(stage: Stage, engine: Engine, time_ns: int, size: int) -> tuple[Segment, ...]:
+    fixed = min(round(engine.launch_ns.value + engine.submit_ns.value), time_ns // 2)
+    return (Segment(stage.name, time_ns, fixed, size),)

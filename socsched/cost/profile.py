@@ -1,0 +1,119 @@
+"""Measured stage costs in a file (`profile.json`); where one fits, it wins over every other figure.
+
+Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
+"precision", "share", "time_ns", "error", "samples"}]}; `time_ns` is what to plan with, `error` its relative uncertainty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from socsched.errors import DescriptorError, Finding, InputError
+
+SCHEMA_VERSION = "1"
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "stage": (str,),
+    "engine": (str,),
+    "mode": (str,),
+    "precision": (str,),
+    "share": (int,),
+    "time_ns": (int,),
+}
+_OPTIONAL: dict[str, tuple[type, ...]] = {"error": (int, float), "samples": (int,)}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCost:
+    """One measured stage: `share` engine units used (0 = all), time in ns, relative error, number of samples."""
+
+    stage: str
+    engine: str
+    mode: str
+    precision: str
+    share: int
+    time_ns: int
+    error: float = 0.05
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Measured costs of one platform; `tool` and `date` say how and when they were taken."""
+
+    platform: str
+    costs: tuple[MeasuredCost, ...]
+    tool: str = ""
+    date: str = ""
+
+    def find(self, stage: str, engine: str, modes: tuple[str, ...], precision: str, share: int) -> MeasuredCost | None:
+        """Return the measurement for exactly this configuration (`modes`: the mode's name and aliases), else None."""
+        names = {name.lower() for name in modes}
+        for cost in self.costs:
+            same = (cost.stage, cost.engine, cost.precision) == (stage, engine, precision)
+            if same and cost.mode.lower() in names and cost.share in (0, share):
+                return cost
+        return None
+
+
+def save_profile(profile: Profile, path: str | Path) -> None:
+    """Write a profile as JSON."""
+    costs = [{name: getattr(cost, name) for name in MeasuredCost.__slots__} for cost in profile.costs]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "platform": profile.platform,
+        "tool": profile.tool,
+        "date": profile.date,
+        "costs": costs,
+    }
+    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def load_profile(path: str | Path) -> Profile:
+    """Read a profile; InputError when the file cannot be read, DescriptorError listing every fault in it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read the profile: {error}", "write one with `socsched profile`") from None
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DescriptorError([Finding(str(path), error.lineno, error.colno, "profile", f"JSON: {error.msg}")]) from None
+    findings = [Finding(str(path), 1, 1, where, expected) for where, expected in _faults(document)]
+    if findings:
+        raise DescriptorError(findings, "write it anew with `socsched profile`")
+    costs = tuple(MeasuredCost(**{k: v for k, v in entry.items() if k in _FIELDS | _OPTIONAL}) for entry in document["costs"])
+    return Profile(document["platform"], costs, str(document.get("tool", "")), str(document.get("date", "")))
+
+
+def _faults(document: Any) -> list[tuple[str, str]]:
+    if not isinstance(document, Mapping):
+        return [("profile", "an object with schema_version, platform and costs")]
+    faults = []
+    if document.get("schema_version") != SCHEMA_VERSION:
+        faults.append(("schema_version", f'"{SCHEMA_VERSION}", got {document.get("schema_version")!r}'))
+    if not isinstance(document.get("platform"), str):
+        faults.append(("platform", "the name of the platform measured on"))
+    if not isinstance(document.get("costs"), list):
+        return [*faults, ("costs", "a list of measured costs")]
+    for index, entry in enumerate(document["costs"]):
+        faults += _entry_faults(f"costs[{index}]", entry)
+    return faults
+
+
+def _entry_faults(where: str, entry: Any) -> list[tuple[str, str]]:
+    if not isinstance(entry, Mapping):
+        return [(where, f"an object with {', '.join(_FIELDS)}")]
+    faults = []
+    for name, types in (_FIELDS | _OPTIONAL).items():
+        value = entry.get(name)
+        if value is None and name in _OPTIONAL:
+            continue
+        if not isinstance(value, types) or isinstance(value, bool):
+            faults.append((f"{where}.{name}", f"{types[-1].__name__}, got {value!r}"))
+        elif isinstance(value, (int, float)) and value < (1 if name == "time_ns" else 0):
+            faults.append((f"{where}.{name}", f"no negative value or zero time, got {value!r}"))
+    return faults

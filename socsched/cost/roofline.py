@@ -1,0 +1,115 @@
+"""Roofline: how long operators take on an engine, from its peak rate, reached efficiency, bandwidth and launch overhead.
+
+Williams, Waterman, Patterson, "Roofline", CACM 52(4) 2009: an operator takes the longer of its arithmetic at the reached
+rate and its DRAM traffic at the engine's bandwidth; here a launch overhead is added per segment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from socsched.cost.cost import Segment
+from socsched.cost.figures import error_of, sources_of, weakest
+from socsched.descriptor.platform import Engine, EngineMode, Figure, Precision
+from socsched.graph.operators import Operator, StageWork
+
+OPERATOR_CLASS = {
+    "conv2d": "conv",
+    "conv2d_transpose": "conv",
+    "dense": "gemm",
+    "matmul": "gemm",
+    "pillar_features": "gemm",
+    "relu": "elementwise",
+    "add": "elementwise",
+    "concat": "elementwise",
+    "max_pool": "elementwise",
+    "reduce_max": "elementwise",
+    "scatter": "elementwise",
+    "cast": "elementwise",
+    "layout_transform": "elementwise",
+    "resize2d": "elementwise",
+}
+"""Operator kind -> efficiency class of `Precision.efficiency`; anything else is "default"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Segments of one job with the weakest provenance, sources and relative error of their times."""
+
+    segments: tuple[Segment, ...]
+    provenance: str
+    source: str
+    error: float
+
+    @property
+    def time_ns(self) -> int:
+        """Duration of the job alone on the SoC."""
+        return sum(segment.time_ns for segment in self.segments)
+
+
+def launches_per_operator(engine: Engine) -> bool:
+    """Say whether every operator is a segment of its own on this engine (kernels), or a whole job is one (loadables)."""
+    return engine.preemption.kind == "segment" and engine.preemption.segment_kind == "kernel"
+
+
+def efficiency(precision: Precision, kind: str) -> Figure:
+    """Return the share of the peak an operator kind reaches; that of class "default" where its own is not given."""
+    table = precision.efficiency
+    figure = table.get(OPERATOR_CLASS.get(kind, "default")) or table.get("default")
+    return figure or Figure(1.0, "assumed", note="no efficiency given")
+
+
+def operator_ns(op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float) -> float:
+    """Return the time (ns) of one operator without launch, on `units` units under a DRAM capacity of `dram` bytes/s."""
+    peak = units * mode.clock_hz * precision.ops_per_cycle.value
+    compute = op.flops / (peak * efficiency(precision, op.kind).value)
+    return max(compute, op.bytes / min(engine.bandwidth.value, dram)) * 1e9
+
+
+def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram: float) -> Estimate:
+    """Return the roofline estimate of a stage on `units` units of an engine; `dram` in bytes/s."""
+    precision = engine.precisions[work.precision]
+    times = [operator_ns(op, engine, mode, precision, units, dram) for op in work.operators]
+    figures = [precision.ops_per_cycle, engine.bandwidth, engine.launch_ns]
+    figures += [efficiency(precision, op.kind) for op in work.operators]
+    return Estimate(
+        segments=segments(work.operators, times, engine, work.stage),
+        provenance=weakest(["derived", *(figure.kind for figure in figures)]),
+        source=sources_of(figures),
+        error=max(map(error_of, figures)),
+    )
+
+
+def segments(operators: Sequence[Operator], times: Sequence[float], engine: Engine, name: str) -> tuple[Segment, ...]:
+    """Cut a job into the segments its engine runs, launch and submission included; `times` in ns without either."""
+    launch, submit = round(engine.launch_ns.value), round(engine.submit_ns.value)
+    if launches_per_operator(engine):
+        parts = [(op.name, time, op.bytes) for op, time in zip(operators, times, strict=True)]
+    else:
+        parts = [(name, sum(times), sum(op.bytes for op in operators))]
+    return tuple(
+        _segment(part, time, size, launch + (submit if index == 0 else 0)) for index, (part, time, size) in enumerate(parts)
+    )
+
+
+def _segment(name: str, time: float, size: int, fixed: int) -> Segment:
+    return Segment(name, max(math.ceil(time), 1) + fixed, fixed, size)
+
+
+def rescaled(parts: Sequence[Segment], total_ns: int, bandwidth: float) -> tuple[Segment, ...]:
+    """Stretch or shrink segments in proportion so that they last `total_ns` together.
+
+    Traffic counted operator by operator cannot have moved faster than the engine's `bandwidth` (bytes/s) within a
+    known time, so it is capped there; the rest stayed on chip.
+    """
+    old, done, elapsed, result = max(sum(s.time_ns for s in parts), 1), 0, 0, []
+    for part in parts:
+        elapsed += part.time_ns
+        end = total_ns * elapsed // old
+        time = max(end - done, 1)
+        fixed = min(part.fixed_ns, time // 2)
+        result.append(Segment(part.name, time, fixed, min(part.bytes, int((time - fixed) * bandwidth / 1e9))))
+        done += time
+    return tuple(result)

@@ -1,0 +1,159 @@
+"""What must hold between the parts of a pipeline file: triggers, references, rates of joins, links of chains."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from socsched.descriptor.fields import Quantity
+from socsched.descriptor.validation import Tree, check_figures
+from socsched.units import format_duration
+
+_PERIOD = Quantity("duration", positive=True).read
+
+
+def check_names(root: Tree) -> None:
+    """Report stages called like a sensor: one name means one thing."""
+    sensors = root.at("sensors").names()
+    for stage in root.at("stages").items():
+        if stage.key in sensors:
+            stage.report("expected a name no sensor has", key=True)
+
+
+def check_triggers(root: Tree) -> None:
+    """Report stages with no trigger or two."""
+    for stage in root.at("stages").items():
+        after, timer = bool(stage.at("after").value), stage.at("period").value is not None
+        if after and timer:
+            stage.at("period").report("expected one trigger, after or period; got both", key=True)
+        if not after and not timer and isinstance(stage.value, dict):
+            stage.report("expected a trigger: after (sensors or stages) or period (a timer)")
+        if not timer and stage.at("offset").value is not None:
+            stage.at("offset").report("offset belongs to a timer; expected it only beside period", key=True)
+
+
+def check_references(root: Tree) -> None:
+    """Report names under after, reads and path that nothing has."""
+    known = {*root.at("sensors").names(), *root.at("stages").names()}
+    lists = [stage.at(key) for stage in root.at("stages").items() for key in ("after", "reads")]
+    for names in [*lists, *(chain.at("path") for chain in root.at("chains").items())]:
+        seen: set[str] = set()
+        for name in names.texts():
+            if name.text not in known:
+                name.unknown("sensor or stage", known)
+            elif name.text in seen:
+                name.report(f"{name.text!r} is listed twice")
+            seen.add(name.text)
+
+
+def check_costs(root: Tree) -> None:
+    """Report stages whose execution time nothing tells: neither a model nor costs."""
+    for stage in root.at("stages").items():
+        if isinstance(stage.value, dict) and not stage.at("model").value and not stage.at("costs").value:
+            stage.report("expected model or costs: a stage without model needs known execution times")
+        seen: set[str] = set()
+        for precision in stage.at("precisions").texts():
+            if precision.text in seen:
+                precision.report(f"{precision.text!r} is listed twice")
+            seen.add(precision.text)
+
+
+def check_cycles(root: Tree) -> None:
+    """Report stages that wait for themselves through after; of cycles that share stages, one."""
+    stages = root.at("stages")
+    done: set[str] = set()
+    for start in stages.names():
+        trail = _cycle(stages, start, done)
+        if trail:
+            where = stages.at(trail[0]).at("after")
+            where.report(f"cycle: {' waits for '.join([*trail, trail[0]])}; read the latest output with reads instead")
+
+
+def _cycle(stages: Tree, start: str, done: set[str]) -> list[str]:
+    """Return the stages of a cycle reached from `start`, in file order of its first; marks what it visits as done."""
+    trail: list[str] = []
+    pending = [(start, 0)]
+    while pending:
+        name, depth = pending.pop()
+        del trail[depth:]
+        if name in trail:
+            return trail[trail.index(name) :]
+        if name in done:
+            continue
+        done.add(name)
+        trail.append(name)
+        pending += [(item.text, depth + 1) for item in stages.at(name).at("after").texts()]
+    return []
+
+
+def check_rates(root: Tree) -> None:
+    """Report joins of different rates: a stage waits for frame k of everything under after, so periods must agree."""
+    periods = _periods(root)
+    for stage in root.at("stages").items():
+        names = [name for name in stage.at("after").texts() if name.text in periods]
+        for name in names[1:]:
+            first, other = periods[names[0].text], periods[name.text]
+            if first != other:
+                wanted = f"the period of {names[0].text!r} ({format_duration(first)})"
+                name.report(f"expected {wanted}, got {format_duration(other)}; sample the other rate with reads")
+
+
+def _periods(root: Tree) -> dict[str, float]:
+    """Return the period (ns) of every sensor and stage that has a readable one, handed on along after."""
+    timers = [*root.at("sensors").items(), *root.at("stages").items()]
+    periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
+    consumers: dict[str, list[str]] = {}
+    for stage in root.at("stages").items():
+        for name in stage.at("after").texts():
+            consumers.setdefault(name.text, []).append(stage.key)
+    found = {name: period for name, period in periods.items() if period}
+    pending = list(found)
+    for producer in pending:
+        fresh = [consumer for consumer in consumers.get(producer, ()) if consumer not in found]
+        found.update(dict.fromkeys(fresh, found[producer]))
+        pending += fresh
+    return found
+
+
+def check_chains(root: Tree) -> None:
+    """Report chains that start at no sensor or timer, or whose neighbours are not linked."""
+    sensors, stages = root.at("sensors").names(), root.at("stages")
+    for chain in root.at("chains").items():
+        source, known = chain.at("source"), root.at("sources").names()
+        if source.text and source.text not in known:
+            source.unknown("source", known)
+        path = chain.at("path").texts()
+        if not path:
+            continue
+        first = stages.at(path[0].text)
+        if first.value is not None and path[0].text not in sensors and first.at("period").value is None:
+            path[0].report(f"expected a sensor or a stage with a period, got {path[0].text!r}, which is triggered")
+        for before, name in pairwise(path):
+            _check_link(before, name, sensors, stages)
+        if path[-1].text in sensors:
+            path[-1].report(f"expected a stage at the end, got the sensor {path[-1].text!r}")
+
+
+def _check_link(before: Tree, name: Tree, sensors: list[str], stages: Tree) -> None:
+    stage = stages.at(name.text)
+    known = [*sensors, *stages.names()]
+    if before.text not in known or name.text not in known or not isinstance(stage.value, (dict, type(None))):
+        return
+    if name.text in sensors:
+        name.report(f"expected a stage, got the sensor {name.text!r}; a sensor can only start a chain")
+        return
+    linked = [item.text for key in ("after", "reads") for item in stage.at(key).texts()]
+    if before.text not in linked:
+        takes = ", ".join(linked) or "nothing"
+        name.report(f"{name.text!r} neither waits for nor reads {before.text!r}; it takes {takes}")
+
+
+CHECKS = (
+    check_names,
+    check_triggers,
+    check_references,
+    check_costs,
+    check_cycles,
+    check_rates,
+    check_chains,
+    check_figures,
+)

@@ -1,0 +1,140 @@
+"""Pipeline files: what has to run, how often, and how soon its effects must show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from socsched.descriptor.fields import Count, Duration, DurationFigure, FileModel, Name, Period, Size, SourceFile
+from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline_checks import CHECKS
+from socsched.descriptor.source import Document, read
+from socsched.descriptor.validation import plain, validate
+
+Criticality = Literal["hard", "firm", "soft"]
+PrecisionName = Literal["fp32", "fp16", "int8"]
+
+
+class SensorFile(FileModel):
+    """A periodic source of frames."""
+
+    kind: Name = Field(description="what it is: lidar, camera, imu, ...")
+    period: Period = Field(description="time between frames, such as 100 ms")
+    offset: Duration = Field(0, description="release of the first frame after the start")
+    jitter: Duration = Field(0, description="most a release can come late")
+    bytes_per_frame: Size = Field(0, description="bytes a frame brings into memory")
+
+    def lower(self, name: str) -> Sensor:
+        """Return the sensor as the rest of socsched sees it."""
+        return Sensor(name, self.kind, self.period, self.offset, self.jitter, self.bytes_per_frame)
+
+
+class AnchorFile(FileModel):
+    """A known execution time: what was run where, and how long it took."""
+
+    platform: str = Field(min_length=1, description="a platform's name, or any text for hardware not described")
+    mode: str = Field(min_length=1, description="power mode, or any text for hardware not described")
+    engine: Name = Field(description="engine id (dla0) or kind (cpu)")
+    precision: PrecisionName = Field(description="data type the time was taken with")
+    time: DurationFigure = Field(description="execution time of one job as a figure")
+    units: Count = Field(0, description="how many units of the engine (cores, SMs) the time holds for, 0 = all")
+    scale: float = Field(1.0, gt=0, le=1e6, description="factor on the time, reasoned in the figure's note")
+
+    def lower(self) -> Anchor:
+        """Return the anchor as the rest of socsched sees it."""
+        time = self.time.lower()
+        return Anchor(self.platform, self.mode, self.engine, self.precision, time, self.units, self.scale)
+
+
+class StageFile(FileModel):
+    """One schedulable piece of work; exactly one of after and period starts it."""
+
+    title: str = Field(min_length=1, description="what the stage does, in a few words")
+    model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
+    after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
+    period: Period | None = Field(None, description="runs on its own timer with this period")
+    offset: Duration = Field(0, description="first activation of the timer after the start")
+    reads: list[str] = Field(default_factory=list, description="sensors and stages sampled at start")
+    params: dict[str, Any] = Field(default_factory=dict, description="parameters of the model")
+    precisions: list[PrecisionName] = Field(
+        default=["fp32"], min_length=1, description="accepted data types, best first"
+    )
+    costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
+    queue: int = Field(1, ge=1, le=1000, description="frames that may wait; one more is dropped")
+    share: Count = Field(0, description="most engine units one job can use, 0 = as many as there are")
+    output_bytes: Size = Field(0, description="what a stage without model hands on")
+    criticality: Criticality = Field("firm", description="what a late job means: hard, firm or soft")
+
+    def lower(self, name: str) -> Stage:
+        """Return the stage as the rest of socsched sees it."""
+        return Stage(
+            name=name,
+            title=self.title,
+            model=self.model,
+            after=tuple(self.after),
+            period_ns=self.period,
+            offset_ns=self.offset,
+            reads=tuple(self.reads),
+            params=dict(self.params),
+            precisions=tuple(self.precisions),
+            costs=tuple(cost.lower() for cost in self.costs),
+            queue=self.queue,
+            share=self.share,
+            output_bytes=self.output_bytes,
+            criticality=self.criticality,
+        )
+
+
+class ChainFile(FileModel):
+    """A cause-effect chain with its end-to-end deadline."""
+
+    path: list[str] = Field(min_length=1, description="a sensor or timer stage, then stages linked by after or reads")
+    deadline: Period = Field(description="longest time from the release at the start of the path to its end")
+    max_age: Period | None = Field(None, description="oldest data the last stage may act on")
+    criticality: Criticality = Field("firm", description="what a late effect means: hard, firm or soft")
+    source: str = Field("", description="key of sources that asks for this requirement")
+
+    def lower(self, name: str) -> Chain:
+        """Return the chain as the rest of socsched sees it."""
+        return Chain(name, tuple(self.path), self.deadline, self.max_age, self.criticality, self.source)
+
+
+class PipelineFile(FileModel):
+    """One workload: sensors, stages and end-to-end requirements."""
+
+    schema_version: Literal["1"] = Field(description='version of this format, "1"')
+    name: Name = Field(description="name of the pipeline, as in the file's name")
+    title: str = Field(min_length=1, description="one line about it")
+    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="where figures come from, by key")
+    sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sources of frames by name")
+    stages: dict[Name, StageFile] = Field(min_length=1, description="pieces of work by name")
+    chains: dict[Name, ChainFile] = Field(default_factory=dict, description="end-to-end requirements by name")
+
+    def lower(self, file: str) -> Pipeline:
+        """Return the pipeline as the rest of socsched sees it."""
+        return Pipeline(
+            name=self.name,
+            title=self.title,
+            sensors=tuple(sensor.lower(name) for name, sensor in self.sensors.items()),
+            stages=tuple(stage.lower(name) for name, stage in self.stages.items()),
+            chains=tuple(chain.lower(name) for name, chain in self.chains.items()),
+            sources={key: source.lower() for key, source in self.sources.items()},
+            file=file,
+        )
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """Return the pipeline of a YAML file; DescriptorError lists every fault of it with its position."""
+    return _pipeline(read(path))
+
+
+def pipeline_from_mapping(mapping: Mapping[str, Any], file: str) -> Pipeline:
+    """Return a pipeline from data in the form of a pipeline file, checked the same way; `file` names it in errors."""
+    return _pipeline(Document(file, plain(mapping)))
+
+
+def _pipeline(document: Document) -> Pipeline:
+    return validate(document, PipelineFile, CHECKS).lower(document.file)

@@ -1,0 +1,282 @@
+"""YAML with positions: a file becomes plain data plus the line and column of every key and value.
+
+Only the part of YAML a descriptor needs is taken: mappings with text keys, sequences, scalars, aliases.  Scalars are
+read as in YAML 1.2 (`on`, `off`, `yes`, `no` and dates are text).  Tags, several documents, duplicate keys, nesting
+deeper than `MAX_DEPTH` and files that expand to more than `MAX_NODES` values are findings, never parser exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+import yaml
+
+from socsched.errors import DescriptorError, Finding
+
+MAX_BYTES = 10 * 2**20
+MAX_DEPTH = 32
+MAX_NODES = 20_000
+MAX_FINDINGS = 200
+
+Path = tuple[str | int, ...]
+"""Where a value is in the data: mapping keys and sequence indices from the root."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]{1,2})?")
+_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A 1-based position in a file."""
+
+    line: int = 1
+    column: int = 1
+
+
+@dataclass(slots=True)
+class Document:
+    """Plain data of a file, with the position of every value (`values`) and of every mapping key (`keys`) by path."""
+
+    file: str
+    data: Any = None
+    values: dict[Path, Mark] = field(default_factory=dict)
+    keys: dict[Path, Mark] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def mark(self, path: Path, key: bool = False) -> Mark:
+        """Return where the value (or its key) at `path` is; of its nearest known ancestor when it is not there."""
+        if key and path in self.keys:
+            return self.keys[path]
+        while path and path not in self.values:
+            path = path[:-1]
+        value, name = self.values.get(path, Mark()), self.keys.get(path)
+        # A block starts on the line after its key; the key is where people look.
+        return name if name and name.line < value.line else value
+
+    def report(self, path: Path, expected: str, key: bool = False) -> None:
+        """Add a finding about the value (or the key) at `path`."""
+        mark = self.mark(path, key)
+        self.add(mark, field_name(path), expected)
+
+    def add(self, mark: Mark, name: str, expected: str) -> None:
+        """Add a finding at a position."""
+        self.findings.append(Finding(self.file, mark.line, mark.column, name, expected))
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is wrong that more findings would help nobody."""
+        return len(self.findings) >= MAX_FINDINGS
+
+    def check(self) -> None:
+        """Raise DescriptorError with all findings in file order when there are any."""
+        if self.findings:
+            ordered = sorted(set(self.findings), key=lambda f: (f.line, f.column, f.field, f.expected))
+            raise DescriptorError(ordered)
+
+
+def field_name(path: Path) -> str:
+    """Return a path as people write it, such as ``modes[0].engines.cpu0``; ``file`` for the root."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.lstrip(".") or "file"
+
+
+def read(path: str | FilePath) -> Document:
+    """Return the data of a YAML file with positions; what is wrong with the file itself is in its `findings`.
+
+    Raises DescriptorError when there is no data to go on with: unreadable file, no UTF-8 text, a syntax error.
+    """
+    document = Document(str(path))
+    try:
+        size = FilePath(path).stat().st_size
+        raw = FilePath(path).read_bytes() if size <= MAX_BYTES else b""
+    except OSError as error:
+        document.add(Mark(), "file", f"expected a readable file: {error.strerror or error}")
+        document.check()
+    if size > MAX_BYTES:
+        document.add(Mark(), "file", f"expected at most {MAX_BYTES // 2**20} MiB, got {size} bytes")
+        document.check()
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes, file: str) -> Document:
+    """Return the data of YAML bytes with positions, as `read` does."""
+    document = Document(file)
+    text = _decode(raw, document)
+    root = None
+    try:
+        root = _compose(text)
+    except _Refused as refusal:
+        document.add(refusal.mark, "file", refusal.expected)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(str(error.problem or error.context or "malformed").split())
+        document.add(_mark(mark), "file", f"expected valid YAML: {what}")
+    except yaml.reader.ReaderError as error:
+        document.add(_position(text, error.position), "file", f"expected printable text: {error.reason}")
+    except yaml.YAMLError as error:
+        document.add(Mark(), "file", f"expected valid YAML: {error}")
+    document.check()
+    _Builder(document).run(root)
+    if not isinstance(document.data, dict):
+        document.report((), f"expected a mapping of fields, got {kind_of(document.data)}")
+        document.check()
+    return document
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, in the words of a YAML file."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _Refused(Exception):
+    """YAML that is well-formed but not taken."""
+
+    def __init__(self, mark: Mark, expected: str) -> None:
+        super().__init__(expected)
+        self.mark = mark
+        self.expected = expected
+
+
+@dataclass(slots=True)
+class _Node:
+    mark: Mark
+    kind: str
+    text: str = ""
+    plain: bool = False
+    tag: str | None = None
+    items: list[_Node] = field(default_factory=list)
+
+
+def _decode(raw: bytes, document: Document) -> str:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8", "replace")
+        document.add(_position(before, len(before)), "file", "expected UTF-8 text, got other bytes")
+        document.check()
+    return text
+
+
+def _position(text: str, offset: int) -> Mark:
+    before = text[:offset]
+    return Mark(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1) if mark else Mark()
+
+
+def _compose(text: str) -> _Node | None:
+    """Return the node tree of the only document in `text`.
+
+    Built from events with a stack of our own: the library's composer recurses and knows no limits.
+    """
+    root: _Node | None = None
+    stack: list[_Node] = []
+    anchors: dict[str, _Node] = {}
+    for event in _events(text):
+        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+            raise _Refused(_mark(event.start_mark), "expected one YAML document, a second one starts here")
+        if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            stack.pop()
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        node = _node(event, anchors)
+        if stack:
+            stack[-1].items.append(node)
+        else:
+            root = node
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append(node)
+            if len(stack) > MAX_DEPTH:
+                raise _Refused(node.mark, f"expected at most {MAX_DEPTH} levels of nesting")
+    return root
+
+
+def _events(text: str) -> Iterator[Any]:
+    return cast(Iterator[Any], yaml.parse(text, Loader=_LOADER))
+
+
+def _node(event: Any, anchors: dict[str, _Node]) -> _Node:
+    mark = _mark(event.start_mark)
+    if isinstance(event, yaml.AliasEvent):
+        if event.anchor not in anchors:
+            raise _Refused(mark, f"expected an anchor defined above, got *{event.anchor}")
+        return anchors[event.anchor]
+    if isinstance(event, yaml.ScalarEvent):
+        node = _Node(mark, "scalar", event.value, event.style in (None, ""), event.tag)
+    else:
+        kind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
+        node = _Node(mark, kind, tag=event.tag)
+    if event.anchor:
+        anchors[event.anchor] = node
+    return node
+
+
+class _Builder:
+    """Turns nodes into data and positions; aliases are written out, within the limit on values."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.count = 0
+
+    def run(self, root: _Node | None) -> None:
+        try:
+            self.document.data = self.value(root, ()) if root else None
+        except _Refused as refusal:
+            self.document.add(refusal.mark, "file", refusal.expected)
+            self.document.check()
+
+    def value(self, node: _Node, path: Path) -> Any:
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise _Refused(node.mark, f"expected at most {MAX_NODES} values after aliases are written out")
+        if len(path) > MAX_DEPTH:
+            raise _Refused(node.mark, f"expected at most {MAX_DEPTH} levels of nesting")
+        self.document.values[path] = node.mark
+        if node.tag is not None and node.tag != "!":
+            self.document.report(path, f"expected a value without a tag, got {node.tag}")
+        if node.kind == "scalar":
+            return resolve(node.text) if node.plain else node.text
+        if node.kind == "sequence":
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
+        return self.mapping(node, path)
+
+    def mapping(self, node: _Node, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key, item in zip(node.items[::2], node.items[1::2], strict=True):
+            if key.kind != "scalar":
+                self.document.add(key.mark, field_name(path), "expected text as a key, got a collection")
+                continue
+            at = (*path, key.text)
+            if key.text in data:
+                first = self.document.keys[at].line
+                self.document.add(key.mark, field_name(at), f"duplicate field, first given on line {first}")
+                continue
+            self.document.keys[at] = key.mark
+            data[key.text] = self.value(item, at)
+        return data
+
+
+def resolve(text: str) -> Any:
+    """Return the value of a plain scalar: null, true, false, integers and decimal numbers; anything else is text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text) and not re.fullmatch(r"[-+]?[0-9]+", text):
+        return float(text)
+    return text

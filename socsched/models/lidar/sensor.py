@@ -1,0 +1,175 @@
+"""A rotating LiDAR: beam directions, range limit, noise and intensity; and the crop to a camera's view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.models.arrays import aligned_zeros
+from socsched.models.lidar.ground import Street
+from socsched.models.lidar.solids import Crossing, Floats, Solid
+
+
+@dataclass(frozen=True, slots=True)
+class Lidar:
+    """Beam elevations (degrees, top first), firings a turn, mounting height (m), range limits and noise (m).
+
+    Defaults are Velodyne's HDL-64E as KITTI mounted it: upper 32 beams from +2 degrees in steps of 1/3, lower 32 from
+    -8.83 in steps of 1/2, 120 m for a reflectivity of 0.80 and 50 m for 0.10, accuracy 2 cm (HDL-64E S2 user's manual,
+    specifications); 10 turns a second, 1.73 m above ground (Geiger et al., IJRR 2013).  1.3 million points a second
+    over 64 beams and 10 turns make 0.18 degrees a firing.
+    """
+
+    elevations: tuple[float, ...] = (
+        *(2 - i / 3 for i in range(32)),
+        *(-8.83 - i / 2 for i in range(32)),
+    )
+    firings: int = 2000
+    height: float = 1.73
+    nearest: float = 0.9
+    reach: tuple[tuple[float, float], tuple[float, float]] = ((0.10, 50.0), (0.80, 120.0))
+    noise: float = 0.02
+
+    def range_limit(self, reflectivity: Floats) -> Floats:
+        """Return how far surfaces of a reflectivity are seen: the power law through the two points of `reach`."""
+        (dark, near), (bright, far) = self.reach
+        power = np.log(far / near) / np.log(bright / dark)
+        limit: Floats = np.minimum(near * (np.maximum(reflectivity, 1e-6) / dark) ** power, far)
+        return limit
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """A pinhole camera by which a scan is cropped: focal length, principal point and image size in pixels, place in m.
+
+    Defaults are KITTI's left colour camera, 0.27 m ahead of and 0.08 m below the LiDAR (Geiger et al., IJRR 2013,
+    calibration of the object benchmark): about 81 degrees wide, 15 degrees down.
+    """
+
+    focal: float = 721.5
+    centre: tuple[float, float] = (609.6, 172.9)
+    size: tuple[int, int] = (1242, 375)
+    ahead: float = 0.27
+    below: float = 0.08
+
+    def sees(self, points: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+        """Return which points [..., 3] in the LiDAR frame fall into the image."""
+        depth = points[..., 0] - self.ahead
+        with np.errstate(divide="ignore", invalid="ignore"):
+            column = self.centre[0] - self.focal * points[..., 1] / depth
+            row = self.centre[1] - self.focal * (points[..., 2] + self.below) / depth
+        inside = (column >= 0) & (column < self.size[0]) & (row >= 0) & (row < self.size[1])
+        seen: npt.NDArray[np.bool_] = inside & (depth > 0)
+        return seen
+
+
+HDL_64E, KITTI_CAMERA = Lidar(), Camera()
+_HALF_VIEW = np.radians(45)
+"""Firings beyond this azimuth never enter the default camera's image, so a cropped sweep need not trace them."""
+
+
+@dataclass(slots=True)
+class _Image:
+    """What every ray has met so far, [beams, firings]."""
+
+    rays: Floats
+    beams: Floats
+    azimuths: Floats
+    distance: Floats = field(init=False)
+    cosine: Floats = field(init=False)
+    reflectivity: Floats = field(init=False)
+    loss: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = self.rays.shape[:2]
+        self.distance, self.cosine = np.full(shape, np.inf), np.zeros(shape)
+        self.reflectivity, self.loss = np.zeros(shape), np.zeros(shape)
+
+    def window(self, solid: Solid) -> tuple[npt.NDArray[np.intp], ...] | None:
+        """Return the index grid of the rays that may meet the solid's bounding sphere, None when there are none."""
+        x, y, z = solid.centre
+        ground, range_ = float(np.hypot(x, y)), float(np.sqrt(x * x + y * y + z * z))
+        if ground <= solid.radius:
+            return np.ix_(np.arange(len(self.beams)), np.arange(len(self.azimuths)))
+        turn = np.abs((self.azimuths - np.arctan2(y, x) + np.pi) % (2 * np.pi) - np.pi)
+        columns = np.flatnonzero(turn <= np.arcsin(solid.radius / ground))
+        lift = np.abs(self.beams - np.arcsin(z / range_))
+        rows = np.flatnonzero(lift <= np.arcsin(min(solid.radius / range_, 1.0)))
+        return np.ix_(rows, columns) if len(rows) and len(columns) else None
+
+    def lay(self, street: Street) -> None:
+        """Start with the ground: what every downward ray meets when nothing is in its way."""
+        met, self.reflectivity = street.cross(self.rays)
+        self.distance, self.cosine, self.loss = met.enter, met.cosine, np.full(met.enter.shape, street.loss)
+
+    def add(self, solid: Solid, rng: np.random.Generator) -> None:
+        """Let the solid stand in the way of the rays."""
+        window = self.window(solid)
+        if window is None:
+            return
+        met = solid.cross(self.rays[window])
+        distance = _within_foliage(met, solid.material.depth, rng)
+        closer = distance < self.distance[window]
+        for image, value in (
+            (self.distance, distance),
+            (self.cosine, met.cosine),
+            (self.reflectivity, np.full(distance.shape, solid.material.reflectivity)),
+            (self.loss, np.full(distance.shape, solid.material.loss)),
+        ):
+            image[window] = np.where(closer, value, image[window])
+
+
+def _within_foliage(met: Crossing, depth: float, rng: np.random.Generator) -> Floats:
+    """Return where a pulse meets something: at the surface, or with `depth` somewhere inside or not at all."""
+    if depth == 0:
+        return met.enter
+    distance = met.enter + rng.exponential(depth, met.enter.shape)
+    return np.where(distance < met.leave, distance, np.inf)
+
+
+def sweep(
+    street: Street,
+    solids: Sequence[Solid],
+    rng: np.random.Generator,
+    lidar: Lidar = HDL_64E,
+    camera: Camera | None = KITTI_CAMERA,
+) -> npt.NDArray[np.float32]:
+    """Return one turn's points float32 [N, 4] (x, y, z in m, intensity 0 to 1), cropped to the camera unless None.
+
+    The LiDAR stands still at the origin.  Points come beam after beam from the top, as KITTI's files hold them.
+    """
+    azimuths = -np.pi + 2 * np.pi * np.arange(lidar.firings) / lidar.firings
+    if camera is not None:
+        azimuths = azimuths[np.abs(azimuths) <= _HALF_VIEW]
+    beams = np.radians(lidar.elevations)
+    level = np.cos(beams)[:, None]
+    up = np.broadcast_to(np.sin(beams)[:, None], (len(beams), len(azimuths)))
+    image = _Image(np.stack([level * np.cos(azimuths), level * np.sin(azimuths), up], axis=-1), beams, azimuths)
+    image.lay(street)
+    for solid in solids:
+        image.add(solid, rng)
+    return _returns(image, lidar, camera, rng)
+
+
+def _returns(
+    image: _Image, lidar: Lidar, camera: Camera | None, rng: np.random.Generator
+) -> npt.NDArray[np.float32]:
+    """Return the points of the rays that came back strong enough, with noise."""
+    shape = image.distance.shape
+    texture = rng.lognormal(0, 0.25, shape)
+    reflectivity = image.reflectivity * texture
+    lost = rng.random(shape) < image.loss
+    heard = (image.distance >= lidar.nearest) & (image.distance <= lidar.range_limit(reflectivity)) & ~lost
+    distance = np.where(heard, image.distance, 0) + rng.normal(0, lidar.noise, shape)
+    # rough surfaces send back far more at grazing angles than Lambert's cosine; these shares come close to KITTI
+    intensity = np.clip(reflectivity * (0.7 + 0.3 * image.cosine) + rng.normal(0, 0.02, shape), 0, 1)
+    points = image.rays * distance[..., None]
+    if camera is not None:
+        heard &= camera.sees(points)
+    scan = aligned_zeros((int(np.count_nonzero(heard)), 4), np.float32)
+    scan[:, :3] = points[heard]
+    scan[:, 3] = np.round(intensity[heard], 2)
+    return scan  # type: ignore[return-value]

@@ -1,0 +1,183 @@
+"""Stage `pointpillars.decode`: turn the head's maps into boxes, best first, with one box per object."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.graph.operators import Operator, TensorType
+from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchors_at, decode_boxes, map_shape
+from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
+from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
+from socsched.models.registry import Model, Port
+
+NAME = "pointpillars.decode"
+PARAMS: dict[str, Any] = {"score": 0.1, "iou": 0.01, "candidates": 100, "max_boxes": 50, "range": None}
+OPS_PER_ANCHOR, OPS_PER_CANDIDATE, OPS_PER_PAIR = 4, 60, 400
+"""Counted from the code: two comparisons for the best class, one with the threshold and one for finiteness an anchor;
+sigmoid of three classes, seven box terms and the angle a candidate; four edges of about 100 operations a pair."""
+GATHER_BYTES = 64
+"""A candidate's offset or direction lies alone in its cache line, as the maps are channel-major."""
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Least score kept, greatest IoU between two boxes of a class, anchors looked at and boxes returned at most."""
+
+    score: float = 0.1
+    iou: float = 0.01
+    candidates: int = 100
+    max_boxes: int = 50
+    grid: Grid = KITTI
+
+
+@dataclass(frozen=True, slots=True)
+class Detections:
+    """Boxes [K, 7] (x, y, z_bottom, w, l, h, ry), scores [K], labels [K] (index into CLASSES), best first.
+
+    `dropped` counts anchors left out because the network gave no finite value for them.
+    """
+
+    boxes: Floats
+    scores: Floats
+    labels: Ints
+    dropped: int = 0
+
+
+def detect(cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None) -> Detections:
+    """Return the detections in the head's maps: class logits [18, H, W], offsets [42, H, W], directions [12, H, W].
+
+    A leading batch axis of 1 is allowed.  The `candidates` anchors with the best class score are decoded, suppressed
+    class by class with rotated IoU seen from above, and the best `max_boxes` of all classes returned.  Equal scores are
+    taken in anchor order, so the result depends on nothing but the maps.
+    """
+    settings = settings or Settings()
+    rows, columns = map_shape(settings.grid)
+    shape = (PER_CELL, -1, rows * columns)
+    logits, offsets, bins = (np.asarray(maps, np.float32).reshape(shape) for maps in (cls, reg, direction))
+    kinds, cells, broken = _candidates(logits, settings)
+    boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid), offsets[kinds, :, cells])
+    turns = bins[kinds, :, cells]
+    usable = np.isfinite(boxes).all(axis=1) & np.isfinite(turns).all(axis=1)
+    boxes, turns, scores = boxes[usable], turns[usable], _sigmoid(logits[kinds[usable], :, cells[usable]])
+    row, label = _best(boxes, scores, settings)
+    found = boxes[row]
+    found[:, 6] = _heading(found[:, 6], turns[row])
+    chosen = scores[row, label].astype(np.float32)
+    return Detections(found, chosen, label.astype(np.int32), broken + int(np.count_nonzero(~usable)))
+
+
+def _candidates(logits: Floats, settings: Settings) -> tuple[Indices, Indices, int]:
+    """Return anchor kind and cell of the best anchors in order of score, and how many anchors were no numbers.
+
+    The sigmoid is monotone, so anchors are compared by logit and only those that could pass get a score.
+    """
+    best = logits.max(axis=1)
+    finite = np.isfinite(best)
+    broken = int(best.size - np.count_nonzero(finite))
+    if broken:
+        best = np.where(finite, best, np.float32(-np.inf))
+    floor = _logit(settings.score) - 1e-3
+    if settings.candidates < best.size:
+        # beyond 20 different logits may round to the same score, and then anchor order decides
+        floor = max(floor, min(float(_kth_largest(best, floor, settings.candidates)), 20.0))
+    kinds, cells = np.nonzero(best >= floor)
+    order = np.lexsort((cells * PER_CELL + kinds, -_sigmoid(best[kinds, cells])))[: settings.candidates]
+    return kinds[order], cells[order], broken
+
+
+def _kth_largest(values: Floats, floor: float, k: int) -> float:
+    """Return the k-th largest of the values above `floor`, -inf when there are fewer."""
+    above = values[values >= floor]
+    return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else -math.inf
+
+
+def _best(boxes: Floats, scores: npt.NDArray[np.float64], settings: Settings) -> tuple[Indices, Indices]:
+    """Return row and class of the boxes that survive suppression, best first."""
+    overlaps = iou_matrix(footprints(boxes)) > settings.iou
+    kept: list[tuple[int, int]] = []
+    for label in range(len(CLASSES)):
+        rows = np.flatnonzero(scores[:, label] > settings.score)
+        rows = rows[np.argsort(-scores[rows, label], kind="stable")]
+        kept += [(row, label) for row in suppress(overlaps, rows)]
+    row, label_of = np.array(kept, np.intp).reshape(-1, 2).T
+    order = np.argsort(-scores[row, label_of], kind="stable")[: settings.max_boxes]
+    return row[order], label_of[order]
+
+
+def _heading(angle: Floats, turns: Floats) -> Floats:
+    """Return angles moved by whole half turns into [-pi, 0) or, where the direction bin is 0, into [0, pi)."""
+    forward = turns[:, 1] <= turns[:, 0]
+    turned: Floats = (angle - np.floor(angle / np.pi + 1) * np.pi + forward * np.pi).astype(np.float32)
+    return turned
+
+
+def _sigmoid(logits: Floats) -> npt.NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        scores: npt.NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    return scores
+
+
+def _logit(score: float) -> float:
+    if score >= 1:
+        return math.inf
+    # below -745 the score is 0 in double precision, which is not above a threshold of 0
+    return math.log(score / (1 - score)) if score > 0 else -745.0
+
+
+def decode(
+    cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None
+) -> tuple[Floats, Floats, Ints]:
+    """Return boxes, scores and labels of `detect`; warns when the network's output was not finite everywhere."""
+    found = detect(cls, reg, direction, settings)
+    if found.dropped:
+        warnings.warn(f"decode: {found.dropped} anchors without finite values left out", RuntimeWarning, stacklevel=2)
+    return found.boxes, found.scores, found.labels
+
+
+def model(params: Mapping[str, Any]) -> Model:
+    """Return the stage for `params`: `score`, `iou`, `candidates`, `max_boxes` as in Settings, `range` as voxelise."""
+    known = check_params(NAME, params, PARAMS)
+    settings = Settings(
+        known["score"], known["iou"], known["candidates"], known["max_boxes"], grid_of(NAME, known["range"])
+    )
+    rows, columns = map_shape(settings.grid)
+    inputs = tuple(
+        Port(name, TensorType((1, channels * PER_CELL, rows, columns), "fp32"))
+        for name, channels in (("cls", len(CLASSES)), ("reg", 7), ("dir", 2))
+    )
+    most = settings.max_boxes
+    outputs = (
+        Port("boxes", TensorType((most, 7), "fp32")),
+        Port("scores", TensorType((most,), "fp32")),
+        Port("labels", TensorType((most,), "int32")),
+    )
+    work = _work(inputs, outputs, settings)
+    return Model(NAME, inputs, outputs, function=partial(decode, settings=settings), operators=(work,))
+
+
+def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
+    """Return the work at the most candidates: all class logits are read, offsets and directions of candidates only."""
+    anchors, most = math.prod(inputs[0].type.shape) // len(CLASSES), settings.candidates
+    pairs = most * (most - 1) // 2
+    return Operator(
+        name="decode",
+        kind="function",
+        dtype="fp32",
+        inputs=tuple(port.type for port in inputs),
+        outputs=tuple(port.type for port in outputs),
+        flops=OPS_PER_ANCHOR * anchors + OPS_PER_CANDIDATE * most + OPS_PER_PAIR * pairs,
+        read_bytes=math.prod(inputs[0].type.shape) * 4 + most * (7 + 2) * GATHER_BYTES,
+        write_bytes=settings.max_boxes * (7 + 1 + 1) * 4,
+    )

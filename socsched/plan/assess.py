@@ -1,0 +1,191 @@
+"""Analyse a deployment under a policy: deadlines, priorities, responses, chain bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.graph.taskgraph import TaskGraph
+from socsched.plan.deadlines import (
+    Requirement,
+    local_deadlines,
+    priorities,
+    requirements,
+    stretches,
+    weightings,
+)
+from socsched.plan.deployment import Deployment
+from socsched.plan.plan import ChainResult, Task
+from socsched.plan.schedulability import edf
+from socsched.plan.schedulability.chains import Stretch, data_age, reaction_time
+from socsched.plan.schedulability.edf_demand import Overload
+from socsched.plan.schedulability.holistic import holistic
+from socsched.plan.schedulability.tasks import Response, RtTask, convert
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """The data age of a chain that limits it: bound (ns) if there is one, and the terms that add up to `value`."""
+
+    value: int
+    bounded: bool
+    terms: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What the analysis says of a deployment.
+
+    `responses` by task; `ages` by chain; `overload` an interval in which EDF cannot serve the required local deadlines,
+    if that is what no deadlines could be found for.
+    """
+
+    tasks: tuple[Task, ...]
+    responses: Mapping[str, Response]
+    chains: tuple[ChainResult, ...]
+    ages: Mapping[str, Age]
+    overload: Overload | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    deadlines: dict[str, int]
+    overload: Overload | None
+
+
+def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
+    """Set deadlines and priorities and analyse; `thorough` spends more steps on tight EDF deadlines."""
+    workload = deployment.workload
+    graph, tasks = workload.graph, deployment.tasks
+    rt = convert(tasks, workload.engines(), workload.sensors())
+    needs = requirements(graph, rt, {task.name: task.queue for task in tasks})
+    if workload.policy == "edf":
+        choice, responses, rank = _edf(rt, needs, 12 if thorough else 5)
+    else:
+        choice, responses, rank = _fp(rt, needs)
+    tasks = tuple(
+        replace(
+            task,
+            deadline_ns=choice.deadlines[task.name],
+            priority=rank[task.name],
+            jitter_ns=_jitter(responses, task.name, rt),
+        )
+        for task in tasks
+    )
+    chains, ages = _chains(graph, tasks, responses)
+    return Assessment(tasks, responses, chains, ages, choice.overload)
+
+
+def _jitter(responses: Mapping[str, Response], name: str, tasks: Mapping[str, RtTask]) -> int:
+    via = responses[name].via
+    if not via:
+        return tasks[name].release_jitter
+    return max(responses[via].value + tasks[via].offset - tasks[name].offset, tasks[name].release_jitter)
+
+
+def _fp(
+    tasks: Mapping[str, RtTask], needs: Sequence[Requirement]
+) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
+    """Take the weighting whose deadline-monotonic priorities keep the requirements best."""
+    best: tuple[float, _Choice, dict[str, Response], dict[str, int]] | None = None
+    for weights in weightings(tasks):
+        deadlines = local_deadlines(tasks, needs, weights)
+        rank = priorities(deadlines)
+        responses = holistic(_ranked(tasks, deadlines, rank))
+        load = _load(needs, {name: response.value for name, response in responses.items()}, responses)
+        if best is None or load < best[0]:
+            best = load, _Choice(deadlines, None), responses, rank
+    assert best is not None
+    return best[1:]
+
+
+def _ranked(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int], rank: Mapping[str, int]) -> dict[str, RtTask]:
+    return {n: replace(t, deadline=deadlines[n], priority=rank[n]) for n, t in tasks.items()}
+
+
+def _load(needs: Sequence[Requirement], finish: Mapping[str, int], responses: Mapping[str, Response]) -> float:
+    """Return by what factor the worst requirement is used up; what has no bound weighs heavily."""
+    used = [sum(finish[end] for end in need.ends) / max(need.budget, 1) for need in needs]
+    lost = sum(not response.bounded for response in responses.values())
+    return max(used, default=0.0) + 1000.0 * lost
+
+
+def _edf(
+    tasks: Mapping[str, RtTask], needs: Sequence[Requirement], steps: int
+) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
+    """Start from several local deadlines (proportional, and fixed-priority responses), keep the set that fits best."""
+    system = edf.System.of(tasks)
+    options = [local_deadlines(tasks, needs, weights) for weights in weightings(tasks)]
+    first = options[0]
+    rank = priorities(first)
+    fixed = holistic(_ranked(tasks, first, rank))
+    if all(fixed[name].bounded for name in tasks if name not in system.hopeless):
+        options.append({name: max(_net(fixed[name], tasks[name]), 1) for name in tasks})
+    everybody, ones = frozenset(tasks) - system.hopeless, dict.fromkeys(tasks, 1.0)
+    best: tuple[float, dict[str, int], float] | None = None
+    for deadlines in options:
+        factor = edf.smallest_factor(system, deadlines, everybody, ones, steps)
+        if factor is not None:
+            tight = edf.scaled(system, deadlines, {n: factor if n in everybody else 1.0 for n in tasks})
+            load = max(sum(tight[end] for end in need.ends) / max(need.budget, 1) for need in needs)
+            if best is None or load < best[0]:
+                best = load, tight, factor
+    overload = edf.test(system, first)
+    if best is None:
+        return _Choice(first, overload), edf.responses(system, first, False), rank
+    chosen = _tighten(system, best[1], steps) if steps > 5 else best[1]
+    return _Choice(chosen, overload if best[0] > 1 else None), edf.responses(system, chosen, True), priorities(chosen)
+
+
+def _net(response: Response, task: RtTask) -> int:
+    return response.value - task.release_jitter
+
+
+def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[str, int]:
+    """Shrink what is left group by group, a group being tasks that trigger each other."""
+    for group in _triggered_together(system):
+        factor = edf.smallest_factor(system, deadlines, group, dict.fromkeys(system.tasks, 1.0), steps)
+        if factor is not None and factor < 1:
+            factors = {name: factor if name in group else 1.0 for name in system.tasks}
+            deadlines = edf.scaled(system, deadlines, factors)
+    return deadlines
+
+
+def _triggered_together(system: edf.System) -> list[frozenset[str]]:
+    groups: list[set[str]] = []
+    for name in system.order:
+        joined = {name}
+        for other in [g for g in groups if g & set(system.tasks[name].after)]:
+            joined |= other
+            groups.remove(other)
+        groups.append(joined)
+    return [frozenset(group) for group in groups]
+
+
+def _chains(
+    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response]
+) -> tuple[tuple[ChainResult, ...], dict[str, Age]]:
+    by_name = {task.name: task for task in tasks}
+    results, ages = [], {}
+    for chain in graph.pipeline.chains:
+        parts = stretches(graph, chain, by_name)
+        value, bounded, terms = reaction_time(parts, responses)
+        expected = expected_latency(parts, by_name)
+        bound = value if bounded else None
+        results.append(ChainResult(chain.name, chain.path, chain.deadline_ns, expected, bound, chain.max_age_ns, terms))
+        ages[chain.name] = Age(*data_age(parts, responses))
+    return tuple(results), ages
+
+
+def expected_latency(parts: Sequence[Stretch], tasks: Mapping[str, Task]) -> int:
+    """Return the latency (ns) without interference: critical paths, and half a period wherever data are sampled."""
+    total = 0
+    for index, part in enumerate(parts):
+        total += critical_path(part.last, tasks) + (part.period // 2 if index else 0)
+    return total
+
+
+def critical_path(name: str, tasks: Mapping[str, Task]) -> int:
+    """Return the longest sum of costs (ns) over the tasks that lead to the end of a task by triggering."""
+    task = tasks[name]
+    return task.cost_ns + max((critical_path(n, tasks) for n in task.after if n in tasks), default=0)

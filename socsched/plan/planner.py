@@ -1,0 +1,279 @@
+"""Plan a pipeline on a platform: choose mode, engines, precisions and shares; say whether every requirement holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel, WorkOf
+from socsched.cost.profile import Profile
+from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
+from socsched.errors import UsageError
+from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.plan.assess import Assessment, assess
+from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
+from socsched.plan.explain import levers, reasons
+from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
+from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Violation
+from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
+
+OBJECTIVES = ("latency", "energy", "throughput", "slack")
+POLICIES = ("edf", "fp")
+_UNBOUNDED = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A mapping worked out and judged."""
+
+    deployment: Deployment
+    assessment: Assessment
+    balance: Balance
+    violations: tuple[Violation, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Return feasible, infeasible or undecided."""
+        return verdict(self.violations, self.assessment)
+
+
+def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
+    """Work a mapping out and check every requirement; Unconnectable when a conversion cannot run anywhere."""
+    deployment = deploy(workload, mapping)
+    assessment = assess(deployment, thorough)
+    deployment = replace(deployment, tasks=assessment.tasks)
+    sums = balance(deployment)
+    return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
+
+
+def objective_value(candidate: Candidate, objective: str) -> float:
+    """Return what an objective minimises.
+
+    latency: sum of expected chain latencies (ns); energy: mean power (mW), as rates are given; throughput: highest lane
+    utilisation; slack: share of the tightest chain deadline used by its bound.
+    """
+    chains = candidate.assessment.chains
+    if objective == "energy":
+        return float(candidate.balance.power_mw)
+    if objective == "throughput":
+        return max(utilisations(candidate.assessment.tasks).values(), default=0.0)
+    if objective == "slack":
+        return max((chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0)
+    return float(sum(chain.expected_ns for chain in chains))
+
+
+def _score(candidate: Candidate, objective: str) -> Score:
+    lost = sum(not response.bounded for response in candidate.assessment.responses.values())
+    return overrun(candidate.violations) + _UNBOUNDED * lost, objective_value(candidate, objective)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best found in one mode."""
+
+    candidate: Candidate
+    search: Improved
+    score: Score
+
+
+def solve(
+    workload: Workload, objective: str, budget: int = 400, time_limit: float | None = None
+) -> Solution:
+    """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
+    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
+
+    def score(mapping: Mapping[str, Cost]) -> Score:
+        try:
+            return _score(judge(workload, mapping, thorough=False), objective)
+        except Unconnectable:
+            return (float("inf"), float("inf"))
+
+    search = improve(initial_mapping(workload), options, score, budget, time_limit)
+    try:
+        candidate = judge(workload, search.mapping)
+    except Unconnectable as error:
+        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
+    return Solution(candidate, search, _score(candidate, objective))
+
+
+def make_plan(
+    pipeline: Pipeline,
+    platform: Platform,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    *,
+    work: WorkOf,
+    profile: Profile | None = None,
+    time_limit: float | None = 60.0,
+    budget: int = 400,
+) -> Plan:
+    """Return a complete plan with its verdict; every mode is tried where `mode` is None.
+
+    `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within `time_limit`
+    seconds altogether.  Raises UsageError for unknown names and for stages that can run nowhere.
+    """
+    _check(objective, policy)
+    graph, started = task_graph(pipeline), time.monotonic()
+    solutions: list[Solution] = []
+    refusals: dict[str, list[str]] = {}
+    modes = platform.modes if mode is None else (_mode(platform, mode),)
+    for option in modes:
+        model = CostModel(platform, option, work, profile)
+        nowhere = _nowhere(graph, model)
+        if nowhere:
+            refusals[option.name] = nowhere
+            continue
+        left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+        solutions.append(solve(Workload.of(graph, model, policy), objective, budget, left))
+    if not solutions:
+        lines = [f"in mode {name}: {line}" for name, found in refusals.items() for line in found]
+        raise UsageError("no engine can run every stage:\n" + "\n".join(lines), "accept another precision, or add a cost")
+    best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
+    alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
+    return _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+
+
+def _check(objective: str, policy: str) -> None:
+    if objective not in OBJECTIVES:
+        raise UsageError(f"no objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
+    if policy not in POLICIES:
+        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
+
+
+def _mode(platform: Platform, name: str) -> PowerMode:
+    try:
+        return platform.mode(name)
+    except KeyError:
+        modes = ", ".join(mode.name for mode in platform.modes)
+        raise UsageError(f"platform {platform.name!r} has no mode {name!r}", f"its modes: {modes}") from None
+
+
+def _nowhere(graph: TaskGraph, model: CostModel) -> list[str]:
+    """Return a line for every stage no engine can run, with the reasons."""
+    lines = []
+    for name in graph.order:
+        stage = graph.stage(name)
+        if not model.candidates(stage):
+            lines.append(f"stage {name!r}: " + "; ".join(map(str, model.refused(stage))))
+    return lines
+
+
+def _alternatives(
+    best: Solution,
+    solutions: Sequence[Solution],
+    graph: TaskGraph,
+    platform: Platform,
+    work: WorkOf,
+    profile: Profile | None,
+    policy: str,
+    objective: str,
+) -> list[Solution]:
+    """Return quick solutions in the other modes, as levers for a plan that is not feasible."""
+    if best.candidate.verdict == "feasible":
+        return []
+    here = best.candidate.deployment.workload.model.mode.name
+    tried = [s for s in solutions if s is not best]
+    names = {here, *(s.candidate.deployment.workload.model.mode.name for s in tried)}
+    for mode in platform.modes:
+        if mode.name not in names:
+            model = CostModel(platform, mode, work, profile)
+            if not _nowhere(graph, model):
+                tried.append(solve(Workload.of(graph, model, policy), objective, budget=24, time_limit=5.0))
+    return tried
+
+
+def _plan(
+    best: Solution, solutions: Sequence[Solution], objective: str, alternatives: Sequence[Solution], seconds: float
+) -> Plan:
+    candidate = best.candidate
+    workload, assessment = candidate.deployment.workload, candidate.assessment
+    model, sums = workload.model, candidate.balance
+    others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
+    judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
+    outcome = candidate.verdict
+    if outcome == "infeasible" and not best.search.complete:
+        outcome = "undecided"
+    return Plan(
+        platform=model.platform.name,
+        mode=model.mode.name,
+        pipeline=workload.graph.pipeline.name,
+        verdict=outcome,
+        policy=workload.policy,
+        engines=workload.engines(),
+        sensors=workload.sensors(),
+        tasks=tuple(reasons(candidate.deployment)),
+        transitions=candidate.deployment.transitions,
+        chains=assessment.chains,
+        violations=tuple(
+            replace(v, levers=tuple(levers(v, candidate.deployment, judged))) for v in candidate.violations
+        ),
+        power={"expected_mw": sums.power_mw, "cap_mw": sums.power_cap, "terms": [list(t) for t in sums.power]},
+        bandwidth={
+            "expected_gbps": round(sums.bytes_per_s / 1e9, 6),
+            "cap_gbps": round(sums.traffic_cap / 1e9, 6),
+            "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
+        },
+        solver=_solver(best, solutions, objective, seconds),
+        inputs=input_hashes(model.platform, workload.graph.pipeline),
+        base_mw=round(model.mode.base_mw.value),
+        dram_bandwidth=int(model.dram),
+        dram_picojoule_per_byte=model.platform.dram.picojoule_per_byte.value,
+        provenance=provenance(assessment.tasks, assessment),
+        tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
+    )
+
+
+def _solver(best: Solution, solutions: Sequence[Solution], objective: str, seconds: float) -> dict[str, Any]:
+    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only)."""
+    value, bound = best.score[1], None
+    if objective == "latency":
+        bound = lower_bound(best.candidate.deployment)
+    return {
+        "name": "heft+improve",
+        "status": "local optimum" if best.search.complete else "budget used up",
+        "objective": objective,
+        "value": value,
+        "bound": bound,
+        "gap": None if bound is None or not value else round(max(value - bound, 0) / value, 6),
+        "seconds": round(seconds, 3),
+        "evaluated": sum(s.search.evaluated for s in solutions),
+        "modes": {
+            s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}
+            for s in solutions
+        },
+    }
+
+
+def lower_bound(deployment: Deployment) -> int:
+    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over."""
+    graph, model = deployment.workload.graph, deployment.workload.model
+    fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
+    longest: dict[str, int] = {}
+    for name in graph.order:
+        longest[name] = fastest[name] + max((longest[p] for p in graph.predecessors(name)), default=0)
+    total = 0
+    for chain in graph.pipeline.chains:
+        parts = [part for part in graph.segments(chain) if part.nodes]
+        total += sum(longest[part.nodes[-1]] for part in parts) + sum(part.period_ns // 2 for part in parts[1:])
+    return total
+
+
+def provenance(tasks: Sequence[Task], assessment: Assessment) -> dict[str, Any]:
+    """Return the share of critical-path time that rests on each kind of figure, and the relative error of the whole."""
+    by_name = {task.name: task for task in tasks}
+    critical: set[str] = set()
+    for chain in assessment.chains:
+        critical |= {term.split(":")[0] for term, _ in chain.terms} & set(by_name)
+    total = sum(by_name[name].cost_ns for name in critical)
+    shares = {
+        kind: round(sum(by_name[n].cost_ns for n in critical if by_name[n].provenance == kind) / max(total, 1), 6)
+        for kind in PROVENANCE
+    }
+    error = sum(by_name[n].cost_ns * by_name[n].error for n in critical) / max(total, 1)
+    return {"critical_path": shares, "error": round(error, 6)}

@@ -1,0 +1,300 @@
+"""A scan seen from above with the boxes found in it and, where known, the true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.models.pointpillars.anchors import CLASSES
+from socsched.models.pointpillars.nms import corners, footprints
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+Array = npt.NDArray[Any]
+Colour = tuple[int, int, int]
+
+BACKGROUND, GRID, TEXT, BRIGHT = (15, 20, 27), (46, 58, 72), (150, 166, 184), (236, 241, 246)
+HEIGHTS = (-2.0, 1.5)
+"""Metres over which points are shaded: from below the road to above a car's roof, LiDAR frame."""
+RAMP = np.array([(58, 88, 132), (88, 130, 172), (140, 176, 202), (214, 226, 234)], np.float64)
+"""Dark to light with height, one hue: readable in grey and with any colour vision; boxes own the warm colours."""
+CLASS_COLOURS: tuple[Colour, ...] = ((240, 228, 66), (225, 130, 190), (230, 140, 0))
+"""Pedestrian, cyclist, car: yellow, pink and orange after Okabe and Ito's palette, far apart in lightness as well."""
+SURE = 0.3
+"""Boxes that score less are drawn thin."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What part of the world is shown and where: metres (x forward is up, y left is left), pixels, oversampling."""
+
+    ahead: float = 70.0
+    behind: float = 4.0
+    aside: float = 40.0
+    scale: float = 12.0
+    margin: int = 44
+    header: int = 62
+    footer: int = 84
+    oversample: int = 2
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the picture in pixels."""
+        width = round(2 * self.aside * self.scale) + 2 * self.margin
+        return width, round((self.ahead + self.behind) * self.scale) + self.header + self.footer + self.margin // 2
+
+    @property
+    def frame(self) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of the plotted area in oversampled pixels."""
+        left, top = self.margin, self.header
+        right = left + round(2 * self.aside * self.scale)
+        bottom = top + round((self.ahead + self.behind) * self.scale)
+        return left * self.oversample, top * self.oversample, right * self.oversample, bottom * self.oversample
+
+    def place(self, xy: Array) -> Array:
+        """Return oversampled pixel positions [..., 2] of places [..., 2] in metres."""
+        left, top, _, _ = self.frame
+        pixels = self.scale * self.oversample
+        return np.stack([left + (self.aside - xy[..., 1]) * pixels, top + (self.ahead - xy[..., 0]) * pixels], axis=-1)
+
+    def shows(self, xy: Array) -> npt.NDArray[np.bool_]:
+        """Return which places [..., 2] in metres lie in the plotted area."""
+        x, y = xy[..., 0], xy[..., 1]
+        seen: npt.NDArray[np.bool_] = (x >= -self.behind) & (x <= self.ahead) & (np.abs(y) <= self.aside)
+        return seen
+
+
+@dataclass(slots=True)
+class _Canvas:
+    """The picture in the making: Pillow's pen, the view, and the label areas already taken."""
+
+    pen: ImageDraw
+    view: View
+    taken: list[tuple[float, float, float, float]] = field(default_factory=list)
+
+    def line(self, points: Array, colour: Colour, width: float) -> None:
+        """Draw a polyline through places in metres."""
+        pixels = [tuple(p) for p in self.view.place(np.asarray(points, float)).tolist()]
+        self.pen.line(pixels, fill=colour, width=round(width * self.view.oversample), joint="curve")
+
+    def dashes(self, points: Array, colour: Colour, width: float, dash: float = 0.5) -> None:
+        """Draw a polyline as dashes of `dash` metres."""
+        points = np.asarray(points, float)
+        for start, stop in pairwise(points):
+            count = max(int(np.hypot(*(stop - start)) / dash) // 2 * 2 + 1, 3)
+            steps = start + np.linspace(0, 1, count + 1)[:, None] * (stop - start)
+            for i in range(0, count, 2):
+                self.line(steps[i : i + 2], colour, width)
+
+    def text(self, x: float, y: float, text: str, colour: Colour, size: float = 13, anchor: str = "mm") -> None:
+        """Write at a pixel position (not oversampled)."""
+        k = self.view.oversample
+        self.pen.text((x * k, y * k), text, fill=colour, font=_font(size * k), anchor=anchor)
+
+    def write(self, xy: Array, text: str) -> None:
+        """Write centred at a place in metres, in front of points, and keep the area free of tags."""
+        k, (x, y) = self.view.oversample, self.view.place(xy).tolist()
+        half = _font(12 * k).getlength(text) / 2
+        self.taken.append((x - half, y - 7 * k, x + half, y + 7 * k))
+        self.pen.text((x, y), text, TEXT, _font(12 * k), anchor="mm", stroke_width=2 * k, stroke_fill=BACKGROUND)
+
+    def tag(self, text: str, around: Array, colour: Colour, needed: bool) -> None:
+        """Write beside the outline `around` (metres) within the plotted area; where all is taken only if `needed`."""
+        font = _font(12 * self.view.oversample)
+        pixels = self.view.place(around)
+        (x0, y0), (x1, y1) = pixels.min(0), pixels.max(0)
+        width, height, gap = font.getlength(text), 13 * self.view.oversample, 3 * self.view.oversample
+        middle_x, middle_y = (x0 + x1 - width) / 2, (y0 + y1 - height) / 2
+        after, before, above, below = x1 + gap, x0 - gap - width, y0 - gap - height, y1 + gap
+        left, top, right, bottom = self.view.frame
+        places = [(after, middle_y), (before, middle_y), (middle_x, above), (middle_x, below)]
+        places += [(x, y) for x in (after, before) for y in (above, below)]
+        areas = [(x, y, x + width, y + height) for x, y in places]
+        inside = [a for a in areas if a[0] >= left and a[1] >= top and a[2] <= right and a[3] <= bottom]
+        free = [a for a in inside if not any(_overlap(a, other) for other in self.taken)]
+        if free or (inside and needed):
+            area = (free or inside)[0]
+            self.taken.append(area)
+            halo = round(1.5 * self.view.oversample)
+            self.pen.text(area[:2], text, fill=colour, font=font, stroke_width=halo, stroke_fill=BACKGROUND)
+
+
+def _font(size: float) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def draw(
+    points: Array,
+    boxes: Array,
+    labels: Sequence[int] | Array,
+    scores: Sequence[float] | Array,
+    truth: Array | None,
+    path: str | Path,
+    title: str = "",
+    note: str = "",
+    view: View | None = None,
+) -> Path:
+    """Write a PNG of a scan from above and return its path.
+
+    `points` [N, 3+] in metres, LiDAR frame; `boxes` [K, 7] (x, y, z_bottom, w, l, h, ry) with `labels` (index into
+    CLASSES) and `scores`; `truth` [M, 7] true boxes or None when unknown.  `title` and `note` go above the picture.
+    """
+    from PIL import Image, ImageDraw
+
+    view = view or View()
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 7)
+    true_boxes = None if truth is None else np.asarray(truth, np.float64).reshape(-1, 7)
+    full = tuple(side * view.oversample for side in view.size)
+    image = Image.new("RGB", (full[0], full[1]), BACKGROUND)
+    _grid(_Canvas(ImageDraw.Draw(image), view))
+    image = _with_points(image, np.asarray(points), view)
+    canvas = _Canvas(ImageDraw.Draw(image), view)
+    _ring_labels(canvas)
+    _ego(canvas)
+    _found(canvas, boxes, np.asarray(labels, int), np.asarray(scores, float), true_boxes)
+    _border(canvas)
+    _header(canvas, title, note)
+    _legend(canvas, np.asarray(labels, int), true_boxes, len(points))
+    image.resize(view.size, Image.Resampling.LANCZOS).save(path, format="PNG", optimize=True)
+    return Path(path)
+
+
+def _with_points(image: Image, points: Array, view: View) -> Image:
+    """Return the picture with a dot for every point in view, higher points over lower ones."""
+    from PIL import Image as images
+
+    pixels = np.asarray(image).copy()
+    seen = points[view.shows(points[:, :2])]
+    seen = seen[np.argsort(seen[:, 2], kind="stable")]
+    place = view.place(seen[:, :2]).astype(int)
+    colours = shade(seen[:, 2])
+    for dx in range(view.oversample + 1):
+        for dy in range(view.oversample + 1):
+            x, y = np.minimum(place + np.array([dx, dy]), (pixels.shape[1] - 1, pixels.shape[0] - 1)).T
+            pixels[y, x] = colours
+    return images.fromarray(pixels)
+
+
+def shade(z: Array) -> npt.NDArray[np.uint8]:
+    """Return the colours [n, 3] of points at heights `z` in metres."""
+    low, high = HEIGHTS
+    at = np.clip((z - low) / (high - low), 0, 1) * (len(RAMP) - 1)
+    stops = np.arange(len(RAMP))
+    return np.stack([np.interp(at, stops, RAMP[:, c]) for c in range(3)], axis=-1).astype(np.uint8)
+
+
+def _grid(canvas: _Canvas) -> None:
+    """Draw range rings every 10 m with their labels, and the axes with ticks."""
+    view = canvas.view
+    bearing = np.linspace(-np.pi, np.pi, 721)
+    for distance in range(10, 90, 10):
+        ring = distance * np.stack([np.cos(bearing), np.sin(bearing)], axis=-1)
+        seen = view.shows(ring)
+        for run in np.split(np.arange(len(ring)), np.flatnonzero(np.diff(seen)) + 1):
+            if seen[run[0]] and len(run) > 1:
+                canvas.line(ring[run], GRID, 1)
+    canvas.line(np.array([[-view.behind, 0], [view.ahead, 0]]), GRID, 1)
+    canvas.line(np.array([[0, -view.aside], [0, view.aside]]), GRID, 1)
+
+
+def _border(canvas: _Canvas) -> None:
+    """Cover what sticks out of the plotted area, frame it, and label the axes."""
+    view, k = canvas.view, canvas.view.oversample
+    left, top, right, bottom = view.frame
+    width, height = (side * k for side in view.size)
+    for area in ((0, 0, width, top), (0, bottom, width, height), (0, 0, left, height), (right, 0, width, height)):
+        canvas.pen.rectangle(area, fill=BACKGROUND)
+    canvas.pen.rectangle((left, top, right, bottom), outline=GRID, width=k)
+    for metres in range(0, int(view.ahead) + 1, 10):
+        canvas.text(left / k - 6, view.place(np.array([metres, 0.0]))[1] / k, f"{metres}", TEXT, anchor="rm")
+    for metres in range(-int(view.aside), int(view.aside) + 1, 10):
+        canvas.text(view.place(np.array([0.0, metres]))[0] / k, bottom / k + 11, f"{abs(metres)}", TEXT)
+    canvas.text(left / k, bottom / k + 28, "m left", TEXT, anchor="lm")
+    canvas.text(right / k, bottom / k + 28, "m right", TEXT, anchor="rm")
+    canvas.text(left / k, top / k - 12, "m ahead", TEXT, anchor="lm")
+
+
+def _ring_labels(canvas: _Canvas) -> None:
+    """Write each ring's distance to the right, outside a camera's view where the picture is wide enough."""
+    for distance in range(10, 80, 10):
+        bearing = min(np.radians(62), np.arcsin(min((canvas.view.aside - 3) / distance, 1)))
+        canvas.write(distance * np.array([np.cos(bearing), -np.sin(bearing)]), f"{distance} m")
+
+
+def _ego(canvas: _Canvas) -> None:
+    """Draw the vehicle, the LiDAR in its middle."""
+    arrow = np.array([[2.2, 0], [-1.8, 1.0], [-1.0, 0], [-1.8, -1.0]])
+    canvas.pen.polygon([tuple(p) for p in canvas.view.place(arrow).tolist()], fill=BRIGHT)
+
+
+def _outline(box: Array) -> Array:
+    outline = corners(footprints(box[None]))[0]
+    return np.vstack([outline, outline[:1]])
+
+
+def _found(canvas: _Canvas, boxes: Array, labels: Array, scores: Array, truth: Array | None) -> None:
+    """Draw the boxes, the best on top, each with a tick from the middle of its front; dashed true boxes; names."""
+    shown = [i for i in np.argsort(scores, kind="stable").tolist() if canvas.view.shows(boxes[i, :2])]
+    for i in shown:
+        outline, colour = _outline(boxes[i]), CLASS_COLOURS[labels[i]]
+        width = 2.2 if scores[i] >= SURE else 1.2
+        canvas.line(np.vstack([outline, outline[1:2]]), colour, width)
+        front = (outline[0] + outline[3]) / 2
+        along = (outline[0] - outline[1]) / np.hypot(*(outline[0] - outline[1]))
+        canvas.line(np.stack([front, front + 1.1 * along]), colour, width)
+        canvas.taken.append((*canvas.view.place(outline).min(0).tolist(), *canvas.view.place(outline).max(0).tolist()))
+    for box in () if truth is None else truth[canvas.view.shows(truth[:, :2])]:
+        canvas.dashes(_outline(box), BRIGHT, 1.5)
+    for i in reversed(shown):
+        text = f"{CLASSES[labels[i]][:3]} {scores[i]:.2f}"
+        canvas.tag(text, _outline(boxes[i]), CLASS_COLOURS[labels[i]], needed=scores[i] >= SURE)
+
+
+def _header(canvas: _Canvas, title: str, note: str) -> None:
+    margin = canvas.view.margin
+    canvas.text(margin, 20, title, BRIGHT, size=17, anchor="lm")
+    canvas.text(canvas.view.size[0] - margin, 20, note, TEXT, anchor="rm")
+
+
+def _legend(canvas: _Canvas, labels: Array, truth: Array | None, points: int) -> None:
+    """Explain boxes, dashes and shades below the picture, with how many there are of each."""
+    view, k = canvas.view, canvas.view.oversample
+    x, y = float(view.margin), view.size[1] - 34.0
+    for label, colour in reversed(list(enumerate(CLASS_COLOURS))):
+        text = f"{CLASSES[label]} ({np.count_nonzero(labels == label)} found)"
+        canvas.pen.rectangle((x * k, (y - 6) * k, (x + 22) * k, (y + 6) * k), outline=colour, width=2 * k)
+        canvas.text(x + 30, y, text, BRIGHT, anchor="lm")
+        x += 46 + _font(13).getlength(text)
+    if truth is not None:
+        for step in range(0, 24, 8):
+            canvas.pen.line(((x + step) * k, y * k, (x + step + 5) * k, y * k), fill=BRIGHT, width=2 * k)
+        text = f"true object ({len(truth)})"
+        canvas.text(x + 30, y, text, BRIGHT, anchor="lm")
+        x += 46 + _font(13).getlength(text)
+    text = f"{points} points; class and score at each box, thin line below {SURE}; tick: heading"
+    canvas.text(view.margin, y + 20, text, TEXT, anchor="lm")
+    _bar(canvas, view.size[0] - view.margin - 184, y, "height of points above the LiDAR, m")
+
+
+def _bar(canvas: _Canvas, x: float, y: float, text: str) -> None:
+    """Draw the colour bar of heights."""
+    k, width = canvas.view.oversample, 150
+    for i, colour in enumerate(shade(np.linspace(*HEIGHTS, width)).tolist()):
+        canvas.pen.rectangle(((x + i) * k, (y - 5) * k, (x + i + 1) * k, (y + 5) * k), fill=tuple(colour))
+    canvas.text(x - 8, y, f"{HEIGHTS[0]:+g}", TEXT, anchor="rm")
+    canvas.text(x + width + 6, y, f"{HEIGHTS[1]:+g}", TEXT, anchor="lm")
+    canvas.text(x + width + 34, y + 20, text, TEXT, anchor="rm")

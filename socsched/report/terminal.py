@@ -1,0 +1,178 @@
+"""Plans and results as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from socsched.plan.plan import Plan, Violation
+from socsched.report import facts
+from socsched.units import format_bandwidth, format_duration, format_power
+
+
+def console(width: int) -> Console:
+    """Return the console for results on stdout; colours only on a terminal and never with NO_COLOR."""
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> Table:
+    """Return a plain table; columns in `right` align right, the last one takes the remaining width."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    numeric = set(right)
+    for index, name in enumerate(columns):
+        made.add_column(name, justify="right" if index in numeric else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(escape(cell) for cell in row))
+    return made
+
+
+def verdict(plan: Plan) -> Text:
+    """Return the one-line answer: does the plan meet every requirement?"""
+    style = {"feasible": "bold green", "infeasible": "bold red"}.get(plan.verdict, "bold yellow")
+    mark = {"feasible": "✓", "infeasible": "✗"}.get(plan.verdict, "?")
+    rest = f"  {plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
+    return Text.assemble((f"{mark} {plan.verdict}", style), rest)
+
+
+def stages(plan: Plan) -> Table:
+    """Return where each stage and conversion runs, at what cost, and why."""
+    rows = [
+        [
+            task.name,
+            task.engine,
+            task.precision,
+            facts.lanes(plan, task),
+            format_duration(task.cost_ns),
+            format_duration(task.wcet_ns),
+            facts.evidence(task),
+            task.why,
+        ]
+        for task in plan.tasks
+    ]
+    columns = ["stage", "engine", "precision", "lanes", "alone", "WCET", "evidence", "why"]
+    return table("Where each stage runs", columns, rows, (4, 5))
+
+
+def chains(plan: Plan) -> Table:
+    """Return every chain's deadline, expected time, bound and slack."""
+    rows = []
+    for chain in plan.chains:
+        slack = None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns
+        rows.append(
+            [
+                chain.name,
+                format_duration(chain.deadline_ns),
+                format_duration(chain.expected_ns),
+                "none" if chain.bound_ns is None else format_duration(chain.bound_ns),
+                "–" if slack is None else format_duration(slack),
+                " → ".join(chain.path),
+            ]
+        )
+    return table("Chains", ["chain", "deadline", "expected", "bound", "slack", "path"], rows, (1, 2, 3, 4))
+
+
+def budget(plan: Plan) -> str:
+    """Return power and bandwidth against their caps in one line."""
+    power, bandwidth = plan.power, plan.bandwidth
+    text = f"Power {format_power(power.get('expected_mw') or 0)}"
+    text += f" of {format_power(power['cap_mw'])} cap" if power.get("cap_mw") else " (no cap stated for this mode)"
+    if bandwidth.get("expected_gbps") is not None:
+        text += f"   DRAM {format_bandwidth(bandwidth['expected_gbps'] * 1e9)}"
+        text += f" of {format_bandwidth((bandwidth.get('cap_gbps') or 0) * 1e9)}"
+    shares = ", ".join(f"{kind} {share:.0%}" for kind, share in facts.provenance_shares(plan).items())
+    return f"{text}   evidence: {shares}"
+
+
+def violations(plan: Plan) -> RenderableType:
+    """Return every unmet requirement with its terms and levers."""
+    return Group(*(_violation(item) for item in plan.violations))
+
+
+def _violation(item: Violation) -> RenderableType:
+    show = facts.formatter(item.unit)
+    head = f"✗ {item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", min_width=14)
+    grid.add_column()
+    for name, value in item.terms:
+        grid.add_row(show(value), escape(name))
+    if len(item.terms) > 1:
+        grid.add_row(f"= {show(sum(value for _, value in item.terms))}", "sum")
+    return Group(Text(head, "bold red"), grid, *(Text(f"    lever: {lever}") for lever in item.levers))
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """Return everything `socsched plan` prints."""
+    parts: list[RenderableType] = [
+        verdict(plan),
+        Text(""),
+        stages(plan),
+        Text(""),
+        chains(plan),
+        Text(""),
+        budget(plan),
+    ]
+    if plan.violations:
+        parts += [Text(""), violations(plan)]
+    return Group(*parts)
+
+
+def outcome(result: Mapping[str, Any]) -> Table:
+    """Return every chain's frames, misses and response times as simulated or measured."""
+    rows = []
+    for name, entry in result.get("chains", {}).items():
+        times = entry.get("response_time_ns", {})
+        rows.append(
+            [
+                name,
+                *(str(entry.get(key, 0)) for key in ("released", "completed", "missed", "dropped")),
+                *(facts.duration(times.get(key)) for key in ("mean", "p50", "p99", "p99_9", "max")),
+            ]
+        )
+    columns = ["chain", "released", "completed", "late", "dropped", "mean", "p50", "p99", "p99.9", "max"]
+    return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10))
+
+
+def engines(result: Mapping[str, Any]) -> Table:
+    """Return utilisation and energy of every engine."""
+    rows = [
+        [name, f"{e.get('utilization', 0):.1%}", facts.duration(e.get("busy_ns")), facts.energy(e.get("energy_mj"))]
+        for name, e in result.get("engines", {}).items()
+    ]
+    return table("Engines", ["engine", "busy", "busy time", "energy"], rows, (1, 2, 3))
+
+
+def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
+    """Return observed power against the cap in one line; empty when none was observed."""
+    power = result.get("power_mw") or {}
+    if not power.get("mean"):
+        return (
+            "Power: not observed (this machine offers no readable power counter)"
+            if result.get("kind") == "measured"
+            else ""
+        )
+    cap = plan.power.get("cap_mw")
+    against = f" of {format_power(cap)} cap" if cap else " (no cap stated for this mode)"
+    return f"Power mean {format_power(power['mean'])}{against}, peak {format_power(power.get('peak') or 0)}"
+
+
+def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Table:
+    """Return planned against measured time of every stage."""
+    rows = [
+        [
+            row.stage,
+            format_duration(row.predicted_ns),
+            row.evidence,
+            facts.duration(row.p50_ns),
+            facts.duration(row.p99_ns),
+            f"{row.ratio:.2f}" if row.ratio else "–",
+        ]
+        for row in facts.predicted_against_measured(plan, result)
+    ]
+    columns = ["stage", "predicted", "evidence", "measured p50", "p99", "measured/predicted"]
+    return table("Predicted against measured, on this machine", columns, rows, (1, 3, 4, 5))

@@ -1,0 +1,75 @@
+"""Descriptor files by name: where platforms and pipelines are looked for, and what there is.
+
+Search order of a name: a path given explicitly, the folders of $SOCSCHED_PATH, the current folder, the user's folder,
+the files shipped with socsched.  Each of these folders holds ``platforms/NAME.yaml`` and ``pipelines/NAME.yaml``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+from socsched.errors import UsageError
+
+KINDS = ("platforms", "pipelines")
+SUFFIXES = (".yaml", ".yml")
+
+
+def folders(kind: str) -> list[Path]:
+    """Return the existing folders with descriptors of `kind` ("platforms" or "pipelines"), first to last searched."""
+    roots = [Path(entry) for entry in os.environ.get("SOCSCHED_PATH", "").split(os.pathsep) if entry]
+    candidates = [*(root / kind for root in [*roots, Path(), _user_folder()]), *_shipped(kind)]
+    unique = {str(folder.absolute()): folder for folder in reversed(candidates) if folder.is_dir()}
+    return list(reversed(unique.values()))
+
+
+def names(kind: str) -> list[str]:
+    """Return the names of all descriptors of `kind` that `find` knows, sorted."""
+    return sorted({path.stem for folder in folders(kind) for path in _files(folder)})
+
+
+def find(kind: str, name_or_path: str) -> Path:
+    """Return the file of a descriptor; UsageError with the nearest names when there is none.
+
+    Text with a path separator or a YAML suffix is a path, anything else a name.
+    """
+    if is_path(name_or_path):
+        path = Path(name_or_path).expanduser()
+        if path.is_file():
+            return path
+        what = "is a folder, not a file" if path.is_dir() else "does not exist"
+        raise UsageError(f"{name_or_path}: {what}", f"expected a {kind[:-1]} file or one of: {', '.join(names(kind))}")
+    for folder in folders(kind):
+        for suffix in SUFFIXES:
+            if (folder / f"{name_or_path}{suffix}").is_file():
+                return folder / f"{name_or_path}{suffix}"
+    raise UsageError(f"no {kind[:-1]} is called {name_or_path!r}", _hint(kind, name_or_path))
+
+
+def is_path(name_or_path: str) -> bool:
+    """Return whether text given for a descriptor means a file rather than a name."""
+    separators = {"/", os.sep, os.altsep or os.sep}
+    return name_or_path.lower().endswith(SUFFIXES) or any(separator in name_or_path for separator in separators)
+
+
+def _hint(kind: str, name: str) -> str:
+    known = names(kind)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    listed = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
+    return f"{listed} (`socsched {kind} list` shows all; a path to a YAML file works too)"
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file()]
+
+
+def _user_folder() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or os.environ.get("APPDATA")
+    return (Path(base) if base else Path.home() / ".config") / "socsched"
+
+
+def _shipped(kind: str) -> list[Path]:
+    """Return where the shipped files may be: inside the package (installed), beside it (a checkout)."""
+    package = Path(__file__).parent
+    return [package / kind, package.parent / kind]

@@ -1,0 +1,45 @@
+"""Network stages on this machine's processor, compiled by TVM: one virtual machine a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from socsched.descriptor.pipeline import Stage
+from socsched.plan.plan import Task
+from socsched.run.backends.base import Call, Outputs, Placed, Setting, gather
+
+
+class TvmCpuBackend:
+    """Compiles a stage, or finds it in the cache, for its planned engine, precision and lanes, and loads it."""
+
+    title = "TVM"
+    real = True
+
+    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
+        """Return the loaded stage with its inputs bound; tensors are brought into its border layouts on the way in."""
+        from socsched.compile.builder import compile_stage
+        from socsched.compile.runtime import load
+
+        assert stage is not None
+        weights = _weights(setting.weights) if setting.weights else None
+        engine = setting.platform.engine(task.engine)
+        artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes))
+        compiled, bound = load(artifact), setting.bound[stage.name]
+        inputs = {name: bound[name] for name in artifact.input_names}
+
+        def call(values: Mapping[str, Outputs]) -> Outputs:
+            arrays = compiled(*gather(inputs, values, artifact.inputs))
+            placed = map(Placed, arrays, artifact.outputs)
+            return dict(zip(artifact.output_names, placed, strict=True))
+
+        return call
+
+
+@lru_cache(maxsize=1)
+def _weights(path: Path) -> Mapping[str, Any]:
+    from socsched.models.weights import load_weights
+
+    return load_weights(path)

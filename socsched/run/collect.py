@@ -1,0 +1,128 @@
+"""What a run found in each frame: detections always, figures of every intermediate tensor on request.
+
+The figures are those a reference implementation is compared by: shape, mean, population standard deviation, least and
+greatest value and Euclidean norm, all in double precision, and digests of the voxels.  Collecting is done in a thread
+of its own from outputs the stages have let go; with figures it takes processor time from the stages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from socsched.errors import MachineError
+from socsched.run.backends.base import plain
+from socsched.trace.trace import Trace
+
+TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
+"""Output port -> name in the figures, where they differ."""
+_BACKLOG = 16
+
+
+def tensor_figures(array: Any) -> dict[str, Any]:
+    """Return shape, mean, std, min, max and l2 of an array, computed in double precision; zeros when it is empty."""
+    import numpy
+
+    values = numpy.asarray(array, numpy.float64)
+    figures: dict[str, Any] = {"shape": list(values.shape)}
+    if not values.size:
+        return figures | dict.fromkeys(("mean", "std", "min", "max", "l2"), 0.0)
+    figures |= {"mean": float(values.mean()), "std": float(values.std())}
+    figures |= {"min": float(values.min()), "max": float(values.max())}
+    return figures | {"l2": float(numpy.sqrt(numpy.square(values).sum()))}
+
+
+def voxel_figures(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return pillar and point counts and SHA-256 of voxels and coordinates (raw bytes, C order)."""
+    import numpy
+
+    counts = numpy.asarray(outputs["counts"])
+    return {
+        "pillars": len(counts),
+        "points_in_pillars": int(counts.sum()),
+        "voxels_sha256": hashlib.sha256(numpy.asarray(outputs["voxels"]).tobytes()).hexdigest(),
+        "coords_sha256": hashlib.sha256(numpy.asarray(outputs["coords"]).tobytes()).hexdigest(),
+    }
+
+
+def detections(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return boxes (x, y, z_bottom, w, l, h, ry in m and rad), scores and classes as plain data, best first."""
+    from socsched.models.pointpillars.anchors import CLASSES
+
+    rows = zip(outputs["boxes"], outputs["scores"], outputs["labels"], strict=True)
+    return [
+        {"class": CLASSES[int(label)], "label": int(label), "score": float(score), "box": [float(v) for v in box]}
+        for box, score, label in rows
+    ]
+
+
+class Collector:
+    """Turns stage outputs into `Trace.details`, one dict a frame; a context manager around the run.
+
+    `frames` maps a frame to what is known of its input.  An exception while collecting is kept and raised on exit.
+    """
+
+    def __init__(self, trace: Trace, figures: bool) -> None:
+        self._details = trace.details
+        self._figures = figures
+        self._queue: queue.Queue[tuple[int, str, Mapping[str, Any]] | None] = queue.Queue(_BACKLOG if figures else 0)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="collect", daemon=True)
+
+    def __enter__(self) -> Collector:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._queue.put(None)
+        self._thread.join(timeout=60)
+        if self._error is not None and kind is None:
+            raise MachineError(f"what frame figures are made of is broken: {self._error}") from self._error
+
+    def note(self, frame: int, **facts: Any) -> None:
+        """Record facts about a frame's input."""
+        self._details.setdefault(frame, {"frame": frame}).update(facts)
+
+    def add(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
+        """Hand over what a stage put out for a frame; waits when figures cannot keep up."""
+        if self._figures or {"boxes", "scores", "labels"} <= set(outputs):
+            self._queue.put((frame, stage, outputs))
+
+    def drain(self) -> None:
+        """Wait until everything handed over is collected."""
+        self._queue.join()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                if self._error is None:
+                    self._collect(*item)
+            except Exception as error:
+                self._error = error
+            finally:
+                self._queue.task_done()
+
+    def _collect(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
+        found = self._details.setdefault(frame, {"frame": frame})
+        if {"boxes", "scores", "labels"} <= set(outputs):
+            found["detections"] = detections(outputs)
+        elif self._figures and {"voxels", "counts", "coords"} <= set(outputs):
+            found.update(voxel_figures(outputs))
+        elif self._figures:
+            tensors = found.setdefault("tensors", {})
+            for port, array in outputs.items():
+                tensors[TENSOR_NAMES.get(port, port)] = tensor_figures(plain(array))
+
+
+def write_frames(trace: Trace, folder: str | Path) -> Path:
+    """Write `Trace.details` as frames.jsonl (one object a frame, in frame order) into `folder`; returns the file."""
+    path = Path(folder) / "frames.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(trace.details[frame]) + "\n" for frame in sorted(trace.details)]
+    path.write_text("".join(lines))
+    return path

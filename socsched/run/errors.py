@@ -1,0 +1,17 @@
+"""What can end a run early."""
+
+from __future__ import annotations
+
+from socsched.errors import MachineError
+from socsched.trace.trace import Trace
+
+
+class StageFailed(MachineError):
+    """A stage raised an exception while it ran; `trace` holds everything up to then, with a fault mark."""
+
+    def __init__(self, stage: str, frame: int, cause: BaseException, trace: Trace) -> None:
+        super().__init__(
+            f"stage {stage!r} failed on frame {frame}: {type(cause).__name__}: {cause}",
+            "the trace up to this frame was kept; run the stage alone with `socsched profile` to look closer",
+        )
+        self.stage, self.frame, self.trace = stage, frame, trace

@@ -1,0 +1,64 @@
+"""A cache of its own for these tests, engines to compile for, and plain float64 references of the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.descriptor.platform import Engine, Figure, OperatorRules, Precision, Preemption
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that is the cache of this session's tests."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOCSCHED_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty cache folder used during one test."""
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def make_engine() -> Callable[..., Engine]:
+    """Return a maker of engines that differ in what compilation looks at."""
+
+    def make(
+        target: Mapping[str, Any] | None = None,
+        precisions: tuple[str, ...] = ("fp32",),
+        operators: OperatorRules | None = None,
+        id: str = "cpu",
+    ) -> Engine:
+        figure = Figure(1, "assumed")
+        zero = Figure(0, "assumed")
+        return Engine(
+            id=id,
+            kind=id,
+            title=id,
+            units=4,
+            unit="core",
+            shares="unit",
+            clock_hz=figure,
+            precisions={name: Precision(name, figure, "NCHW", {}) for name in precisions},
+            bandwidth=figure,
+            sram_bytes=0,
+            preemption=Preemption("full", zero),
+            launch_ns=zero,
+            submit_ns=zero,
+            handoff_ns=zero,
+            converts=True,
+            operators=operators or OperatorRules(host_code=True),
+            idle_mw=zero,
+            dynamic_mw=zero,
+            target=target or {"kind": "llvm", "host": True},
+        )
+
+    return make

@@ -1,0 +1,199 @@
+"""The files socsched ships: they load, every figure says why it may be believed, and the vendor's totals come out."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.platform import PROVENANCE, Engine, Figure, Platform
+from socsched.descriptor.source import read
+
+CHECKOUT = Path(__file__).parents[2]
+FILES = {kind: sorted((CHECKOUT / kind).glob("*.yaml")) for kind in ("platforms", "pipelines")}
+ALL = [*FILES["platforms"], *FILES["pipelines"]]
+ORIN = "jetson-agx-orin-64gb"
+
+
+def load(path: Path) -> Any:
+    return (get_platform if path.parent.name == "platforms" else get_pipeline)(str(path))
+
+
+def figures(value: Any) -> Iterator[Figure]:
+    """Every figure anywhere inside a descriptor."""
+    if isinstance(value, Figure):
+        yield value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from figures(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from figures(item)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from figures(item)
+
+
+def test_there_are_files() -> None:
+    assert {path.stem for path in FILES["platforms"]} >= {ORIN}
+    assert {path.stem for path in FILES["pipelines"]} >= {"pointpillars", "perception-stack"}
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_file_loads_and_is_named_like_its_file(path: Path) -> None:
+    descriptor = load(path)
+    assert descriptor.name == path.stem
+    assert descriptor.file == str(path)
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_every_figure_says_why_it_may_be_believed(path: Path) -> None:
+    descriptor = load(path)
+    found = list(figures(descriptor))
+    assert found
+    for figure in found:
+        assert figure.kind in PROVENANCE
+        assert figure.source in descriptor.sources if figure.kind in PROVENANCE[:2] else figure.note.strip(), figure
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_every_source_is_used(path: Path) -> None:
+    descriptor = load(path)
+    used = {figure.source for figure in figures(descriptor)}
+    used |= {chain.source for chain in getattr(descriptor, "chains", ())}
+    used |= {engine.operators.source for engine in getattr(descriptor, "engines", ())}
+    assert set(descriptor.sources) <= used
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_first_line_names_a_schema_that_exists(path: Path) -> None:
+    prefix = "# yaml-language-server: $schema="
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(prefix)
+    assert (path.parent / first.removeprefix(prefix)).is_file()
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_no_number_stands_without_provenance(path: Path) -> None:
+    """Physical quantities are figures, but for sizes, clocks of modes, limits and requirements."""
+    plain = {"schema_version", "size", "sram", "weights", "activations", "clock", "period", "deadline", "offset"}
+    plain |= {"jitter", "max_age", "bytes_per_frame", "output_bytes", "value"}
+
+    def walk(value: Any, key: str) -> Iterator[str]:
+        if isinstance(value, dict):
+            for name, item in value.items():
+                yield from walk(item, name)
+        elif isinstance(value, str) and value[:1].isdigit() and key not in {*plain, "note", "where", "title", "name"}:
+            yield f"{key}: {value}"
+
+    assert list(walk(read(path).data, "")) == []
+
+
+def sparse_int8_tops(platform: Platform, mode: str, kinds: tuple[str, ...] = ("gpu", "dla")) -> float:
+    """Peak as NVIDIA states it: 2:4 sparsity counts twice."""
+
+    def dense(engine: Engine) -> float:
+        state = platform.mode(mode).engines[engine.id]
+        return engine.precisions["int8"].ops_per_cycle.value * state.units * state.clock_hz / 1e12
+
+    return 2 * sum(dense(engine) for engine in platform.engines if engine.kind in kinds)
+
+
+@pytest.mark.parametrize(("mode", "total"), [("MAXN", 275), ("50W", 200), ("30W", 131)])
+def test_orin_reproduces_published_peaks(mode: str, total: float) -> None:
+    assert sparse_int8_tops(get_platform(ORIN), mode) == pytest.approx(total, rel=0.03)
+
+
+def test_orin_15w_disagreement_is_stated() -> None:
+    platform = get_platform(ORIN)
+    assert sparse_int8_tops(platform, "15W", ("dla",)) == pytest.approx(40, rel=0.03)
+    assert sparse_int8_tops(platform, "15W", ("gpu",)) > 14 * 1.03
+    assert "disagree" in platform.mode("15W").note and "54" in platform.mode("15W").note
+
+
+@pytest.mark.parametrize(("precision", "tflops"), [("fp32", 5.33), ("fp16", 42.6), ("int8", 85.2)])
+def test_orin_gpu_dense_peaks(precision: str, tflops: float) -> None:
+    gpu = get_platform(ORIN).engine("gpu")
+    peak = gpu.precisions[precision].ops_per_cycle.value * gpu.units * gpu.clock_hz.value / 1e12
+    assert peak == pytest.approx(tflops, rel=0.01)
+
+
+def test_orin_modes_are_the_vendors() -> None:
+    platform = get_platform(ORIN)
+    assert {mode.name: mode.id for mode in platform.modes} == {"MAXN": 0, "15W": 1, "30W": 2, "50W": 3}
+    assert platform.mode().name == "30W", "nvpmodel's default after boot"
+    assert platform.mode("MODE_15W").name == "15W"
+    cores = {m.name: sum(m.engines[f"cpu{n}"].units for n in range(3)) for m in platform.modes}
+    assert cores == {"MAXN": 12, "15W": 4, "30W": 8, "50W": 12}
+    assert {m.name: m.engines["gpu"].units for m in platform.modes} == {"MAXN": 16, "15W": 6, "30W": 8, "50W": 16}
+    assert platform.mode("15W").dram.value < platform.dram.peak.value
+
+
+def test_orin_power_under_stress_is_the_measured_one() -> None:
+    """Idle and dynamic power of the CPU clusters add up to the rail measured under CPU stress, in every mode."""
+    platform = get_platform(ORIN)
+    for mode, watts in (("MAXN", 15.2), ("50W", 6.0), ("30W", 5.6), ("15W", 1.6)):
+        online = [e for e in platform.engines if e.kind == "cpu" and platform.mode(mode).engines[e.id].units]
+        total = sum(e.idle_mw.value + platform.mode(mode).engines[e.id].dynamic_mw.value for e in online)
+        assert total == pytest.approx(1000 * watts, rel=0.01), mode
+
+
+def test_orin_engines_differ_by_declaration() -> None:
+    platform = get_platform(ORIN)
+    kinds = {engine.id: engine.preemption.kind for engine in platform.engines}
+    assert kinds == {"cpu0": "full", "cpu1": "full", "cpu2": "full", "gpu": "segment", "dla0": "none", "dla1": "none"}
+    dla = platform.engine("dla1").operators
+    assert dla.max_jobs == 16 and dla.static_shapes and dla.max_dim == 8192 and dla.weight_bytes == 512 * 2**20
+    assert dla.allowed is not None and dla.allowed["conv2d_transpose"].limits["pad"] == (0, 0)
+    assert "scatter" not in dla.allowed and "pillar_features" not in dla.allowed
+    assert set(platform.engine("dla0").precisions) == {"fp16", "int8"}
+
+
+def test_built_in_models_of_shipped_pipelines_exist() -> None:
+    from socsched.models.registry import MODELS
+
+    used = {stage.model for path in FILES["pipelines"] for stage in get_pipeline(str(path)).stages if stage.model}
+    assert used <= set(MODELS)
+
+
+def test_pointpillars_is_the_agreed_pipeline() -> None:
+    pipeline = get_pipeline("pointpillars")
+    names = ["voxelise", "pfn", "scatter", "backbone", "head", "decode"]
+    assert [stage.name for stage in pipeline.stages] == names
+    assert [stage.model for stage in pipeline.stages] == [f"pointpillars.{name}" for name in names]
+    (chain,) = pipeline.chains
+    assert chain.name == "lidar-detection" and chain.path == ("lidar", *names) and chain.deadline_ns == 100_000_000
+    shared = [stage for stage in get_pipeline("perception-stack").stages if stage.name in names]
+    assert [(s.model, s.after, s.precisions) for s in shared] == [
+        (s.model, s.after, s.precisions) for s in pipeline.stages
+    ]
+
+
+def schema_tool() -> Any:
+    spec = importlib.util.spec_from_file_location("gen_schema", CHECKOUT / "tools" / "gen_schema.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_schemas_are_fresh(tmp_path: Path) -> None:
+    tool = schema_tool()
+    assert tool.stale() == [], "run python tools/gen_schema.py"
+    assert tool.stale(tmp_path) == list(tool.MODELS), "a missing schema is stale"
+
+
+def test_schemas_describe_quantities_as_text_with_units() -> None:
+    import json
+    import re
+
+    schema = json.loads((CHECKOUT / "schemas" / "pipeline.schema.json").read_text(encoding="utf-8"))
+    period = schema["$defs"]["SensorFile"]["properties"]["period"]
+    assert period["type"] == "string" and period["description"]
+    assert re.search(period["pattern"], "100 ms") and not re.search(period["pattern"], "100")
+    assert schema["additionalProperties"] is False

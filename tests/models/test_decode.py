@@ -1,0 +1,211 @@
+import math
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from socsched.errors import UsageError
+from socsched.models.pointpillars.anchors import PER_CELL, anchors_at, decode_boxes, map_shape
+from socsched.models.pointpillars.decode import Settings, decode, detect
+from socsched.models.pointpillars.grid import KITTI, Grid
+from socsched.models.pointpillars.nms import footprints, iou
+from socsched.models.pointpillars.scan import read_scan
+from socsched.models.pointpillars.voxelise import voxelise
+from socsched.models.registry import get_model
+
+DATA = Path(os.environ.get("SOCSCHED_SHARED", Path(__file__).parents[3] / "shared")) / "data"
+needs_weights = pytest.mark.skipif(
+    not (DATA / "pointpillars").is_dir() or not (DATA / "kitti").is_dir(),
+    reason="KITTI scans and weights are not beside the checkout",
+)
+SMALL = Grid((0.0, -1.6, -3.0), (3.2, 1.6, 1.0))  # 10 x 10 cells of the head's maps, 600 anchors
+
+
+def anchor_by_anchor(cls, reg, direction, options):
+    """The definition: every anchor scored and sorted, then box after box, class after class."""
+    rows, columns = map_shape(options.grid)
+    anchors = []
+    for row in range(rows):
+        for column in range(columns):
+            for kind in range(PER_CELL):
+                scores = [1 / (1 + math.exp(-float(cls[kind * 3 + k, row, column]))) for k in range(3)]
+                anchors.append((scores, row, column, kind))
+    best = sorted(range(len(anchors)), key=lambda i: -max(anchors[i][0]))[: options.candidates]
+    found = []
+    for label in range(3):
+        kept = []
+        passing = [i for i in best if anchors[i][0][label] > options.score]
+        passing.sort(key=lambda i, label=label: -anchors[i][0][label])
+        for i in passing:
+            scores, row, column, kind = anchors[i]
+            offsets = reg[None, kind * 7 : kind * 7 + 7, row, column]
+            box = decode_boxes(anchors_at(np.array([i]), options.grid), offsets)
+            overlaps = [iou(footprints(box), footprints(other))[0] for other, _, _ in kept]
+            assume(all(abs(overlap - options.iou) > 1e-6 for overlap in overlaps))
+            if all(overlap <= options.iou for overlap in overlaps):
+                kept.append((box, scores[label], direction[kind * 2 : kind * 2 + 2, row, column]))
+        for box, score, bins in kept:
+            angle = float(box[0, 6])
+            angle -= math.floor(angle / math.pi + 1) * math.pi
+            found.append((score, label, [*box[0, :6].tolist(), angle + (math.pi if bins[1] <= bins[0] else 0)]))
+    found.sort(key=lambda entry: -entry[0])
+    return found[: options.max_boxes]
+
+
+def random_maps(rng, grid, spread=1.5, mean=-2.0):
+    rows, columns = map_shape(grid)
+    # half-integer logits make many equal scores
+    cls = (np.round(rng.normal(mean, spread, (18, rows, columns)) * 2) / 2).astype(np.float32)
+    reg = rng.normal(0, 0.6, (42, rows, columns)).astype(np.float32)
+    return cls, reg, rng.integers(-2, 3, (12, rows, columns)).astype(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    mean=st.floats(-6, 6),
+    candidates=st.integers(1, 60),
+    score=st.sampled_from([0.0, 0.1, 0.4, 0.9]),
+    overlap=st.sampled_from([0.01, 0.3, 1.0]),
+    most=st.integers(1, 30),
+)
+def test_equals_the_definition(seed, mean, candidates, score, overlap, most):
+    options = Settings(score, overlap, candidates, most, SMALL)
+    maps = random_maps(np.random.default_rng(seed), SMALL, mean=mean)
+    found = detect(*maps, options)
+    expected = anchor_by_anchor(*maps, options)
+    assert found.labels.tolist() == [label for _, label, _ in expected]
+    np.testing.assert_allclose(found.scores, [value for value, _, _ in expected], atol=1e-6)
+    boxes = np.array([box for *_, box in expected]).reshape(-1, 7)
+    np.testing.assert_allclose(found.boxes[:, :6], boxes[:, :6], rtol=1e-6)
+    # an angle within rounding of a half turn may land on either end
+    np.testing.assert_allclose(np.cos(found.boxes[:, 6] - boxes[:, 6]), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("logit", [25.0, 800.0])
+def test_scores_that_round_to_the_same_value_keep_anchor_order(logit):
+    rows, columns = map_shape(SMALL)
+    cls = np.full((18, rows, columns), -9, np.float32)
+    cls[8, 0, 0], cls[8, 9, 9] = logit, np.nextafter(np.float32(logit), np.float32(1e9))
+    reg, direction = np.zeros((42, rows, columns), np.float32), np.zeros((12, rows, columns), np.float32)
+    found = detect(cls, reg, direction, Settings(candidates=1, grid=SMALL))
+    # the later logit is larger, yet the scores are equal in double precision
+    first, second = (1 / (1 + np.exp(-np.float64(cls[8, cell, cell]))) for cell in (0, 9))
+    assert first == second
+    assert found.boxes[0, :2].tolist() == anchors_at(np.array([2]), SMALL)[0, :2].tolist()
+
+
+def test_quiet_maps_give_no_boxes():
+    rows, columns = map_shape(SMALL)
+    maps = [np.full((channels, rows, columns), -8, np.float32) for channels in (18, 42, 12)]
+    found = detect(*maps, Settings(grid=SMALL))
+    assert (found.boxes.shape, found.scores.shape, found.labels.shape, found.dropped) == ((0, 7), (0,), (0,), 0)
+
+
+def test_an_anchor_without_offset_is_the_box_with_its_heading_in_the_bins_half():
+    rows, columns = map_shape(KITTI)
+    cls, reg, direction = (np.full((n, rows, columns), v, np.float32) for n, v in ((18, -9), (42, 0), (12, 0)))
+    cls[4 * 3 + 2, 100, 50] = cls[5 * 3 + 2, 10, 20] = 3  # car anchors, rotations 0 and 1.57
+    direction[9, 100, 50] = 1  # bin 1: angle in [-pi, 0)
+    boxes, scores, labels = decode(cls, reg, direction)
+    assert labels.tolist() == [2, 2] and scores[0] == pytest.approx(1 / (1 + math.exp(-3)))
+    expected = [[20 * 0.32 + 0.16, 10 * 0.32 - 39.52, -1.78, 1.6, 3.9, 1.56, 1.57]]
+    expected += [[50 * 0.32 + 0.16, 100 * 0.32 - 39.52, -1.78, 1.6, 3.9, 1.56, -math.pi]]
+    np.testing.assert_allclose(boxes, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("part", "value"), [(0, np.nan), (0, np.inf), (1, np.nan), (1, 1e9), (2, -np.inf)])
+def test_anchors_without_finite_values_are_left_out_and_counted(part, value):
+    maps = random_maps(np.random.default_rng(0), SMALL)
+    maps[0][14, 3, 4] = 9.0  # class Car of kind 4
+    clean = detect(*maps, Settings(grid=SMALL))
+    channels = (3, 7, 2)[part]
+    maps[part][4 * channels + channels - 2, 3, 4] = value
+    found = detect(*maps, Settings(grid=SMALL))
+    assert clean.scores[0] > 0.999 > found.scores[0] and (clean.dropped, found.dropped) == (0, 1)
+    assert np.isfinite(found.boxes).all() and np.isfinite(found.scores).all()
+    with pytest.warns(RuntimeWarning, match="1 anchors without finite values"):
+        decode(*maps, Settings(grid=SMALL))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, -3e38])
+def test_maps_of_one_extreme_value_do_not_crash(value):
+    rows, columns = map_shape(SMALL)
+    maps = [np.full((channels, rows, columns), value, np.float32) for channels in (18, 42, 12)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = detect(*maps, Settings(score=0.0, grid=SMALL))
+    assert len(found.boxes) == 0 and (found.dropped > 0) == (value != -3e38)
+
+
+def test_stage_ports_and_work():
+    model = get_model("pointpillars.decode", {"max_boxes": 7, "candidates": 30})
+    assert [port.type.shape for port in model.inputs] == [(1, 18, 248, 216), (1, 42, 248, 216), (1, 12, 248, 216)]
+    maps = random_maps(np.random.default_rng(0), KITTI)
+    boxes, scores, labels = model.function(*(m[None] for m in maps))
+    assert [a.shape for a in (boxes, scores, labels)] == [port.type.shape for port in model.outputs]
+    assert (boxes.dtype, scores.dtype, labels.dtype) == (np.float32, np.float32, np.int32)
+    (work,) = model.operators
+    assert work.read_bytes >= maps[0].nbytes and work.flops > 321408
+
+
+@pytest.mark.parametrize("params", [{"score": 1.5}, {"iou": "x"}, {"candidates": 0}, {"topk": 5}])
+def test_wrong_params_are_usage_errors(params):
+    with pytest.raises(UsageError, match=next(iter(params))):
+        get_model("pointpillars.decode", params)
+
+
+def convolve(x, weight, bias, stride):
+    _, height, width = x.shape
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    out = np.zeros((len(weight), height // stride * (width // stride)), np.float32)
+    for i in range(3):
+        for j in range(3):
+            tap = padded[:, i : i + height : stride, j : j + width : stride]
+            out += weight[:, :, i, j] @ tap.reshape(len(x), -1)
+    return np.maximum(out + bias[:, None], 0).reshape(-1, height // stride, width // stride)
+
+
+def upsample(x, weight, bias):
+    channels, height, width = x.shape
+    out, k = weight.shape[1], weight.shape[2]
+    y = (weight.reshape(channels, -1).T @ x.reshape(channels, -1)).reshape(out, k, k, height, width)
+    y = y.transpose(0, 3, 1, 4, 2).reshape(out, height * k, width * k)
+    return np.maximum(y + bias[:, None, None], 0)
+
+
+def head_maps(points, w):
+    """The network of Lang et al. (CVPR 2019) as plain matrix products."""
+    voxels, counts, coords = voxelise(points)
+    mean = voxels[:, :, :3].sum(1, keepdims=True) / counts[:, None, None].astype(np.float32)
+    centre = coords.astype(np.float32) * np.float32(0.16) + np.array([0.08, 0.08 - 39.68], np.float32)
+    features = np.concatenate([voxels, voxels[:, :, :3] - mean, voxels[:, :, :2] - centre[:, None]], -1)
+    features *= (np.arange(32) < counts[:, None])[..., None]
+    x = np.zeros((64, 496, 432), np.float32)
+    x[:, coords[:, 1], coords[:, 0]] = np.maximum(features @ w["pfn.weight"].T + w["pfn.bias"], 0).max(1).T
+    scales = []
+    for block, depth in enumerate((4, 6, 6)):
+        for i in range(depth):
+            x = convolve(x, w[f"blocks.{block}.{i}.weight"], w[f"blocks.{block}.{i}.bias"], 1 if i else 2)
+        scales.append(upsample(x, w[f"de.{block}.weight"], w[f"de.{block}.bias"]))
+    x = np.concatenate(scales).reshape(384, -1)
+    heads = (w[f"{head}.weight"][:, :, 0, 0] @ x + w[f"{head}.bias"][:, None] for head in ("cls", "reg", "dir"))
+    return [head.reshape(-1, 248, 216) for head in heads]
+
+
+@needs_weights
+@pytest.mark.parametrize("frame", ["000000", "000001", "000002", "000003", "000004"])
+def test_a_kitti_scan_gives_the_recorded_detections(frame):
+    weights = {
+        name: array.astype(np.float32)
+        for name, array in np.load(DATA / "pointpillars/pointpillars_kitti3c_ft_fp16.npz").items()
+    }
+    boxes, scores, labels = decode(*head_maps(read_scan(DATA / f"kitti/{frame}.bin"), weights))
+    recorded = np.load(DATA / f"pointpillars/{frame}.npz")
+    np.testing.assert_array_equal(labels, recorded["labels"])
+    np.testing.assert_allclose(scores, recorded["scores"], atol=1e-3)
+    np.testing.assert_allclose(boxes, recorded["boxes"], atol=1e-3)

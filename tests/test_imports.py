@@ -1,0 +1,121 @@
+"""Who may import whom: results flow from left to right and no later step is known to an earlier one."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "socsched"
+LOWEST = {"units", "errors", "resources"}
+UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
+UP_TO_PLAN = {*UP_TO_MODELS, "compile", "cost", "plan"}
+ALLOWED: dict[str, set[str]] = {
+    "units": set(),
+    "errors": set(),
+    "resources": {"errors"},
+    "descriptor": LOWEST,
+    "graph": {*LOWEST, "descriptor"},
+    "models": {*LOWEST, "descriptor", "graph"},
+    "compile": UP_TO_MODELS,
+    "cost": UP_TO_MODELS,
+    "plan": {*UP_TO_MODELS, "compile", "cost"},
+    "trace": {*LOWEST, "plan"},
+    "sim": {*UP_TO_PLAN, "trace"},
+    "run": {*UP_TO_PLAN, "trace"},
+    "report": {*UP_TO_PLAN, "trace", "sim", "run"},
+    "cli": {*UP_TO_PLAN, "trace", "sim", "run", "report"},
+}
+"""Part of socsched -> the parts it may import besides itself."""
+ONLY_IN = {
+    "tvm": "compile",
+    "tvm_ffi": "compile",
+    "pydantic": "descriptor",
+    "pydantic_core": "descriptor",
+    "yaml": "descriptor",
+}
+"""Outside package -> the only part that may import it."""
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """The part a module belongs to; modules directly in the package are parts of their own."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything a module imports, inside functions as well."""
+    package = ["socsched", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            # `from socsched import units` names a part too.
+            yield from (
+                (node.lineno, f"{module}.{alias.name}" if module == "socsched" else module) for alias in node.names
+            )
+
+
+def breaches(path: Path) -> Iterator[str]:
+    part = part_of(path)
+    for line, name in imported(path):
+        top, *rest = name.split(".")
+        if top == "socsched" and rest and rest[0] in ALLOWED and part in ALLOWED:
+            if rest[0] != part and rest[0] not in ALLOWED[part]:
+                yield f"{path.relative_to(PACKAGE.parent)}:{line}: {part} imports {name}"
+        elif ONLY_IN.get(top, part) != part:
+            yield f"{path.relative_to(PACKAGE.parent)}:{line}: only {ONLY_IN[top]} may import {top}"
+
+
+def test_every_part_has_a_rule() -> None:
+    parts = {part_of(path) for path in MODULES} - {"__init__", "__main__"}
+    assert parts <= set(ALLOWED)
+
+
+def test_rules_have_no_circle() -> None:
+    order = list(ALLOWED)
+    assert all(order.index(other) < order.index(part) for part, others in ALLOWED.items() for other in others)
+
+
+def test_import_rule() -> None:
+    found = [breach for path in MODULES for breach in breaches(path)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from socsched.plan.plan import Plan", "imports socsched.plan.plan"),
+        ("from socsched import sim", "imports socsched.sim"),
+        ("def f():\n    import tvm.relax", "only compile may import tvm"),
+        ("from ..run import x", "imports socsched.run"),
+    ],
+)
+def test_the_rule_sees_breaches(text: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "socsched")
+    path = tmp_path / "socsched" / "graph" / "x.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert [expected in breach for breach in breaches(path)] == [True]
+
+
+def test_tvm_and_its_ffi_are_the_pair_that_works() -> None:
+    """With ffi 0.1.15, MetaSchedule of this TVM ends in a segmentation fault."""
+    versions = {name: importlib.metadata.version(name) for name in ("apache-tvm", "apache-tvm-ffi")}
+    assert versions == {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post0"}
+
+
+def test_looking_up_names_imports_nothing_heavy() -> None:
+    heavy = "{'tvm', 'numpy', 'pydantic', 'yaml', 'rich', 'perfetto'}"
+    code = (
+        f"import sys, socsched.descriptor.catalog as c; c.pipeline_names(); print(sorted({heavy} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent, check=True)
+    assert shown.stdout.strip() == "[]"

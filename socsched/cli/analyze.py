@@ -19,15 +19,15 @@ def command(output: Output, plan: Path) -> int:
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.cli import line
-    from socsched.report import facts
+    from socsched.report.analysis import analysis
 
     made = line.load_plan(plan)
-    document = facts.analysis(made)
+    document = analysis(made)
 
     def show() -> None:
         from socsched.report.terminal import analysis_view, console
 
-        console(terminal_width()).print(analysis_view(made))
+        console(terminal_width()).print(analysis_view(made, document))
 
     output.result(document, show)
     return line.exit_code(made)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PIPELINE, BOARD, MODE = "pointpillars", "jetson-agx-orin-64gb", "MAXN"
 SIMULATED_NS = 10_000_000_000
+MODELLED = "Everything about the Jetson is derived or simulated from the plan's stage times; no Jetson was involved."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ def command(
     """
     from socsched.cli import line
 
-    folder.mkdir(parents=True, exist_ok=True)
     scans = line.scans(input_path, folder, frames, seed)
+    folder.mkdir(parents=True, exist_ok=True)
     output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")
 
     output.note(f"2/3  planning {PIPELINE} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
@@ -70,29 +71,26 @@ def command(
     trace = line.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
     here = Outcome(plan, trace, line.result(plan, trace))
 
-    files = _write(folder, board, here, scans, weights)
+    files = _write(folder, board, here, scans, weights, None if input_path else seed)
     notes = remarks(here, weights is not None)
     document = {
         "simulated": {"plan": line.plan_document(board.plan), "result": board.result},
         "measured": {"plan": line.plan_document(here.plan), "result": here.result},
-        "notes": notes,
+        "notes": [MODELLED, *notes],
         "files": [str(file) for file in files],
     }
     output.result(document, lambda: _show(board, here, notes, files))
 
 
 def remarks(here: Outcome, trained: bool) -> list[str]:
-    """Return what a reader must know to take the numbers for what they are."""
+    """Return what a reader must know to take the measured numbers for what they are."""
     from socsched.units import format_duration
 
-    notes = [
-        "Simulated: all about the Jetson comes from a model fed with the plan's stage times; no Jetson was involved.",
-        "Measured: the times of this machine were taken just now, while it ran the compiled network on every scan.",
-    ]
+    notes = ["Measured just now on this machine, which ran the compiled network on every scan."]
     if not trained:
         notes.append(
-            "The weights are seeded random numbers, so the boxes mean nothing (the timing does not depend on them); "
-            "name trained ones with --weights."
+            "The weights are seeded random numbers, so the boxes found mean nothing and are not drawn; the timing does "
+            "not depend on them. Name trained ones with --weights."
         )
     for chain in here.plan.chains:
         worst = here.result["chains"][chain.name]["response_time_ns"]["max"]
@@ -105,7 +103,9 @@ def remarks(here: Outcome, trained: bool) -> list[str]:
     return notes
 
 
-def _write(folder: Path, board: Outcome, here: Outcome, scans: list[Path], weights: Path | None) -> list[Path]:
+def _write(
+    folder: Path, board: Outcome, here: Outcome, scans: list[Path], weights: Path | None, street: int | None
+) -> list[Path]:
     import json
     import shutil
 
@@ -113,9 +113,9 @@ def _write(folder: Path, board: Outcome, here: Outcome, scans: list[Path], weigh
 
     results.save(folder / "simulated", board.plan, board.trace, board.result, page=False)
     results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
-    notes = json.dumps(remarks(here, weights is not None), indent=1)
-    (folder / "measured" / results.NOTES).write_text(notes + "\n", encoding="utf-8")
-    line.draw(here.trace, scans, folder / results.PICTURE, trained=weights is not None)
+    for name, notes in (("simulated", [MODELLED]), ("measured", remarks(here, weights is not None))):
+        (folder / name / results.NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+    line.draw(here.trace, scans, folder / results.PICTURE, weights is not None, street)
     for source, name in (
         (folder / results.PICTURE, "measured/" + results.PICTURE),
         (folder / "simulated" / results.PERFETTO, results.PERFETTO),
@@ -137,6 +137,7 @@ def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) ->
     screen.print()
     screen.print(terminal.outcome(board.result))
     screen.print(terminal.power_line(board.plan, board.result))
+    screen.print(f"- {MODELLED}")
     screen.print()
     screen.rule("MEASURED: the same pipeline on this machine", align="left")
     screen.print(terminal.predicted_against_measured(here.plan, here.result))

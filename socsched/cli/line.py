@@ -13,6 +13,7 @@ from socsched import __version__
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
 if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
     from socsched.plan.plan import Plan
@@ -191,23 +192,51 @@ def scans(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path
     return files
 
 
-def draw(trace: Trace, files: Sequence[Path], target: Path, trained: bool) -> None:
-    """Draw the first frame that found its way to boxes, with its scan, from above."""
+def profile(
+    pipeline: str, platform: str, repeat: int, files: Sequence[Path] | None, weights: Path | None, seed: int, note: Note
+) -> Profile:
+    """Measure the stages of a pipeline on this machine."""
+    from socsched.descriptor.catalog import get_pipeline
+    from socsched.run.profile import measure
+
+    plan = make(pipeline, platform)
+    return measure(plan, get_pipeline(pipeline), repeat=repeat, scans=files, weights=weights, seed=seed, note=note)
+
+
+def draw(trace: Trace, files: Sequence[Path], target: Path, trained: bool, street: int | None) -> None:
+    """Draw the first frame that came to boxes, from above: the boxes if the weights are trained, true ones if known.
+
+    `street` is the seed of the synthetic street the scans are of, None for other scans.
+    """
     import numpy as np
 
     from socsched.models.pointpillars.scan import read_scan
     from socsched.report.birdseye import draw as birdseye
 
-    by_name = {file.name: file for file in files}
-    for frame in sorted(trace.details):
-        found = trace.details[frame]
-        file = by_name.get(str(found.get("input", "")))
-        if file is None or "detections" not in found:
-            continue
-        boxes = [entry["box"] for entry in found["detections"]]
-        labels = [entry["label"] for entry in found["detections"]]
-        scores = [entry["score"] for entry in found["detections"]]
-        note = "" if trained else "random weights: the boxes mean nothing"
-        points = np.asarray(read_scan(file))
-        birdseye(points, np.array(boxes), labels, scores, None, target, f"{file.name}, frame {frame}", note)
+    numbers = {file.name: number for number, file in enumerate(files)}
+    frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)
+    if frame is None:
         return
+    name, found = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
+    shown = found if trained else []
+    note = "" if trained else f"random weights: the {len(found)} boxes found mean nothing and are not drawn"
+    birdseye(
+        np.asarray(read_scan(files[numbers[name]])),
+        np.array([entry["box"] for entry in shown]),
+        [entry["label"] for entry in shown],
+        [entry["score"] for entry in shown],
+        _truth(street, numbers[name]) if street is not None else None,
+        target,
+        f"{name}, frame {frame}",
+        note,
+    )
+
+
+def _truth(street: int, number: int) -> Any:
+    """Return the boxes of the road users the LiDAR can see in scan `number` of a synthetic street."""
+    from itertools import islice
+
+    from socsched.models.pointpillars.scene import sequence, visible
+
+    scene, points = next(islice(sequence(street, number + 1), number, None))
+    return scene.boxes[visible(scene, points)]

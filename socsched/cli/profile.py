@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from socsched.cli.options import Output, output_options, pipeline_argument, platform_option, terminal_width
+from socsched.cli.options import Output, output_options, pipeline_argument, platform_option, seed_option, terminal_width
 
 
 @click.command("profile", short_help="Measure what each stage costs on this machine.")
@@ -24,16 +24,28 @@ from socsched.cli.options import Output, output_options, pipeline_argument, plat
 @click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Measurements per stage.")
 @click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@seed_option
 @output_options
 @click.pass_obj
 def command(
-    output: Output, pipeline: str, platform: str, file: Path, repeat: int, input_path: Path | None, weights: Path | None
+    output: Output,
+    pipeline: str,
+    platform: str,
+    file: Path,
+    repeat: int,
+    input_path: Path | None,
+    weights: Path | None,
+    seed: int,
 ) -> None:
     """Run every stage of PIPELINE alone on this machine and write its times for `socsched plan --profile`."""
-    from socsched.cli import line
+    from dataclasses import asdict
 
-    profile = line.profile(pipeline, platform, repeat, input_path, weights, output.note)
-    line.save_profile(profile, file)
+    from socsched.cli import line
+    from socsched.cost.profile import save_profile
+
+    profile = line.profile(pipeline, platform, repeat, line.scans_of(input_path), weights, seed, output.note)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_profile(profile, file)
     output.note(f"wrote {file}")
 
     def show() -> None:
@@ -55,4 +67,4 @@ def command(
         columns = ["stage", "engine", "precision", "units", "time", "error", "samples"]
         console(terminal_width()).print(table(f"Measured on {profile.platform}", columns, rows, (4, 5, 6)))
 
-    output.result(line.profile_document(profile), show)
+    output.result(asdict(profile), show)

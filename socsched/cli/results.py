@@ -95,7 +95,7 @@ def _part(folder: Path) -> Part:
     where = "this machine" if plan.platform == "host" else f"{plan.platform} ({plan.mode})"
     picture = _picture(folder)
     notes = _notes(folder)
-    caption = "Scan and boxes of one frame, from above. " + " ".join(note for note in notes if "weights" in note)
+    caption = "One scan from above. " + " ".join(note for note in notes if "weights" in note)
     return Part(f"{verb}: {plan.pipeline} on {where}", plan, trace, result, picture, caption, tuple(notes))
 
 

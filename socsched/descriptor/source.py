@@ -65,8 +65,9 @@ class Document:
         self.add(mark, field_name(path), expected)
 
     def add(self, mark: Mark, name: str, expected: str) -> None:
-        """Add a finding at a position."""
-        self.findings.append(Finding(self.file, mark.line, mark.column, name, expected))
+        """Add a finding at a position, unless the file is full of them."""
+        if not self.full:
+            self.findings.append(Finding(self.file, mark.line, mark.column, name, expected))
 
     @property
     def full(self) -> bool:
@@ -77,7 +78,8 @@ class Document:
         """Raise DescriptorError with all findings in file order when there are any."""
         if self.findings:
             ordered = sorted(set(self.findings), key=lambda f: (f.line, f.column, f.field, f.expected))
-            raise DescriptorError(ordered)
+            hint = f"the first {MAX_FINDINGS} findings are shown; there may be more" if self.full else ""
+            raise DescriptorError(ordered, hint)
 
 
 def field_name(path: Path) -> str:
@@ -185,6 +187,7 @@ def _compose(text: str) -> _Node | None:
     Built from events with a stack of our own: the library's composer recurses and knows no limits.
     """
     root: _Node | None = None
+    count = 0
     stack: list[_Node] = []
     anchors: dict[str, _Node] = {}
     for event in _events(text):
@@ -194,7 +197,10 @@ def _compose(text: str) -> _Node | None:
             stack.pop()
         if not isinstance(event, yaml.NodeEvent):
             continue
+        count += 1
         node = _node(event, anchors)
+        if count > 2 * MAX_NODES:  # keys are nodes too
+            raise _Refused(node.mark, f"expected at most {MAX_NODES} values")
         if stack:
             stack[-1].items.append(node)
         else:

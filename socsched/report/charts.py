@@ -92,16 +92,14 @@ def power(steps: Sequence[tuple[int, float]], end_ns: int, cap_mw: float | None,
 
 
 def shares(parts: Mapping[str, float], title: str) -> str:
-    """Return one horizontal bar split by the (positive) values of `parts`, each part labelled, as SVG."""
+    """Return one horizontal bar split by the (positive) values of `parts`, each labelled and styled by name, as SVG."""
     total = sum(parts.values()) or 1.0
     x, body, legend = 0.0, "", 0.0
-    for index, (name, value) in enumerate(parts.items()):
+    for name, value in parts.items():
         width = value / total * WIDTH
         label = f"{name} {value / total:.0%}"
-        body += element(
-            "g", element("rect", x=x, y=4, width=max(width - 1, 0), height=22, rx=2), class_=f"part p{index % 4}"
-        )
-        body += element("g", element("rect", x=legend, y=36, width=11, height=11), class_=f"part p{index % 4}")
+        body += element("g", element("rect", x=x, y=4, width=max(width - 1, 0), height=22, rx=2), class_=f"part {name}")
+        body += element("g", element("rect", x=legend, y=36, width=11, height=11), class_=f"part {name}")
         body += text(label, legend + 16, 46, class_="axis")
         x, legend = x + width, legend + 26 + 7 * len(label)
     return picture(body, WIDTH, 54, title, "chart")

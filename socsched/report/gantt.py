@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 
 from socsched.plan.plan import Plan
@@ -40,7 +41,7 @@ def gantt(plan: Plan, trace: Trace, window: tuple[int, int], title: str) -> str:
     """Return the Gantt chart of `window` (ns) as SVG; rows are engine lanes, at most `MAX_SLICES` slices are drawn."""
     start, end = window
     rows = _rows(plan, trace)
-    inside = [s for s in trace.slices if s.end_ns > start and s.start_ns < end]
+    inside = joined([s for s in trace.slices if s.end_ns > start and s.start_ns < end])
     note = "" if len(inside) <= MAX_SLICES else f" (first {MAX_SLICES} of {len(inside)} slices)"
     scale = (WIDTH - LEFT - RIGHT) / max(end - start, 1)
     height = TOP + ROW * len(rows) + 34
@@ -51,6 +52,20 @@ def gantt(plan: Plan, trace: Trace, window: tuple[int, int], title: str) -> str:
     body.extend(_marks(trace, window, scale, height))
     label = f"{title}: {format_duration(start)} to {format_duration(end)}{note}"
     return picture("".join(body), WIDTH, height, label, "gantt")
+
+
+def joined(slices: Sequence[Slice]) -> list[Slice]:
+    """Return slices with those that continue one another (segments of a job, kernel after kernel) made one."""
+    found: list[Slice] = []
+    last: dict[int, Slice] = {}
+    for piece in sorted(slices, key=lambda piece: piece.start_ns):
+        before = last.get(piece.job)
+        if before is not None and before.end_ns == piece.start_ns and before.lanes == piece.lanes:
+            before.end_ns = piece.end_ns
+        else:
+            last[piece.job] = Slice(piece.engine, piece.lanes, piece.job, piece.name, piece.start_ns, piece.end_ns)
+            found.append(last[piece.job])
+    return found
 
 
 def _rows(plan: Plan, trace: Trace) -> dict[tuple[str, int], int]:

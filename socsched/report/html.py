@@ -59,7 +59,7 @@ def _part(part: Part, number: int, several: bool) -> str:
     blocks = [
         heading,
         sections.verdict(plan, trace, result),
-        "".join(element("div", element("p", escape(note)), class_="note") for note in part.notes),
+        _notes(part.notes),
         sections.tiles(plan, trace, result),
         sections.violations(plan),
         sections.mapping(plan),
@@ -71,6 +71,11 @@ def _part(part: Part, number: int, several: bool) -> str:
         sections.evidence(plan),
     ]
     return element("section", "".join(blocks))
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(element("li", escape(note)) for note in notes)
+    return element("div", element("ul", items), class_="note") if notes else ""
 
 
 def _picture(part: Part) -> str:

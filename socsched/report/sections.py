@@ -23,6 +23,11 @@ def _mark(good: bool, text: str) -> str:
     return element("span", ("✓ " if good else "✗ ") + escape(text), class_="ok" if good else "bad")
 
 
+def _firm(text: str) -> str:
+    """Return text that is not to be broken over lines."""
+    return element("span", escape(text), class_="firm")
+
+
 def verdict(plan: Plan, trace: Trace, result: Result) -> str:
     """Return the headline: planned verdict and what came of it."""
     missed, released = facts.totals(result)
@@ -61,10 +66,10 @@ def violations(plan: Plan) -> str:
     """Return every unmet requirement with the terms that add up to its demand and the levers that would close it."""
     if not plan.violations:
         return ""
-    return element("h2", "Unmet requirements") + "".join(_violation(v) for v in plan.violations)
+    return element("h2", "Unmet requirements") + "".join(_violation(v, not i) for i, v in enumerate(plan.violations))
 
 
-def _violation(item: Violation) -> str:
+def _violation(item: Violation, unfolded: bool) -> str:
     show = facts.formatter(item.unit)
     head = f"{item.requirement}: {show(item.demand)} demanded, {show(item.bound)} allowed, {show(item.gap)} too much"
     rows = [[escape(name), show(value)] for name, value in item.terms]
@@ -73,7 +78,8 @@ def _violation(item: Violation) -> str:
     body = table(["term", "demand"], rows, [1])
     if levers:
         body += element("p", "What would close the gap:") + element("ul", levers)
-    return element("h3", _mark(False, head)) + body
+    summary = element("summary", "✗ " + escape(head), class_="bad")
+    return element("details", summary + body, open="open" if unfolded else None)
 
 
 def mapping(plan: Plan) -> str:
@@ -83,10 +89,10 @@ def mapping(plan: Plan) -> str:
             escape(task.name),
             escape(task.engine),
             escape(task.precision),
-            escape(facts.lanes(plan, task)),
+            _firm(facts.lanes(plan, task)),
             format_duration(task.cost_ns),
             format_duration(task.wcet_ns),
-            escape(facts.evidence(task)),
+            _firm(facts.evidence(task)),
             escape(task.why),
         ]
         for task in plan.tasks

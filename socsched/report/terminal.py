@@ -20,15 +20,17 @@ def console(width: int) -> Console:
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> Table:
-    """Return a plain table; columns in `right` align right, the last one takes the remaining width."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()
+) -> RenderableType:
+    """Return a plain table under its title; columns in `right` align right."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
     numeric = set(right)
     for index, name in enumerate(columns):
         made.add_column(name, justify="right" if index in numeric else "left", overflow="fold")
     for row in rows:
         made.add_row(*(escape(cell) for cell in row))
-    return made
+    return Group(Text(title, "bold"), made)
 
 
 def verdict(plan: Plan) -> Text:
@@ -39,7 +41,7 @@ def verdict(plan: Plan) -> Text:
     return Text.assemble((f"{mark} {plan.verdict}", style), rest)
 
 
-def stages(plan: Plan) -> Table:
+def stages(plan: Plan) -> RenderableType:
     """Return where each stage and conversion runs, at what cost, and why."""
     rows = [
         [
@@ -58,7 +60,7 @@ def stages(plan: Plan) -> Table:
     return table("Where each stage runs", columns, rows, (4, 5))
 
 
-def chains(plan: Plan) -> Table:
+def chains(plan: Plan) -> RenderableType:
     """Return every chain's deadline, expected time, bound and slack."""
     rows = []
     for chain in plan.chains:
@@ -122,7 +124,7 @@ def plan_view(plan: Plan) -> RenderableType:
     return Group(*parts)
 
 
-def outcome(result: Mapping[str, Any]) -> Table:
+def outcome(result: Mapping[str, Any]) -> RenderableType:
     """Return every chain's frames, misses and response times as simulated or measured."""
     rows = []
     for name, entry in result.get("chains", {}).items():
@@ -138,7 +140,7 @@ def outcome(result: Mapping[str, Any]) -> Table:
     return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10))
 
 
-def engines(result: Mapping[str, Any]) -> Table:
+def engines(result: Mapping[str, Any]) -> RenderableType:
     """Return utilisation and energy of every engine."""
     rows = [
         [name, f"{e.get('utilization', 0):.1%}", facts.duration(e.get("busy_ns")), facts.energy(e.get("energy_mj"))]
@@ -161,7 +163,7 @@ def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
     return f"Power mean {format_power(power['mean'])}{against}, peak {format_power(power.get('peak') or 0)}"
 
 
-def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Table:
+def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> RenderableType:
     """Return planned against measured time of every stage."""
     rows = [
         [
@@ -176,3 +178,28 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Table:
     ]
     columns = ["stage", "predicted", "evidence", "measured p50", "p99", "measured/predicted"]
     return table("Predicted against measured, on this machine", columns, rows, (1, 3, 4, 5))
+
+
+def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
+    """Return everything `socsched analyze` prints."""
+    parts: list[RenderableType] = [verdict(plan), Text("")]
+    for chain in document["chains"]:
+        bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
+        title = f"{chain['name']}: {bound}, deadline {format_duration(chain['deadline_ns'])}"
+        rows = [[format_duration(term["ns"]), term["name"]] for term in chain["terms"]]
+        parts += [table(title, ["time", "of which"], rows, (0,)), Text("")]
+    rows = [
+        [lane["engine"], str(lane["lane"]), f"{lane['utilization']:.1%}", ", ".join(lane["tasks"])]
+        for lane in document["lanes"]
+    ]
+    parts += [table("Utilisation (worst case)", ["engine", "lane", "busy", "tasks"], rows, (2,)), Text("")]
+    growth = document["growth"]
+    rows = [["all together", _factor(growth["all"])], *([n, _factor(f)] for n, f in growth["tasks"].items())]
+    parts.append(table("How much slower, with every deadline still proved", ["task", "factor"], rows, (1,)))
+    if plan.violations:
+        parts += [Text(""), violations(plan)]
+    return Group(*parts)
+
+
+def _factor(value: float | None) -> str:
+    return "not provable as it is" if value is None else f"{value:.2f}"

@@ -65,7 +65,7 @@ class Dispatcher:
         self._carry = _carried(plan, needs)
         self._needs = needs
         self._sampled = {name for task in plan.tasks for name in task.reads}
-        self._latest: dict[str, _Delivery] = {}
+        self._latest: dict[str, tuple[int, _Delivery]] = {}
         self._joins: dict[tuple[str, int], list[_Delivery]] = {}
         self._ready: list[Activation] = []
         self._lanes: dict[tuple[str, int], Activation] = {}
@@ -129,7 +129,7 @@ class Dispatcher:
 
     def _deliver(self, name: str, frame: int, delivery: _Delivery, now_ns: int) -> None:
         if name in self._sampled:
-            self._latest[name] = delivery
+            self._latest[name] = (frame, delivery)
         for task in self._followers.get(name, ()):
             arrived = self._joins.setdefault((task.name, frame), [])
             arrived.append(delivery)
@@ -154,11 +154,13 @@ class Dispatcher:
 
     def _sample(self, act: Activation, now_ns: int) -> bool:
         """Read the latest outputs of `reads`; False (and dropped) when the model lacks one it needs."""
+        sampled: dict[str, int] = {}
         for name in act.task.reads:
             if name in self._latest:
-                delivery = self._latest[name]
+                sampled[name], delivery = self._latest[name]
                 act.values = {**delivery.values, **act.values}
                 act.job.origin = _oldest([act.job.origin, delivery.origin])
+        act.job.sampled = sampled
         missing = sorted(self._needs.get(act.task.name, set()) - set(act.values))
         if missing:
             self._drop(act, now_ns, f"nothing from {', '.join(missing)} yet")

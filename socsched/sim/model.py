@@ -79,6 +79,7 @@ class TaskState:
     reads: list[TaskState | Source] = field(default_factory=list)
     partial: dict[int, list[tuple[int, Origin]]] = field(default_factory=dict)
     latest: Origin = field(default_factory=dict)
+    latest_frame: int = -1
     waiting: deque[int] = field(default_factory=deque)
     job: Job = field(default_factory=lambda: NO_JOB)
     number: int = -1
@@ -113,6 +114,7 @@ class Source:
     rng: Random
     followers: list[TaskState] = field(default_factory=list)
     latest: Origin = field(default_factory=dict)
+    latest_frame: int = -1
     last_ns: int = 0
     releases: list[int] = field(default_factory=list)
 

@@ -63,11 +63,12 @@ class _Names:
 
 
 def _to_columns(trace: Trace) -> dict[str, Any]:
-    names, origins, lanes = _Names(), _Names(), _Names()
+    names, origins, samples, lanes = _Names(), _Names(), _Names(), _Names()
     jobs: dict[str, Any] = {name: [getattr(job, name) for job in trace.jobs] for name in _JOB}
     jobs["task"] = [names(job.task) for job in trace.jobs]
     jobs["status"] = [names(job.status) for job in trace.jobs]
     jobs["origin"] = [origins(tuple((names(k), *v) for k, v in job.origin.items())) for job in trace.jobs]
+    jobs["sampled"] = [samples(tuple((names(k), v) for k, v in job.sampled.items())) for job in trace.jobs]
     slices: dict[str, Any] = {name: [getattr(piece, name) for piece in trace.slices] for name in _SLICE}
     slices["engine"] = [names(piece.engine) for piece in trace.slices]
     slices["lanes"] = [lanes(piece.lanes) for piece in trace.slices]
@@ -86,6 +87,7 @@ def _to_columns(trace: Trace) -> dict[str, Any]:
         "details": {str(frame): found for frame, found in trace.details.items()},
         "names": names.listed(),
         "origins": origins.listed(),
+        "samples": samples.listed(),
         "lanes": lanes.listed(),
     }
 
@@ -94,13 +96,14 @@ def _from_columns(data: Mapping[str, Any]) -> Trace:
     names: list[str] = data["names"]
     lanes = [tuple(entry) for entry in data["lanes"]]
     origins = [{names[name]: (frame, release) for name, frame, release in entry} for entry in data["origins"]]
+    samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
     return Trace(
         kind=data["kind"],
         duration_ns=data["duration_ns"],
         seed=data["seed"],
         jobs=[
-            Job(names[task], origin=origins[origin], status=names[status], **row)
-            for task, origin, status, row in _rows(data["jobs"], ("task", "origin", "status"), _JOB)
+            Job(names[task], origin=origins[origin], status=names[status], sampled=samples[sample], **row)
+            for task, origin, status, sample, row in _rows(data["jobs"], ("task", "origin", "status", "sampled"), _JOB)
         ],
         slices=[
             Slice(names[engine], lanes[lane], name=names[name], **row)

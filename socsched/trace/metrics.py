@@ -1,14 +1,14 @@
 """What a trace amounts to: the fields of ``result.json``, the same for a simulation and for a run.
 
-Everything rests on the trace's own record: a frame is followed by its number along data triggers, and by `Job.origin`
-where a stage samples.  Times are integer ns; a percentile is the nearest rank (the smallest value that at least p per
+Everything rests on the trace's own record: along a chain a frame is followed by its number where data triggers the next
+stage, and by `Job.sampled` where a stage samples.  Times are integer ns; a percentile is the nearest rank (the smallest value that at least p per
 cent of the values do not exceed); a statistic of nothing is null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +59,17 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
 
     Where every stage of the path is triggered by the one before, the response of frame k is that of the last stage's
     job k.  Where a stage samples instead, it is the reaction time: from the release of frame k to the first completion
-    of the last stage all of whose data from that source is of frame k or newer (Feiertag et al., CRTS 2008).
+    of the last stage that acts on frame k or a newer one along this path (Feiertag et al., CRTS 2008).
 
-    `dropped`: the frame was lost at the source or at a stage of the path, and never reached the end of the chain.
+    `dropped`: the frame was lost at the source or before the first stage that samples, and never reached the end.
     `completed` and `missed` leave dropped frames out; `missed` counts those completed late and those whose deadline
     passed unfinished.  A frame unfinished at the end with its deadline still ahead is in neither.  `data_age_ns` is,
-    for every job of the last stage, its completion minus the release of the oldest data from the chain's source.
+    for every job of the last stage, its completion minus the release of the source frame it acted on along this path.
     """
     fates = frame_fates(trace, plan, chain)
     response = [fate.finish_ns - fate.release_ns for fate in fates if fate.finish_ns >= 0 and not fate.dropped]
-    ages = [
-        job.finish_ns - job.origin[chain.path[0]][1]
-        for job in trace.jobs
-        if job.task == chain.path[-1] and job.status == "done" and chain.path[0] in job.origin
-    ]
+    releases = trace.releases.get(chain.path[0], [])
+    ages = [finish - releases[frame] for finish, frame in _arrivals(trace, plan, chain)]
     return {
         "released": len(fates),
         "completed": len(response),
@@ -96,22 +93,58 @@ class Fate:
 
 def frame_fates(trace: Trace, plan: Plan, chain: ChainResult) -> list[Fate]:
     """Return the fate of every released frame of a chain's source, by frame number; see `chain_figures`."""
-    source, last = chain.path[0], chain.path[-1]
-    releases = trace.releases.get(source, [])
-    triggered = all(_triggers(plan, a, b) for a, b in zip(chain.path, chain.path[1:], strict=False))
-    arrivals = [
-        (job.finish_ns, job.frame if triggered else job.origin[source][0])
-        for job in trace.jobs
-        if job.task == last and job.status == "done" and (triggered or source in job.origin)
-    ]
-    arrivals.sort()
+    releases = trace.releases.get(chain.path[0], [])
+    links = list(zip(chain.path, chain.path[1:], strict=False))
+    sampling = next((i for i, (a, b) in enumerate(links) if not _triggers(plan, a, b)), len(links))
+    arrivals = _arrivals(trace, plan, chain)
     exact = {frame: finish for finish, frame in reversed(arrivals)}
-    finishes = exact if triggered else _reactions(arrivals, len(releases))
-    lost = _lost(trace, chain, triggered) - exact.keys()
+    finishes = exact if sampling == len(links) else _reactions(arrivals, len(releases))
+    # behind the first link that samples, a lost job is made good by the next sample
+    lost = _lost(trace, chain.path[: sampling + 1]) - exact.keys()
     return [
         Fate(release, finishes.get(frame, -1), frame in lost, release + chain.deadline_ns, trace.duration_ns)
         for frame, release in enumerate(releases)
     ]
+
+
+def _arrivals(trace: Trace, plan: Plan, chain: ChainResult) -> list[tuple[int, int]]:
+    """Return (completion, frame of the source) for every done job of the last stage, followed back along the path."""
+    after = {task.name: task.after for task in plan.tasks}
+    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
+    jobs = {(job.task, job.frame): job for job in trace.jobs if job.status == "done"}
+    arrivals = []
+    for job in trace.jobs:
+        if job.task != chain.path[-1] or job.status != "done":
+            continue
+        name, frame = job.task, job.frame
+        for producer in chain.path[-2::-1]:
+            frame = _taken(producer, name, frame, jobs, after, conversions)
+            name = producer
+            if frame < 0:
+                break
+        if frame >= 0:
+            arrivals.append((job.finish_ns, frame))
+    return sorted(arrivals)
+
+
+def _taken(
+    producer: str,
+    name: str,
+    frame: int,
+    jobs: Mapping[tuple[str, int], Job],
+    after: Mapping[str, tuple[str, ...]],
+    conversions: Set[str],
+) -> int:
+    """Return the frame of `producer` that job `frame` of `name` took, perhaps through conversions; -1 for none."""
+    waiting = [(name, frame)]
+    while waiting:
+        name, frame = waiting.pop()
+        job = jobs.get((name, frame))
+        taken = {**dict.fromkeys(after.get(name, ()), frame), **(job.sampled if job else {})}
+        if producer in taken:
+            return taken[producer]
+        waiting += [(other, at) for other, at in taken.items() if other in conversions]
+    return -1
 
 
 def _reactions(arrivals: Sequence[tuple[int, int]], frames: int) -> dict[int, int]:
@@ -125,16 +158,10 @@ def _reactions(arrivals: Sequence[tuple[int, int]], frames: int) -> dict[int, in
     return found
 
 
-def _lost(trace: Trace, chain: ChainResult, triggered: bool) -> set[int]:
-    source, path = chain.path[0], set(chain.path)
-    lost = {note.frame for note in trace.instants if note.kind == "drop" and note.subject == source}
-    for job in trace.jobs:
-        if job.status == "dropped" and job.task in path:
-            if triggered:
-                lost.add(job.frame)
-            elif source in job.origin:
-                lost.add(job.origin[source][0])
-    return lost
+def _lost(trace: Trace, path: Sequence[str]) -> set[int]:
+    """Return the frames lost at the source or at a stage that frames reach under their own number."""
+    lost = {note.frame for note in trace.instants if note.kind == "drop" and note.subject == path[0]}
+    return lost | {job.frame for job in trace.jobs if job.status == "dropped" and job.task in path[1:]}
 
 
 def _triggers(plan: Plan, producer: str, consumer: str) -> bool:

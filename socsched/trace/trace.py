@@ -11,7 +11,9 @@ from typing import Any
 class Job:
     """One activation of a task for frame `frame`.
 
-    `origin` maps every sensor or timer the job's data stems from to (frame number, release time) of the *oldest* data.
+    `origin` maps every sensor or timer the job's data stems from to (frame number, release time) of the *oldest* data,
+    over all ways the data came.  `sampled` maps each producer of `reads` to the frame of it that was the latest at the
+    job's start: with the frame number along data triggers it tells one way from another.
     `status`: done | dropped | unfinished; a done job may still be late (finish > deadline).  `blocking_ns`: time the job
     was ready but an occupant of lower priority could not be preempted.  `start_ns`/`finish_ns` are -1 until they happen.
     """
@@ -27,6 +29,7 @@ class Job:
     blocking_ns: int = 0
     preemptions: int = 0
     status: str = "unfinished"
+    sampled: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

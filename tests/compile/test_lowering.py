@@ -12,22 +12,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-import references  # noqa: E402
+import references
 
-from socsched.compile.aligned import from_tvm, to_tvm  # noqa: E402
-from socsched.compile.cpu.lower import lower  # noqa: E402
-from socsched.compile.cpu.vector import AVX2, AVX512, NEON, SSE, Vector, tile  # noqa: E402
-from socsched.compile.environment import relax, tvm  # noqa: E402
-from socsched.compile.fusion import read  # noqa: E402
-from socsched.compile.layouts import convert, physical_shape  # noqa: E402
-from socsched.compile.relax_import import bind_weights, import_network  # noqa: E402
-from socsched.compile.targets import native_target  # noqa: E402
-from socsched.errors import CompileError  # noqa: E402
-from socsched.graph.network import Layer, Network  # noqa: E402
-from socsched.graph.operators import TensorType  # noqa: E402
-from socsched.models.camera import detector_network  # noqa: E402
-from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network  # noqa: E402
-from socsched.models.weights import seeded_weights  # noqa: E402
+from socsched.compile.aligned import from_tvm, to_tvm
+from socsched.compile.cpu.lower import lower
+from socsched.compile.cpu.vector import AVX2, AVX512, NEON, SSE, Vector, tile
+from socsched.compile.environment import relax, tvm
+from socsched.compile.fusion import read
+from socsched.compile.layouts import convert, physical_shape
+from socsched.compile.relax_import import bind_weights, import_network
+from socsched.compile.targets import native_target
+from socsched.errors import CompileError
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+from socsched.models.camera import detector_network
+from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
+from socsched.models.weights import seeded_weights
 
 Array = np.ndarray[Any, Any]
 VECTORS = st.sampled_from([AVX512, AVX2, NEON, SSE])
@@ -53,12 +53,18 @@ def inputs_of(network: Network, seed: int = 0) -> dict[str, Array]:
 def execute(network: Network, inputs: dict[str, Array], vector: Vector, poison: bool = True) -> tuple[Array, ...]:
     """Run the CPU form of `network` on plain inputs, twice, so that stale memory from the first run would show."""
     lowered = lower(read(import_network(network), network), weights_of(network), vector)
-    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(native_target()))), tvm.cpu())["main"]
+    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(native_target()))), tvm.cpu())[
+        "main"
+    ]
     for scale in (1e6, 1.0) if poison else (1.0,):
         operands = []
         for name, kind in zip(network.inputs, lowered.inputs, strict=True):
             given = inputs[name] * np.float32(scale) if kind.dtype == "fp32" else inputs[name]
-            operands.append(to_tvm(convert(given, TensorType(given.shape, kind.dtype, "NCHW" * (given.ndim == 4)), kind), kind, name))
+            operands.append(
+                to_tvm(
+                    convert(given, TensorType(given.shape, kind.dtype, "NCHW" * (given.ndim == 4)), kind), kind, name
+                )
+            )
         results = function(*operands)
     arrays = []
     for result, kind in zip(results, lowered.outputs, strict=True):
@@ -77,13 +83,17 @@ def check_border(array: Array, kind: TensorType) -> None:
 
 def compare(network: Network, vector: Vector, tolerance: float = 2e-5, **inputs: Array) -> None:
     given = inputs or inputs_of(network)
-    for found, expected in zip(execute(network, given, vector), references.run(network, weights_of(network), given), strict=True):
+    for found, expected in zip(
+        execute(network, given, vector), references.run(network, weights_of(network), given), strict=True
+    ):
         assert found.shape == expected.shape
         assert np.abs(found - expected).max(initial=0) <= tolerance * max(1.0, np.abs(expected).max(initial=0))
 
 
 def conv_network(ci: int, co: int, h: int, w: int, kernel: int, stride: int, pad: int, relu: bool) -> Network:
-    layers = [Layer("c", "conv2d", ("x",), {"weight": "c.weight", "bias": "c.bias"}, {"stride": stride, "padding": pad})]
+    layers = [
+        Layer("c", "conv2d", ("x",), {"weight": "c.weight", "bias": "c.bias"}, {"stride": stride, "padding": pad})
+    ]
     layers += [Layer("r", "relu", ("c",))] if relu else []
     params = {"c.weight": (co, ci, kernel, kernel), "c.bias": (co,)}
     return Network("net", {"x": image(ci, h, w)}, tuple(layers), (layers[-1].name,), params)
@@ -93,7 +103,16 @@ CHANNELS = st.sampled_from([1, 3, 8, 16, 18, 24, 40, 64, 80, 112])
 
 
 @FEW
-@given(CHANNELS, CHANNELS, st.integers(7, 23), st.integers(7, 29), st.sampled_from([1, 3, 5, 7]), st.integers(1, 2), st.booleans(), VECTORS)
+@given(
+    CHANNELS,
+    CHANNELS,
+    st.integers(7, 23),
+    st.integers(7, 29),
+    st.sampled_from([1, 3, 5, 7]),
+    st.integers(1, 2),
+    st.booleans(),
+    VECTORS,
+)
 def test_conv2d(ci: int, co: int, h: int, w: int, kernel: int, stride: int, relu: bool, vector: Vector) -> None:
     compare(conv_network(ci, co, h, w, kernel, stride, kernel // 2, relu), vector)
 
@@ -142,10 +161,13 @@ def test_concat(shared: bool) -> None:
     """Inputs used once are written in place; one that also leaves the network has to be copied."""
     names = ("a", "b", "c")
     layers = tuple(
-        Layer(n, "conv2d_transpose", ("x",), {"weight": f"{n}.weight", "bias": f"{n}.bias"}, {"stride": 2}) for n in names
+        Layer(n, "conv2d_transpose", ("x",), {"weight": f"{n}.weight", "bias": f"{n}.bias"}, {"stride": 2})
+        for n in names
     )
     join = Layer("join", "concat", names, attrs={"axis": 1})
-    params = {f"{n}.weight": (16, 16 * i, 2, 2) for i, n in enumerate(names, 1)} | {f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)}
+    params = {f"{n}.weight": (16, 16 * i, 2, 2) for i, n in enumerate(names, 1)} | {
+        f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)
+    }
     network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), ("join", "b") if shared else ("join",), params)
     graph = read(import_network(network), network)
     assert graph.in_place(graph.groups[-1]) is not shared
@@ -209,7 +231,10 @@ def test_plain_kernels_that_other_targets_lower(network: Network) -> None:
     """The TIR that GPUs get, built without any rule of ours."""
     given = pillars(11, 6, 2)
     if "features" in network.inputs:
-        given = {"features": np.random.default_rng(0).normal(size=(11, 4)).astype(np.float32), "coords": given["coords"]}
+        given = {
+            "features": np.random.default_rng(0).normal(size=(11, 4)).astype(np.float32),
+            "coords": given["coords"],
+        }
         given["coords"][0] = -1
     module = bind_weights(import_network(network), network, weights_of(network))
     function = relax.VirtualMachine(relax.build(module, tvm.target.Target("llvm")), tvm.cpu())["main"]

@@ -129,7 +129,7 @@ def test_thousands_of_faults_end_in_a_short_list() -> None:
     stages = "".join(f"  s{n}: {{bad{n}: 1, after: [zz{n}], source: q}}\n" for n in range(1500))
     with pytest.raises(DescriptorError) as caught:
         BUILDERS["pipeline"](parse(f"stages:\n{stages}".encode(), "f").data, "built")
-    assert 0 < len(caught.value.findings) < 1000
+    assert 0 < len(caught.value.findings) <= 200 and "there may be more" in caught.value.hint
 
 
 def test_a_long_cycle_is_found_without_recursion() -> None:

@@ -115,6 +115,11 @@ def test_alias_bomb_is_a_finding() -> None:
     assert f"expected at most {source.MAX_NODES} values" in refused("\n".join(lines).encode())[0]
 
 
+def test_too_many_values_end_the_reading() -> None:
+    (finding,) = refused(b"a:\n" + b"- 1\n" * (2 * source.MAX_NODES + 10) + b"]")
+    assert f"at most {source.MAX_NODES} values" in finding and not finding.startswith("f:1:"), "before the syntax error"
+
+
 def test_alias_to_itself_is_a_finding() -> None:
     assert "levels of nesting" in refused(b"a: &x [*x]\n")[0]
 

@@ -14,6 +14,7 @@ from socsched.models.pointpillars.decode import Settings, decode, detect
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.pointpillars.nms import footprints, iou
 from socsched.models.pointpillars.scan import read_scan
+from socsched.models.pointpillars.scene import cast, make_scene
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
 
@@ -209,3 +210,18 @@ def test_a_kitti_scan_gives_the_recorded_detections(frame):
     np.testing.assert_array_equal(labels, recorded["labels"])
     np.testing.assert_allclose(scores, recorded["scores"], atol=1e-3)
     np.testing.assert_allclose(boxes, recorded["boxes"], atol=1e-3)
+
+
+@needs_weights
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_network_trained_on_real_scans_finds_the_cars_of_a_synthetic_street(seed):
+    weights = {
+        name: array.astype(np.float32)
+        for name, array in np.load(DATA / "pointpillars/pointpillars_kitti3c_ft_fp16.npz").items()
+    }
+    scene = make_scene(seed)
+    boxes, scores, labels = decode(*head_maps(cast(scene, seed), weights))
+    cars = footprints(scene.boxes[[label == "Car" for label in scene.labels]])
+    sure = footprints(boxes[(labels == 2) & (scores > 0.5)])
+    best = [iou(np.repeat(car[None], len(cars), axis=0), cars).max() for car in sure]
+    assert len(best) >= 4 and min(best) > 0.5

@@ -30,7 +30,7 @@ def plan(*tasks: Task, sensors: Mapping[str, int] | None = None, policy: str = "
     """Return a plan of `tasks` on one engine; `sensors` maps names to periods; one chain ends in every last task."""
     behind = {name for t in tasks for name in t.after}
     chains = tuple(
-        ChainResult(f"to {t.name}", (_source(t, tasks), t.name), t.deadline_ns, 0, None, None, ())
+        ChainResult(f"to {t.name}", _path(t, tasks), t.deadline_ns, 0, None, None, ())
         for t in tasks
         if t.name not in behind
     )
@@ -42,12 +42,12 @@ def plan(*tasks: Task, sensors: Mapping[str, int] | None = None, policy: str = "
     )  # fmt: skip
 
 
-def _source(last: Task, tasks: tuple[Task, ...]) -> str:
+def _path(last: Task, tasks: tuple[Task, ...]) -> tuple[str, ...]:
     known = {t.name: t for t in tasks}
-    name = last.name
-    while name in known and known[name].after:
-        name = known[name].after[0]
-    return name
+    path = [last.name]
+    while path[0] in known and known[path[0]].after:
+        path.insert(0, known[path[0]].after[0])
+    return tuple(path)
 
 
 def pipeline(made: Plan) -> Pipeline:

@@ -154,9 +154,7 @@ def sweep(
     return _returns(image, lidar, camera, rng)
 
 
-def _returns(
-    image: _Image, lidar: Lidar, camera: Camera | None, rng: np.random.Generator
-) -> npt.NDArray[np.float32]:
+def _returns(image: _Image, lidar: Lidar, camera: Camera | None, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """Return the points of the rays that came back strong enough, with noise."""
     shape = image.distance.shape
     texture = rng.lognormal(0, 0.25, shape)

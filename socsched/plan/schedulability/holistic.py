@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from socsched.plan.schedulability import rta_fp, rta_np
+from socsched.plan.schedulability.precedence import families, relatives
 from socsched.plan.schedulability.tasks import (
     Activation,
     Response,
@@ -23,9 +24,22 @@ from socsched.plan.schedulability.tasks import (
 def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str, Response]:
     """Return the response of every task under fixed priorities.
 
-    `limit` (ns) ends the search for a bound; by default 32 times the longest period or deadline.
+    `limit` (ns) ends the search for a bound; by default 32 times the longest period or deadline.  Families of tasks are
+    first taken to finish a frame before the next is released, so that relatives do not compete; a family for which this
+    does not come out is analysed anew without.  (The first frame to break it would have to do so by this very analysis.)
     """
     horizon = limit or 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
+    near, quick = relatives(tasks), families(tasks)
+    while True:
+        apart = {name: near[name] if any(name in family for family in quick) else frozenset() for name in tasks}
+        answers = _iterate(tasks, apart, horizon)
+        held = [f for f in quick if all(answers[n].bounded and answers[n].value <= tasks[n].period for n in f)]
+        if len(held) == len(quick):
+            return answers
+        quick = held
+
+
+def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], horizon: int) -> dict[str, Response]:
     groups = {task.name: group for group in components(tasks.values()) for task in group}
     order = topological(tasks)
     finish = _at_least(tasks, order)
@@ -34,7 +48,7 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
         latest = {name: activation(tasks[name], tasks, finish) for name in order}
         jitter = {name: latest[name].jitter for name in order}
         for name in order:
-            value, bounded, terms = _respond(tasks[name], groups[name], jitter, finish, horizon)
+            value, bounded, terms = _respond(tasks[name], groups[name], apart[name], jitter, finish, horizon)
             answers[name] = Response(value, bounded, (*latest[name].terms, *terms), latest[name].via)
         # A response given up on counts as the horizon, so that tasks that do not depend on it still get a bound.
         found = {n: max(finish[n], min(answers[n].value, horizon) if answers[n].bounded else horizon) for n in order}
@@ -51,24 +65,60 @@ def _at_least(tasks: Mapping[str, RtTask], order: Sequence[str]) -> dict[str, in
 
 
 def _respond(
-    task: RtTask, group: Sequence[RtTask], jitter: Mapping[str, int], finish: Mapping[str, int], limit: int
+    task: RtTask,
+    group: Sequence[RtTask],
+    apart: frozenset[str],
+    jitter: Mapping[str, int],
+    finish: Mapping[str, int],
+    limit: int,
 ) -> tuple[int, bool, rta_fp.Terms]:
+    """Return the smaller of the bounds that hold: by busy period on one resource, by carry-in without relatives."""
     others = [t for t in group if t is not task]
-    sharing = [t for t in others if t.lanes & task.lanes]
-    higher = [t for t in others if t.priority < task.priority]
     if not single_resource(group):
+        return _by_carry_in(task, [t for t in others if t.name not in apart], others, jitter, finish, limit)
+    found = _by_busy_period(task, others, jitter, limit)
+    rivals = [t for t in others if t.name not in apart]
+    if len(rivals) < len(others):
+        blocking = _blocking(task, rivals)
+        higher = [t for t in rivals if t.priority < task.priority]
+        inside = rta_fp.gang(task, higher, higher, finish)
+        other = rta_fp.response_time(task, inside, blocking, jitter[task.name], limit)
+        found = min(found, other, key=lambda answer: (not answer[1], answer[0]))
+    return found
+
+
+def _by_carry_in(
+    task: RtTask,
+    rivals: Sequence[RtTask],
+    others: Sequence[RtTask],
+    jitter: Mapping[str, int],
+    finish: Mapping[str, int],
+    limit: int,
+) -> tuple[int, bool, rta_fp.Terms]:
+    sharing = [t for t in rivals if t.lanes & task.lanes]
+    if task.preemption != "full":
         # Without preemption a gang may see its lanes given away one after the other: everybody may go first.
-        contenders = [t for t in sharing if t.priority < task.priority or task.preemption != "full"]
-        inside = rta_fp.gang(task, contenders, higher, finish)
-        return rta_fp.response_time(task, inside, ("", 0), jitter[task.name], limit)
-    blocking = max(
-        ((t.name, t.segment + (t.switch if t.segment else 0)) for t in others if t.priority > task.priority),
-        key=lambda pair: pair[1],
-        default=("", 0),
-    )
+        inside = rta_fp.gang(task, sharing, others, finish)
+    else:
+        higher = [t for t in sharing if t.priority < task.priority]
+        inside = rta_fp.gang(task, higher, [t for t in others if t.priority < task.priority], finish)
+    return rta_fp.response_time(task, inside, ("", 0), jitter[task.name], limit)
+
+
+def _by_busy_period(
+    task: RtTask, others: Sequence[RtTask], jitter: Mapping[str, int], limit: int
+) -> tuple[int, bool, rta_fp.Terms]:
+    higher = [t for t in others if t.priority < task.priority]
+    blocking = _blocking(task, others)
     if task.preemption == "none":
         return rta_np.response_time(task, higher, jitter, blocking, limit)
     return rta_fp.response_time(task, rta_fp.classic(higher, jitter), blocking, jitter[task.name], limit)
+
+
+def _blocking(task: RtTask, others: Sequence[RtTask]) -> tuple[str, int]:
+    """Return the longest segment of lower priority; a job that resumes pays its switch before it can yield."""
+    lower = ((t.name, t.segment + t.switch) for t in others if t.priority > task.priority and t.segment)
+    return max(lower, key=lambda pair: pair[1], default=("", 0))
 
 
 def _settled(
@@ -95,7 +145,7 @@ def _settled(
 
 
 def _rests_on(task: RtTask, group: Sequence[RtTask]) -> set[str]:
-    """Return the tasks whose response or jitter enters the response of `task`."""
+    """Return the tasks whose response or jitter may enter the response of `task`."""
     gang = not single_resource(group) and task.preemption != "full"
     rivals = {t.name for t in group if t is not task and (gang or t.priority < task.priority)}
     return rivals | set(task.after)

@@ -1,0 +1,42 @@
+"""What the analysis of a plan says, as plain data: bounds with their terms, utilisation, sensitivity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from socsched.plan.plan import Plan
+from socsched.plan.sensitivity import growth
+
+
+def analysis(plan: Plan) -> dict[str, Any]:
+    """Return chains (ns), worst-case utilisation of every used lane, and by what factor tasks may become slower."""
+    return {
+        "verdict": plan.verdict,
+        "chains": [
+            {
+                "name": chain.name,
+                "deadline_ns": chain.deadline_ns,
+                "bound_ns": chain.bound_ns,
+                "slack_ns": None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns,
+                "terms": [{"name": name, "ns": value} for name, value in chain.terms],
+            }
+            for chain in plan.chains
+        ],
+        "lanes": _lanes(plan),
+        "growth": {
+            "all": growth(plan),
+            "tasks": {task.name: growth(plan, frozenset([task.name])) for task in plan.tasks},
+        },
+    }
+
+
+def _lanes(plan: Plan) -> list[dict[str, Any]]:
+    lanes = sorted({(task.engine, lane) for task in plan.tasks for lane in task.lanes})
+    rows = []
+    for engine, lane in lanes:
+        tasks = [task for task in plan.tasks if task.engine == engine and lane in task.lanes]
+        load = sum(task.wcet_ns / task.period_ns for task in tasks)
+        rows.append(
+            {"engine": engine, "lane": lane, "utilization": round(load, 6), "tasks": [task.name for task in tasks]}
+        )
+    return rows

@@ -1,0 +1,194 @@
+"""The verbs over the real line: plan, analyze, simulate, report, compare on shipped files, with their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.cli.root import run
+
+BOARD = "jetson-agx-orin-64gb"
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a plan of PointPillars on the board."""
+    file = tmp_path_factory.mktemp("plan") / "deep" / "plan.json"
+    assert run(["plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "-q", "-o", str(file)]) == 0
+    return file
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]):
+    """Return a function that runs the command line with --json and gives exit code and object."""
+
+    def call(*arguments: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        code = run([*arguments, "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def test_plan_holds_the_fields_others_rely_on(said) -> None:
+    code, document = said("plan", "pointpillars", "-p", BOARD, "--mode", "MAXN")
+    assert code == 0
+    fields = {
+        "schema_version",
+        "platform",
+        "mode",
+        "pipeline",
+        "verdict",
+        "stages",
+        "transitions",
+        "chains",
+        "power",
+        "bandwidth",
+        "solver",
+        "violations",
+        "inputs",
+    }
+    assert fields <= set(document)
+    assert {stage["name"] for stage in document["stages"]} == {
+        "voxelise",
+        "pfn",
+        "scatter",
+        "backbone",
+        "head",
+        "decode",
+    }
+
+
+def test_an_infeasible_plan_exits_with_1_and_its_terms_add_up(said) -> None:
+    code, document = said("plan", "perception-stack", "-p", BOARD, "--mode", "15W")
+    assert code == 1
+    assert document["violations"]
+    for violation in document["violations"]:
+        assert violation["demand"] - violation["bound"] == violation["gap"] > 0
+        assert sum(value for _, value in violation["terms"]) == violation["demand"]
+        assert violation["levers"]
+
+
+def test_plan_prints_where_stages_run_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "pointpillars", "-p", BOARD, "--mode", "MAXN"]) == 0
+    shown = capsys.readouterr().out
+    assert "✓ feasible" in shown
+    assert "fastest of" in shown
+    assert "cap" in shown
+
+
+def test_simulate_gives_the_same_bytes_for_the_same_seed(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for _ in range(2):
+        assert run(["simulate", str(plan_file), "--duration", "2s", "--seed", "7", "--json"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    document = json.loads(outputs[0])
+    assert document["seed"] == 7
+    assert document["chains"]["lidar-detection"]["released"] == 20
+    for field in ["kind", "duration_ns", "chains", "stages", "engines", "power_mw", "energy_mj", "bandwidth_gbps"]:
+        assert field in document
+
+
+def test_simulate_writes_a_folder_that_report_and_compare_read(
+    plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert run(["simulate", str(plan_file), "--duration", "1s", "-o", str(folder)]) == 0
+    assert {file.name for file in folder.iterdir()} == {
+        "plan.json",
+        "result.json",
+        "trace.json.gz",
+        "trace.pftrace",
+        "report.html",
+    }
+    assert (folder / "plan.json").read_bytes() == plan_file.read_bytes()
+    for name in ("again.html", "trace.pftrace", "junit.xml", "result.json"):
+        assert run(["report", str(folder), "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).stat().st_size > 100
+    assert (tmp_path / "trace.pftrace").read_bytes() == (folder / "trace.pftrace").read_bytes()
+    assert json.loads((tmp_path / "result.json").read_text()) == json.loads((folder / "result.json").read_text())
+    assert run(["compare", str(folder), str(folder), "--max-regression", "0%"]) == 0
+    assert "no regression" in capsys.readouterr().out
+
+
+def test_a_fault_makes_frames_late_and_the_exit_code_tells(plan_file: Path, tmp_path: Path, said) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("slowdowns:\n  - {engine: gpu, from: 0 s, until: 1 s, factor: 30}\n")
+    code, document = said("simulate", str(plan_file), "--duration", "1s", "--faults", str(faults))
+    chain = document["chains"]["lidar-detection"]
+    assert code == 1
+    assert chain["missed"] + chain["dropped"] > 0
+
+
+def test_compare_fails_on_a_regression(plan_file: Path, tmp_path: Path, said) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("slowdowns:\n  - {engine: gpu, from: 0 s, until: 1 s, factor: 1.2}\n")
+    run(["simulate", str(plan_file), "--duration", "1s", "-q", "-o", str(tmp_path / "a")])
+    run(["simulate", str(plan_file), "--duration", "1s", "-q", "-o", str(tmp_path / "b"), "--faults", str(faults)])
+    code, document = said("compare", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert code == 1
+    assert "backbone median" in document["regressions"]
+    assert said("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--max-regression", "50%")[0] == 0
+
+
+def test_analyze_shows_terms_that_add_up_to_the_bound(plan_file: Path, said) -> None:
+    code, document = said("analyze", str(plan_file))
+    assert code == 0
+    chain = document["chains"][0]
+    assert sum(term["ns"] for term in chain["terms"]) == chain["bound_ns"]
+    assert document["growth"]["all"] > 1
+    assert all(factor >= document["growth"]["all"] for factor in document["growth"]["tasks"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["plan", "pointpilars", "-p", BOARD], "did you mean pointpillars"),
+        (["plan", "pointpillars", "-p", BOARD, "--mode", "99W"], "99W"),
+        (["simulate", "none.json"], "none.json"),
+        (["simulate", "pointpillars"], "-p PLATFORM"),
+        (["simulate", "pointpillars", "-p", BOARD, "--duration", "60"], "unit is missing"),
+        (["analyze", "none.json"], "none.json"),
+        (["run", "none.json"], "none.json"),
+        (["report", "no-such-folder"], "no-such-folder"),
+        (["compare", "no-a", "no-b"], "no-a"),
+        (["compile", "pointpillars", "-p", "host", "--stage", "nose"], "nose"),
+        (["profile", "pointpillars", "-p", BOARD], "this machine"),
+        (["platforms", "show", BOARD, "--mode", "99W"], "99W"),
+        (["demo", "--input", "no-such-folder", "-o", "unused"], "no-such-folder"),
+    ],
+)
+def test_mistakes_are_named_with_exit_code_2(
+    arguments: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    shown = capsys.readouterr().err
+    assert text in shown
+    assert "Traceback" not in shown
+
+
+def test_a_board_plan_cannot_be_run_here(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", str(plan_file), "--frames", "1"]) == 2
+    assert "socsched plan pointpillars -p host" in capsys.readouterr().err
+
+
+def test_planning_options_do_not_go_with_a_finished_plan(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", str(plan_file), "-p", BOARD]) == 2
+    assert "finished plan" in capsys.readouterr().err
+
+
+def test_a_damaged_plan_names_every_fault(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(plan_file.read_text())
+    document["tasks"][0]["cost_ns"] = "soon"
+    del document["policy"]
+    broken = tmp_path / "broken.json"
+    broken.write_text(json.dumps(document))
+    assert run(["simulate", str(broken)]) == 2
+    shown = capsys.readouterr().err
+    assert "cost_ns" in shown
+    assert "policy" in shown

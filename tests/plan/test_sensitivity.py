@@ -1,0 +1,111 @@
+"""How much slower tasks may become: the factor found still passes, more fails, and it shrinks with load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from socsched.cost.cost import Segment
+from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.plan.sensitivity import ACCURACY, LARGEST, growth, relaxed_deadlines
+
+MS = 1_000_000
+
+
+def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:
+    """Return a timer task on the one lane."""
+    cost = round(cost_ms * MS)
+    return Task(
+        name=name,
+        kind="stage",
+        engine="cpu",
+        lanes=(0,),
+        precision="fp32",
+        after=(),
+        reads=(),
+        timer=True,
+        period_ns=period_ms * MS,
+        offset_ns=0,
+        queue=1,
+        cost_ns=cost,
+        wcet_ns=cost,
+        bytes=0,
+        energy_uj=0,
+        segments=(Segment(name, cost, 0, 0),),
+        priority=priority,
+        deadline_ns=deadline_ms * MS,
+        jitter_ns=0,
+        criticality="hard",
+        provenance="assumed",
+        source="",
+        error=0.0,
+    )
+
+
+def plan_of(policy: str, *tasks: Task) -> Plan:
+    """Return a plan of independent tasks on a preemptive core that switches for free."""
+    chains = tuple(ChainResult(t.name, (t.name,), t.deadline_ns, t.cost_ns, t.deadline_ns, None, ()) for t in tasks)
+    return Plan(
+        platform="p",
+        mode="m",
+        pipeline="w",
+        verdict="feasible",
+        policy=policy,
+        engines=(PlannedEngine("cpu", "cpu", 1, "full", 0, policy, 10**9, 0, 0),),
+        sensors=(PlannedSensor("none", 100 * MS, 0, 0, 0),),
+        tasks=tasks,
+        transitions=(),
+        chains=chains,
+        violations=(),
+        power={},
+        bandwidth={},
+        solver={},
+        inputs={},
+    )
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+def test_one_task_may_grow_to_its_deadline(policy: str) -> None:
+    found = growth(plan_of(policy, task("a", 2, 20, 10, 0)))
+    assert found is not None
+    assert 5 / ACCURACY <= found <= 5.0
+
+
+def test_edf_grows_to_full_utilisation_and_fixed_priority_to_the_exact_response() -> None:
+    """Periods 4 and 6 ms with implicit deadlines: EDF up to utilisation 1; under FP R(b) = 2a + b = 6 ms is the limit."""
+    a, b = task("a", 1, 4, 4, 0), task("b", 1, 6, 6, 1)
+    edf, fixed = growth(plan_of("edf", a, b)), growth(plan_of("fp", a, b))
+    assert edf is not None
+    assert fixed is not None
+    assert 2.4 / ACCURACY <= edf <= 2.4
+    assert 2.0 / ACCURACY <= fixed <= 2.0
+
+
+def test_what_does_not_hold_has_no_factor() -> None:
+    assert growth(plan_of("edf", task("a", 12, 20, 10, 0))) is None
+    assert growth(plan_of("fp", task("a", 6, 10, 10, 0), task("b", 6, 10, 10, 1))) is None
+
+
+def test_a_single_task_may_grow_at_least_as_far_as_all_together() -> None:
+    plan = plan_of("edf", task("a", 1, 4, 4, 0), task("b", 1, 6, 6, 1))
+    everything = growth(plan)
+    assert everything is not None
+    for name in ("a", "b"):
+        alone = growth(plan, frozenset([name]))
+        assert alone is not None
+        assert alone >= everything
+
+
+def test_negligible_tasks_are_capped() -> None:
+    assert growth(plan_of("edf", task("a", 0.001, 100, 100, 0))) == LARGEST
+
+
+def test_deadlines_relax_by_the_tightest_chain_and_stay_within_the_period() -> None:
+    plan = plan_of("edf", task("a", 1, 20, 10, 0), task("b", 1, 12, 10, 1))
+    chains = (
+        replace(plan.chains[0], deadline_ns=30 * MS, bound_ns=10 * MS),
+        replace(plan.chains[1], deadline_ns=40 * MS, bound_ns=20 * MS),
+    )
+    relaxed = relaxed_deadlines(replace(plan, chains=chains))
+    assert relaxed == {"a": 20 * MS, "b": 12 * MS}

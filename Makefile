@@ -46,7 +46,7 @@ $(VENV)/.dev: requirements/dev.lock $(VENV)/.run
 	@$(PIP) install --require-hashes -r requirements/dev.lock
 	@touch $@
 
-UV_COMPILE = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url
+UV_COMPILE = uv pip compile --quiet --custom-compile-command "make lock" --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url
 lock:
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/run.lock
 	$(UV_COMPILE) pyproject.toml requirements/build.in --all-extras -c requirements/run.lock -o requirements/dev.lock

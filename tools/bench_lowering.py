@@ -50,9 +50,8 @@ def measure(threads: int, repeat: int, ny: int, nx: int) -> None:
     from socsched.models.weights import seeded_weights
 
     print(f"canvas {ny}x{nx}, {threads} thread(s), {repeat} calls; ms")
-    print(
-        f"{'stage':10}{'TVM median':>12}{'min':>9}{'ORT median':>12}{'min':>9}{'ratio':>8}{'GFLOP/s':>9}{'max diff':>11}"
-    )
+    heads = ("TVM median", 12), ("min", 9), ("ORT median", 12), ("min", 9), ("ratio", 8), ("GFLOP/s", 9), ("diff", 11)
+    print("stage".ljust(10) + "".join(head.rjust(width) for head, width in heads))
     canvas = np.abs(np.random.default_rng(0).normal(size=(1, 64, ny, nx))).astype(np.float32)
     total: dict[str, list[float]] = {"TVM": [0.0] * repeat, "ORT": [0.0] * repeat}
     source, flops_total = canvas, 0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measure the simulator: jobs per wall second on periodic task sets and on the shipped pipelines.
 
-For scale, not measured here: SimSo 0.8.5 was measured at about 6 200 jobs/s on ten tasks under EDF on one processor, and
-at 5 400 jobs/s on forty tasks under partitioned rate-monotonic on four (4 vCPU AMD EPYC, Python 3.11).
+For scale, not measured here: SimSo 0.8.5 was measured at about 6 200 jobs/s on ten tasks under EDF on one processor,
+and at 5 400 jobs/s on forty tasks under partitioned rate-monotonic on four (4 vCPU AMD EPYC, Python 3.11).
 
     python tools/bench_simulator.py [--seconds 100] [--repeat 3] [--plan plan.json ...]
 """
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=100.0, help="simulated time")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--plan", type=Path, nargs="*", default=[], help="plan.json files instead of the shipped pipelines")
+    parser.add_argument("--plan", type=Path, nargs="*", default=[], help="plan.json files, not the shipped pipelines")
     options = parser.parse_args()
     print(f"{'workload':<44}{'jobs':>9}{'slices':>9}{'jobs/s':>10}{'sim s / wall s':>16}")
     for name, plan in (*synthetic(), *(planned(options.plan) if options.plan else shipped())):
@@ -60,13 +60,10 @@ def task_set(count: int, lanes: int, utilisation: float, policy: str) -> Plan:
     tasks = []
     for rank, (weight, period) in enumerate(zip(weights, map(int, periods), strict=True)):
         cost = max(1, int(period * min(0.9, utilisation * weight / sum(weights))))
-        segments = (Segment(f"t{rank}", cost, 0, 0),)
-        tasks.append(
-            Task(
-                f"t{rank}", "stage", "cpu", (rank % lanes,), "fp32", (), (), True, period, rng.randrange(period), 1, cost,
-                cost, 0, 0, segments, rank, period, 0, "firm", "assumed", "", 0.0,
-            )  # fmt: skip
-        )
+        where = (f"t{rank}", "stage", "cpu", (rank % lanes,), "fp32")
+        when = ((), (), True, period, rng.randrange(period), 1)
+        work = (cost, cost, 0, 0, (Segment(f"t{rank}", cost, 0, 0),))
+        tasks.append(Task(*where, *when, *work, rank, period, 0, "firm", "assumed", "", 0.0))
     engine = PlannedEngine("cpu", "cpu", lanes, "full", 0, policy, 0, 0, 0)
     return Plan("bench", "-", "-", "undecided", policy, (engine,), (), tuple(tasks), (), (), (), {}, {}, {}, {})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,7 +198,7 @@ def folder_option(function: F) -> F:
 
 
 def terminal_width() -> int:
-    """Return the width for tables: that of the terminal, or a wide one when stdout is a file or pipe."""
+    """Return the width for tables: COLUMNS, else that of the terminal, else a wide one (a file or pipe)."""
     import shutil
 
-    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 140
+    return shutil.get_terminal_size((140, 24)).columns

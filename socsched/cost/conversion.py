@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.cost.cost import Cost, Segment
-from socsched.cost.figures import error_of, sources_of, weakest
+from socsched.cost.figures import sources_of, trust
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.operators import DTYPE_BYTES, StageWork, TensorType
@@ -98,7 +98,8 @@ def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform:
     fixed = round(engine.launch_ns.value + engine.submit_ns.value)
     time = fixed + max(math.ceil(size * 1e9 / min(engine.bandwidth.value, dram_capacity(platform, mode))), 1)
     share = 1 if engine.shares == "unit" else mode.engines[engine.id].units
-    figures = [engine.bandwidth, engine.launch_ns, engine.submit_ns]
+    overheads = (engine.launch_ns, engine.submit_ns)
+    provenance, error = trust([(time - fixed, (engine.bandwidth,)), (fixed, overheads)])
     return Cost(
         stage=name,
         engine=engine.id,
@@ -109,7 +110,7 @@ def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform:
         bytes=size,
         energy_uj=job_energy_uj(engine, mode, share, time, size, platform.dram.picojoule_per_byte.value),
         segments=(Segment(name, time, fixed, size),),
-        provenance=weakest(["derived", *(f.kind for f in figures)]),
-        source=sources_of(figures),
-        error=max(map(error_of, figures)),
+        provenance=provenance,
+        source=sources_of([engine.bandwidth, *overheads]),
+        error=error,
     )

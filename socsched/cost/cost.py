@@ -24,7 +24,7 @@ class Segment:
 class Cost:
     """What one job of a stage (or conversion) costs on one engine in one mode, precision and share of its units.
 
-    `provenance` is the weakest kind among the figures the time rests on; `source` names them; `error` is the relative
+    `provenance` is the weakest kind among the figures that carry the time; `source` names them; `error` is the relative
     uncertainty of `time_ns`.  `energy_uj` is the dynamic energy of the job (engine and DRAM), idle power excluded.
     """
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.cost.cost import Segment
-from socsched.cost.figures import error_of, sources_of, weakest
+from socsched.cost.figures import sources_of, trust
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Precision
 from socsched.graph.operators import Operator, StageWork
 
@@ -36,7 +36,7 @@ OPERATOR_CLASS = {
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Segments of one job with the weakest provenance, sources and relative error of their times."""
+    """Segments of one job with the provenance, sources and relative error of their times (`cost.figures.trust`)."""
 
     segments: tuple[Segment, ...]
     provenance: str
@@ -63,23 +63,32 @@ def efficiency(precision: Precision, kind: str) -> Figure:
 
 def operator_ns(op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float) -> float:
     """Return the time (ns) of one operator without launch, on `units` units under a DRAM capacity of `dram` bytes/s."""
+    return max(roofs_ns(op, engine, mode, precision, units, dram))
+
+
+def roofs_ns(
+    op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float
+) -> tuple[float, float]:
+    """Return the time (ns) of an operator's arithmetic and that of its DRAM traffic, the longer of which it takes."""
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
     compute = op.flops / (peak * efficiency(precision, op.kind).value)
-    return max(compute, op.bytes / min(engine.bandwidth.value, dram)) * 1e9
+    return compute * 1e9, op.bytes / min(engine.bandwidth.value, dram) * 1e9
 
 
 def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram: float) -> Estimate:
     """Return the roofline estimate of a stage on `units` units of an engine; `dram` in bytes/s."""
     precision = engine.precisions[work.precision]
-    times = [operator_ns(op, engine, mode, precision, units, dram) for op in work.operators]
-    figures = [precision.ops_per_cycle, engine.bandwidth, engine.launch_ns]
-    figures += [efficiency(precision, op.kind) for op in work.operators]
-    return Estimate(
-        segments=segments(work.operators, times, engine, work.stage),
-        provenance=weakest(["derived", *(figure.kind for figure in figures)]),
-        source=sources_of(figures),
-        error=max(map(error_of, figures)),
-    )
+    roofs = [roofs_ns(op, engine, mode, precision, units, dram) for op in work.operators]
+    made = segments(work.operators, [max(roof) for roof in roofs], engine, work.stage)
+    parts: list[tuple[float, Sequence[Figure]]] = [
+        (compute, (precision.ops_per_cycle, efficiency(precision, op.kind)))
+        if compute > memory
+        else (memory, (engine.bandwidth,))
+        for op, (compute, memory) in zip(work.operators, roofs, strict=True)
+    ]
+    parts.append((sum(segment.fixed_ns for segment in made), (engine.launch_ns, engine.submit_ns)))
+    provenance, error = trust(parts)
+    return Estimate(made, provenance, sources_of(figure for _, figures in parts for figure in figures), error)
 
 
 def segments(operators: Sequence[Operator], times: Sequence[float], engine: Engine, name: str) -> tuple[Segment, ...]:

@@ -30,8 +30,8 @@ from socsched.descriptor.platform import (
 )
 
 ENGINE = "cpu"
-_FORMAT = 1
-_LEAST_SCALING = 0.7
+_FORMAT = 2
+_LEAST_SCALING = 0.4
 _LAUNCH_NS, _SUBMIT_NS = 4_000, 100_000
 _CORE_MW, _IDLE_CORE_MW, _BASE_MW = 5_000, 1_000, 10_000
 
@@ -134,7 +134,7 @@ def _clock(facts: HostFacts) -> Figure:
 def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     if facts.sgemm_one > 0:
         ops = _measured(facts.sgemm_one / clock.value, "numpy sgemm 1024^3 on one core, per stated clock cycle", 0.1)
-        # a busy machine measures less: that is not what its cores can do
+        # two threads of one core get half each; less than that is somebody else's load
         scaling = min(max(facts.sgemm_all / (len(facts.cores) * facts.sgemm_one), _LEAST_SCALING), 1.0)
     else:
         note = f"two FMA pipes x {bits // 32} lanes x 2 operations; sgemm could not be measured"

@@ -28,13 +28,17 @@ VECTORS = (
 
 _GEMM = """
 import time, numpy
+from concurrent.futures import ThreadPoolExecutor
 n = 1024
-a = numpy.full((n, n), 0.5, numpy.float32); b = a.copy(); c = a.copy(); best = 0.0
-end = time.perf_counter() + {seconds}
-while time.perf_counter() < end:
-    start = time.perf_counter(); numpy.matmul(a, b, out=c)
-    best = max(best, 2 * n**3 / (time.perf_counter() - start))
-print(best)
+def work(_):
+    a = numpy.full((n, n), 0.5, numpy.float32); b = a.copy(); c = a.copy(); best = 0.0
+    end = time.perf_counter() + {seconds}
+    while time.perf_counter() < end:
+        start = time.perf_counter(); numpy.matmul(a, b, out=c)
+        best = max(best, 2 * n**3 / (time.perf_counter() - start))
+    return best
+with ThreadPoolExecutor({threads}) as pool:
+    print(sum(pool.map(work, range({threads}))))
 """
 
 
@@ -43,8 +47,9 @@ class HostFacts:
     """What was found: `cores` usable CPU numbers, `clock_hz` 0 when hidden, rates in bytes/s and operations/s.
 
     `copy_one`/`copy_all`: bytes read plus bytes written per second by one and by all cores copying blocks larger than
-    the last-level cache; `sgemm_one`/`sgemm_all`: fp32 operations per second of a 1024^3 matrix product on one and on
-    all cores (0 when it could not be measured); `rapl`: readable package energy counters.
+    the last-level cache; `sgemm_one`/`sgemm_all`: fp32 operations per second of 1024^3 matrix products, one on one core
+    and one on every core, the fastest of many each (0 when it could not be measured); `rapl`: readable package energy
+    counters.
     """
 
     model: str
@@ -145,32 +150,37 @@ def rapl_domains(root: Path = Path("/")) -> list[Path]:
 
 
 def copy_rate(threads: int, cache_bytes: int, seconds: float = 0.2) -> float:
-    """Return bytes read plus written per second while `threads` threads copy blocks beyond the last-level cache."""
+    """Return bytes read plus written per second while `threads` threads copy blocks beyond the last-level cache.
+
+    The best of three rounds that last `seconds` together: a neighbour's load only ever takes away.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy
 
     size = max(2 * cache_bytes // threads, 16 * 2**20) // 4
-    blocks = [(numpy.ones(size, numpy.float32), numpy.zeros(size, numpy.float32)) for _ in range(threads)]
+    blocks = [(numpy.ones(size, numpy.float32), numpy.ones(size, numpy.float32)) for _ in range(threads)]
 
     def work(block: tuple[Any, Any]) -> float:
-        numpy.copyto(block[1], block[0])  # first touch: page faults are no bandwidth
         copies, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
+        while time.perf_counter() - start < seconds / 3 or not copies:
             numpy.copyto(block[1], block[0])
             copies += 1
         return 2 * 4 * size * copies / (time.perf_counter() - start)
 
     with ThreadPoolExecutor(threads) as pool:
-        return sum(pool.map(work, blocks))
+        return max(sum(pool.map(work, blocks)) for _ in range(3))
 
 
 def _sgemm(threads: int, avx512: bool, seconds: float = 0.25) -> float:
-    """Measured in a process of its own, because a BLAS reads its thread count once."""
-    env = {**os.environ, **dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))}
+    """Measured in a process of its own, because a BLAS reads its thread count once.
+
+    Every core works on a product of its own: no barrier in it shows the load of others as a lack of speed.
+    """
+    env = {**os.environ, **dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")}
     if avx512:  # environments pin older kernels for reproducible sums; here the machine's rate is asked for
         env["OPENBLAS_CORETYPE"] = "SkylakeX"
-    command = [sys.executable, "-c", _GEMM.format(seconds=seconds)]
+    command = [sys.executable, "-c", _GEMM.format(seconds=seconds, threads=threads)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     try:
         return float(done.stdout)

@@ -82,13 +82,27 @@ def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: i
     planes = _planes(image)
     top, bottom, y = _taps(planes.shape[1], height)
     left, right, x = _taps(planes.shape[2], width)
-    rows = planes[:, top].astype(np.float32)
-    rows += (planes[:, bottom] - rows) * y[None, :, None]
-    near = rows[:, :, left]
-    result = near + (rows[:, :, right] - near) * x[None, None, :]
-    result *= (1 / (255 * STD))[:, None, None]
-    result -= (MEAN / STD)[:, None, None]
-    return np.ascontiguousarray(result[None])
+    result = np.empty((1, 3, height, width), np.float32)
+    for plane, target, mean, std in zip(planes, result[0], MEAN, STD, strict=True):
+        # Pixels are picked in 8 bits, so that only those that count are ever converted.
+        target[:] = _blend_columns(plane[top], left, right, x)
+        below = _blend_columns(plane[bottom], left, right, x)
+        below -= target
+        below *= y[:, None]
+        target += below
+        target *= 1 / (255 * std)
+        target -= mean / std
+    return result
+
+
+def _blend_columns(
+    rows: np.ndarray[Any, Any], left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], x: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    near, far = (rows.take(columns, 1).astype(np.float32) for columns in (left, right))
+    far -= near
+    far *= x[None, :]
+    near += far
+    return near
 
 
 def _planes(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -68,9 +68,12 @@ def objective_value(candidate: Candidate, objective: str) -> float:
 
 
 def _score(candidate: Candidate, objective: str) -> Score:
-    # Chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
+    # First no lane beyond its capacity: else a stage with no hope could hide on an engine nobody else needs.
+    # Then chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
+    excess = sum(max(u - 1.0, 0.0) for u in utilisations(candidate.assessment.tasks).values())
     lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)
-    return overrun(candidate.violations) + _UNBOUNDED * lost, objective_value(candidate, objective)
+    requirements = overrun(candidate.violations) + _UNBOUNDED * lost
+    return excess * _UNBOUNDED**2 + requirements, objective_value(candidate, objective)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,13 @@ class _Delivery:
 class Dispatcher:
     """The state of one run of a plan; records every job, slice and drop in `trace`.  Not thread safe.
 
-    `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).
+    `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).  `alone` lets one
+    job run at a time and every frame wait: for measuring, not for serving.
     """
 
-    def __init__(self, plan: Plan, needs: Mapping[str, set[str]], trace: Trace) -> None:
+    def __init__(self, plan: Plan, needs: Mapping[str, set[str]], trace: Trace, alone: bool = False) -> None:
         self.trace = trace
+        self._alone = alone
         self.outstanding = 0
         self._order = {task.name: index for index, task in enumerate(plan.tasks)}
         self._tasks = {task.name: task for task in plan.tasks}
@@ -92,6 +94,8 @@ class Dispatcher:
         started: list[Activation] = []
         taken = set(self._lanes)
         for act in sorted(self._ready, key=lambda a: a.key):
+            if self._alone and (self._lanes or started):
+                break
             lanes = {(act.task.engine, lane) for lane in act.task.lanes}
             if not lanes & taken:
                 if not self._sample(act, now_ns):
@@ -101,7 +105,8 @@ class Dispatcher:
             taken |= lanes
         gone = {act.index for act in started}
         self._ready = [act for act in self._ready if act.index not in gone and act.job.status == "unfinished"]
-        self._overflow(now_ns)
+        if not self._alone:
+            self._overflow(now_ns)
         self._depths(now_ns)
         return started
 

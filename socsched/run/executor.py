@@ -42,7 +42,7 @@ _LOOK_NS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class FrameReport:
-    """A chain that reached its end for a frame; times in ns from the start, `release_ns` of the oldest data."""
+    """A chain that reached its end with frame `frame` of its source as the oldest data; times in ns from the start."""
 
     chain: str
     frame: int
@@ -52,7 +52,7 @@ class FrameReport:
 
     @property
     def response_ns(self) -> int:
-        """Time from the release of the oldest data to the end of the chain."""
+        """Time from the release of that frame to the end of the chain."""
         return self.finish_ns - self.release_ns
 
     @property
@@ -73,6 +73,7 @@ def execute(
     pace: str = "rate",
     on_frame: Callable[[FrameReport], None] | None = None,
     stats: bool = False,
+    alone: bool = False,
     platform: Platform | None = None,
     backends: Mapping[str, Backend] | None = None,
 ) -> Trace:
@@ -82,8 +83,8 @@ def execute(
     street.  `frames` counts frames of the LiDAR, or of the first sensor where there is none.  `pace` "rate" releases at
     the planned rates, "asap" as soon as everything released before is finished.  `on_frame` is called in this thread
     for every chain end.  `stats` adds figures of all intermediate tensors to `Trace.details`, which costs processor
-    time.  An interrupt (SIGINT) ends the run after the jobs under way.  `platform` and `backends` replace this machine
-    and how its stages are run.
+    time.  `alone` lets one job run at a time, whatever its lanes.  An interrupt (SIGINT) ends the run after the jobs
+    under way.  `platform` and `backends` replace this machine and how its stages are run.
 
     Raises UsageError for a plan this machine cannot run, StageFailed (with the trace so far) when a stage raises.
     """
@@ -100,7 +101,7 @@ def execute(
     for name in timetable.names(plan):
         if name in feeds:
             feeds[name].preload(timetable.frames_of(plan, name, horizon))
-    run = _Run(setting, feeds, backends or {}, on_frame)
+    run = _Run(setting, feeds, backends or {}, on_frame, alone)
     return run.trace_of(horizon, pace == "asap", seed, stats)
 
 
@@ -113,11 +114,13 @@ class _Run:
         feeds: Mapping[str, FrameSource],
         backends: Mapping[str, Backend],
         on_frame: Callable[[FrameReport], None] | None,
+        alone: bool = False,
     ) -> None:
+        self.alone = alone
         self.setting, self.feeds, self.backends, self.on_frame = setting, feeds, backends, on_frame
         self.plan = setting.plan
         self.needs = {stage: set(ports.values()) for stage, ports in setting.bound.items()}
-        self.ends = {chain.path[-1]: chain for chain in self.plan.chains}
+        self.told: dict[str, int] = {}
         self.state = threading.Condition()
         self.reports: deque[FrameReport] = deque()
         self.failure: tuple[Activation, BaseException] | None = None
@@ -206,12 +209,17 @@ class _Run:
             self.workers[act.task.engine, tuple(act.task.lanes)].submit(act)
 
     def _report(self, act: Activation) -> None:
-        if self.on_frame is None or self.collector is None or act.task.name not in self.ends:
+        """Tell of every chain that ends here and has come to a frame of its source not told of yet."""
+        if self.on_frame is None or self.collector is None:
             return
-        chain, job = self.ends[act.task.name], act.job
-        oldest = min(release for _, release in job.origin.values())
-        release = job.origin[chain.path[0]][1] if chain.path[0] in job.origin else oldest
-        self.reports.append(FrameReport(chain.name, job.frame, release, job.finish_ns, chain.deadline_ns))
+        job = act.job
+        for chain in self.plan.chains:
+            if chain.path[-1] != job.task or chain.path[0] not in job.origin:
+                continue
+            frame, release = job.origin[chain.path[0]]
+            if frame > self.told.get(chain.name, -1):
+                self.told[chain.name] = frame
+                self.reports.append(FrameReport(chain.name, frame, release, job.finish_ns, chain.deadline_ns))
 
     # -- time
 
@@ -291,7 +299,7 @@ class _Run:
     # -- the trace
 
     def _dispatcher(self, trace: Trace) -> Dispatcher:
-        return Dispatcher(self.plan, self.needs, trace)
+        return Dispatcher(self.plan, self.needs, trace, self.alone)
 
     def _close(self, trace: Trace, horizon_ns: int, asap: bool, meter: PowerMeter) -> None:
         last = max((piece.end_ns for piece in trace.slices), default=0)

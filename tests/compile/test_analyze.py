@@ -99,7 +99,8 @@ def test_stages_without_network() -> None:
 def test_second_analysis_needs_no_compiler(fresh_cache: Path) -> None:
     program = (
         "import sys; from socsched.compile.analyze import stage_work; from socsched.descriptor.pipeline import Stage;"
-        "w = stage_work(Stage('s', 's', 'pointpillars.backbone'), 'fp16'); print(w.flops, w.bytes, 'tvm' in sys.modules)"
+        "w = stage_work(Stage('s', 's', 'pointpillars.backbone'), 'fp16');"
+        "print(w.flops, w.bytes, 'tvm' in sys.modules)"
     )
     runs = [
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(2)

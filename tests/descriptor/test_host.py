@@ -139,7 +139,7 @@ def test_a_second_detection_rests_on_the_first(detection: list[int]) -> None:
     assert "day 1" in host.detect().sources["detect"].title, "measuring without the cache leaves it alone"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', '{"format": 99}', '{"format": 1, "cores": 3}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', '{"format": 99}', '{"format": 2, "cores": 3}'])
 def test_a_damaged_cache_is_measured_again(detection: list[int], content: str) -> None:
     host.detect()
     host.cache_file().write_text(content)

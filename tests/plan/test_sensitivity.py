@@ -73,7 +73,7 @@ def test_one_task_may_grow_to_its_deadline(policy: str) -> None:
 
 
 def test_edf_grows_to_full_utilisation_and_fixed_priority_to_the_exact_response() -> None:
-    """Periods 4 and 6 ms with implicit deadlines: EDF up to utilisation 1; under FP R(b) = 2a + b = 6 ms is the limit."""
+    """Periods 4 and 6 ms, implicit deadlines: EDF up to utilisation 1; under FP R(b) = 2a + b = 6 ms is the limit."""
     a, b = task("a", 1, 4, 4, 0), task("b", 1, 6, 6, 1)
     edf, fixed = growth(plan_of("edf", a, b)), growth(plan_of("fp", a, b))
     assert edf is not None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from socsched.descriptor import host
 from socsched.descriptor.host_probe import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.errors import InputError, UsageError
-from socsched.plan.plan import Plan
+from socsched.plan.plan import ChainResult, Plan
 from socsched.run.errors import StageFailed
 from socsched.run.executor import WARMUP_FRAMES, FrameReport, execute
 from socsched.trace.trace import Trace
@@ -100,6 +101,19 @@ def test_reports_come_for_every_chain_end_in_the_callers_thread() -> None:
     assert seen[1][0].response_ns == seen[1][0].finish_ns - 5 * MS
 
 
+def test_chains_that_end_in_one_stage_are_reported_each_once_for_every_frame_of_their_source() -> None:
+    sink = task("sink", period_ns=4 * MS, reads=("slow",), lanes=(1,))
+    made = plan(task("slow", "s"), sink, sensors={"s": 12 * MS})
+    chains = tuple(
+        ChainResult(name, (source, "sink"), 100 * MS, 0, None, None, ()) for name, source in (("x", "s"), ("y", "sink"))
+    )
+    seen: list[FrameReport] = []
+    run(replace(made, chains=chains), Scripted(), duration_ns=36 * MS, on_frame=seen.append)
+    told = {name: [report.frame for report in seen if report.chain == name] for name in "xy"}
+    assert told["y"] == list(range(9))
+    assert told["x"] == sorted(set(told["x"])) and set(told["x"]) <= {0, 1, 2} and len(told["x"]) >= 2
+
+
 def test_a_failing_stage_ends_the_run_and_keeps_the_trace() -> None:
     def script(name: str, number: int) -> None:
         if name == "b" and number == WARMUP_FRAMES + 1:
@@ -158,8 +172,6 @@ def test_a_load_without_model_takes_the_planned_processor_time_and_says_so() -> 
 
 
 def test_a_plan_for_another_platform_is_refused_with_what_to_do() -> None:
-    from dataclasses import replace
-
     made = replace(plan(task("a", "s"), sensors={"s": MS}), platform="jetson-agx-orin-64gb")
     with pytest.raises(UsageError, match="jetson") as caught:
         execute(made, pipeline(made), frames=1)

@@ -98,7 +98,7 @@ def remarks(here: Outcome, trained: bool) -> list[str]:
             took = "finished no frame" if worst is None else f"took up to {format_duration(worst)}"
             notes.append(
                 f"This machine is not the target: it {took} where {chain.name} allows "
-                f"{format_duration(chain.deadline_ns)}. The late frames below are measured, and expected here."
+                f"{format_duration(chain.deadline_ns)}. Its late frames are real, and expected here."
             )
     return notes
 

@@ -199,8 +199,23 @@ def profile(
     from socsched.descriptor.catalog import get_pipeline
     from socsched.run.profile import measure
 
-    plan = make(pipeline, platform)
-    return measure(plan, get_pipeline(pipeline), repeat=repeat, scans=files, weights=weights, seed=seed, note=note)
+    chosen = get_pipeline(pipeline)
+    plan = _spread(make(pipeline, platform), chosen)
+    return measure(plan, chosen, repeat=repeat, scans=files, weights=weights, seed=seed, note=note)
+
+
+def _spread(plan: Plan, pipeline: Pipeline) -> Plan:
+    """Return the plan with every stage that can share on all lanes, so that both extremes get measured."""
+    from socsched.models.registry import get_model
+
+    lanes = {engine.id: engine.lanes for engine in plan.engines}
+    networks = {
+        stage.name
+        for stage in pipeline.stages
+        if stage.model and stage.share == 0 and get_model(stage.model, stage.params).network is not None
+    }
+    tasks = (replace(t, lanes=tuple(range(lanes[t.engine]))) if t.name in networks else t for t in plan.tasks)
+    return replace(plan, tasks=tuple(tasks))
 
 
 def draw(trace: Trace, files: Sequence[Path], target: Path, trained: bool, street: int | None) -> None:

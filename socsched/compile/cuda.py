@@ -37,16 +37,22 @@ def build_cuda(
     Tensors lie in plain NCHW.  Raises MachineError when nvcc is missing, CompileError when it refuses the source.
     """
     compiler = find_nvcc()
-    module = import_network(network, precision)
-    graph = read(module, network)
-    bound = bind_weights(module, network, weights, precision)
-    executable = relax.build(bound, target=tvm.target.Target(dict(spec.tvm)))
+    graph = read(import_network(network, precision), network)
+    executable = build_executable(network, weights, spec.tvm, precision)
     (folder / SOURCE).write_text(device_source(executable.mod))
     write_cubin(compiler, folder / SOURCE, folder / BINARY, str(spec.tvm["arch"]))
     host = resolve(spec.tvm.get("host", {"kind": "llvm", "host": True}))
     files, notes = write_library(executable, folder, host)
     inputs, outputs = (_border(graph.values, names, precision) for names in (graph.inputs, graph.outputs))
     return inputs, outputs, (BINARY, SOURCE, *files), (*notes, f"device code for {spec.tvm['arch']} only")
+
+
+def build_executable(
+    network: Network, weights: Mapping[str, np.ndarray[Any, Any]], target: Mapping[str, Any], precision: str
+) -> Any:
+    """Return the Relax executable of a network for a TVM target under the general schedules, weights inside."""
+    bound = bind_weights(import_network(network, precision), network, weights, precision)
+    return relax.build(bound, target=tvm.target.Target(dict(target)))
 
 
 def _border(values: Mapping[str, TensorType], names: tuple[str, ...], precision: str) -> Tensors:

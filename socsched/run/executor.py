@@ -25,7 +25,7 @@ from socsched.models.registry import bindings
 from socsched.plan.plan import Plan
 from socsched.run import timetable
 from socsched.run.backends.base import Backend, Outputs, Setting
-from socsched.run.backends.choose import prepare, title_of
+from socsched.run.backends.choose import prepare, sort_of, title_of
 from socsched.run.boards import local
 from socsched.run.collect import Collector
 from socsched.run.dispatch import Activation, Dispatcher
@@ -98,6 +98,8 @@ def execute(
     lidar = scanned or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)
     horizon = timetable.horizon_ns(plan, lead, len(scans or ()), frames, duration_ns)
+    if weights is None and any(sort_of(task, setting) == "network" for task in plan.tasks):
+        warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
     for name in timetable.names(plan):
         if name in feeds:
             feeds[name].preload(timetable.frames_of(plan, name, horizon))

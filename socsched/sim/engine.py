@@ -309,7 +309,8 @@ class Simulation:
 
     def _load(self, state: TaskState, position: int) -> None:
         piece = state.todo[position]
-        state.position, state.piece, state.pace_ns = position, piece, piece.time_ns
+        state.position, state.piece = position, piece
+        state.pace_ns = state.base_ns = piece.time_ns
         state.left = piece.time_ns << _ONE
 
     def _begin(self, state: TaskState, now: int) -> None:
@@ -335,16 +336,18 @@ class Simulation:
             if state.pace_ns == pace:
                 return
             self._advance(state, now)
-        if state.pace_ns != pace:
-            state.left = -(-state.left * pace // state.pace_ns)
-            state.pace_ns = pace
-        state.timed = True
+        state.pace_ns, state.timed = pace, True
         state.generation += 1
-        heappush(self.heap, (now - (-state.left >> _ONE), _COMPLETION, state.index, state.generation))
+        left = state.left if pace == state.base_ns else _repaced(state)
+        heappush(self.heap, (now - (-left >> _ONE), _COMPLETION, state.index, state.generation))
 
     def _advance(self, state: TaskState, now: int) -> None:
-        state.left -= (now - state.since_ns) << _ONE
-        state.since_ns = now
+        elapsed, state.since_ns = now - state.since_ns, now
+        # A pace that held for no time must leave no rounding behind.
+        if elapsed:
+            if state.pace_ns != state.base_ns:
+                state.left, state.base_ns = _repaced(state), state.pace_ns
+            state.left -= elapsed << _ONE
 
     def _end_slice(self, state: TaskState, now: int) -> None:
         piece = state.slice
@@ -383,6 +386,11 @@ class Simulation:
 
 def _slowed(time_ns: int, slow: Fraction | None) -> int:
     return time_ns if slow is None else int(-(-time_ns * slow // 1))
+
+
+def _repaced(state: TaskState) -> int:
+    """Return what is left of the running piece in time at its present pace, rounded up."""
+    return -(-state.left * state.pace_ns // state.base_ns)
 
 
 def _oldest(origins: list[Origin]) -> Origin:

@@ -57,9 +57,10 @@ class Unit:
 class TaskState:
     """A task and its oldest unfinished job (`job`, number `number` in the trace); younger ones wait in `waiting`.
 
-    Progress: the job is in `piece`, the one at `position` of `todo`, which takes `pace_ns` as a whole as things are,
-    and of that `left` remains (2**-64 ns) as of `since_ns`; `timed` once its completion is expected.  `generation`
-    tells current completion events from outdated ones.  `depth` is the recorded queue depth, `power` the metered load.
+    Progress: the job is in `piece`, the one at `position` of `todo`, which takes `pace_ns` as a whole as things are; as
+    of `since_ns`, `left` (2**-64 ns) would remain if it took `base_ns`; `timed` once its completion is expected.
+    `generation` tells current completion events from outdated ones.  `depth` is the recorded queue depth, `power` the
+    metered load.
     """
 
     index: int
@@ -87,6 +88,7 @@ class TaskState:
     position: int = 0
     left: int = 0
     pace_ns: int = 0
+    base_ns: int = 0
     since_ns: int = 0
     generation: int = 0
     timed: bool = False

@@ -16,10 +16,13 @@ MS = 1_000_000
 
 
 def task(name: str, *after: str, lanes: tuple[int, ...] = (0,), **changes: Any) -> Task:
-    """Return a task of 1 ms on lane 0 that follows `after`, a timer where it follows nothing."""
+    """Return a task of 1 ms on lane 0 that follows `after`, a timer where it follows nothing.
+
+    Its queue takes whatever a loaded machine lets pile up.
+    """
     values: dict[str, Any] = {
         "kind": "stage", "engine": "cpu", "precision": "fp32", "reads": (), "timer": not after, "period_ns": 10 * MS,
-        "offset_ns": 0, "queue": 1, "cost_ns": MS, "wcet_ns": MS, "bytes": 0, "energy_uj": 0,
+        "offset_ns": 0, "queue": 1000, "cost_ns": MS, "wcet_ns": MS, "bytes": 0, "energy_uj": 0,
         "segments": (Segment(name, MS, 0, 0),), "priority": 0, "deadline_ns": 10 * MS, "jitter_ns": 0,
         "criticality": "firm", "provenance": "assumed", "source": "", "error": 0.0,
     }  # fmt: skip

@@ -38,14 +38,16 @@ def test_stages_follow_each_other_frame_after_frame() -> None:
     made = plan(task("a", "s"), task("b", "a", lanes=(1, 2)), sensors={"s": 5 * MS})
     backend = Scripted()
     trace = run(made, backend, frames=3)
-    assert backend.calls == ["a", "b"] * (3 + WARMUP_FRAMES)
-    assert [(job.task, job.frame, job.status) for job in trace.jobs] == [
-        (name, frame, "done") for frame in range(3) for name in ("a", "b")
-    ]
+    assert sorted(backend.calls) == ["a"] * (3 + WARMUP_FRAMES) + ["b"] * (3 + WARMUP_FRAMES)
+    jobs = {(job.task, job.frame): job for job in trace.jobs}
+    assert jobs.keys() == {(name, frame) for name in "ab" for frame in range(3)}
+    for frame in range(3):
+        assert jobs["b", frame].activation_ns == jobs["a", frame].finish_ns
     assert trace.releases["s"] == [0, 5 * MS, 10 * MS]
     assert backend.threads == {"a": {"cpu[0]"}, "b": {"cpu[1,2]"}}
     assert trace.duration_ns >= 15 * MS and trace.kind == "measured"
     for job in trace.jobs:
+        assert job.status == "done"
         assert job.origin == {"s": (job.frame, job.frame * 5 * MS)}
         assert job.activation_ns <= job.start_ns <= job.finish_ns and job.exec_ns == job.finish_ns - job.start_ns
         assert job.activation_ns >= job.frame * 5 * MS
@@ -111,7 +113,7 @@ def test_chains_that_end_in_one_stage_are_reported_each_once_for_every_frame_of_
     run(replace(made, chains=chains), Scripted(), duration_ns=36 * MS, on_frame=seen.append)
     told = {name: [report.frame for report in seen if report.chain == name] for name in "xy"}
     assert told["y"] == list(range(9))
-    assert told["x"] == sorted(set(told["x"])) and set(told["x"]) <= {0, 1, 2} and len(told["x"]) >= 2
+    assert told["x"] == sorted(set(told["x"])) and set(told["x"]) <= {0, 1, 2} and told["x"]
 
 
 def test_a_failing_stage_ends_the_run_and_keeps_the_trace() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from run_plans import MS, Scripted, pipeline, plan, sleep, task
 from test_executor import HERE
 
 from socsched.cost.profile import load_profile, save_profile
-from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.run.executor import WARMUP_FRAMES, execute
 from socsched.run.profile import measure
@@ -39,7 +40,7 @@ def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_pat
     slow, fast = profile.costs
     assert slow.time_ns >= 8 * MS, "a bound rests on the slow frame"
     assert slow.error > 0.3, "and the error reaches down to the usual one"
-    assert 2 * MS <= fast.time_ns
+    assert fast.time_ns >= 2 * MS
     assert [line.split(":")[0] for line in told] == ["net on 2 of cpu", "net on 1 of cpu"]
     save_profile(profile, tmp_path / "profile.json")
     assert load_profile(tmp_path / "profile.json") == profile
@@ -57,5 +58,5 @@ def test_alone_means_one_job_at_a_time_and_nothing_dropped() -> None:
     backend = Scripted(lambda *_: sleep(1))
     trace = execute(made, pipeline(made), platform=HERE, backends=backends(backend), frames=2, pace="asap", alone=True)
     pieces = sorted((piece.start_ns, piece.end_ns) for piece in trace.slices)
-    assert len(pieces) == 6 and all(a[1] <= b[0] for a, b in zip(pieces, pieces[1:], strict=False))
+    assert len(pieces) == 6 and all(a[1] <= b[0] for a, b in pairwise(pieces))
     assert all(job.status == "done" for job in trace.jobs)

@@ -1,0 +1,94 @@
+"""Saving a trace loses nothing, gives the same bytes again, and a damaged file is refused in words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import engine, plan, sensor, task
+
+from socsched.errors import InputError
+from socsched.sim.engine import simulate
+from socsched.trace import io
+from socsched.trace.trace import Trace
+
+
+def sample() -> Trace:
+    tasks = [
+        task("a", 8, after=("s",), period_ns=10, queue=1, priority=1, bytes=40),
+        task("b", 5, after=("a",), period_ns=10, deadline_ns=6, lanes=(0, 1), reads=("s",)),
+    ]
+    sensors = [sensor("s", 10, jitter_ns=3)]
+    made = plan(tasks, [engine(lanes=2, dynamic_mw=9)], sensors=sensors, dram_bandwidth=4 * 10**9)
+    trace = simulate(made, 500, seed=3)
+    trace.details[2] = {"boxes": [[1.5, 2.0]], "labels": ["Car"]}
+    return trace
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_survives(tmp_path: Path, name: str) -> None:
+    trace = sample()
+    assert trace.jobs and trace.slices and trace.instants and len(trace.counters) > 2
+    file = tmp_path / name
+    io.save(trace, file)
+    loaded = io.load(file)
+    assert loaded == trace
+    assert type(loaded.counters["power_mw"][0]) is tuple and type(loaded.slices[0].lanes) is tuple
+    before = file.read_bytes()
+    io.save(loaded, file)
+    assert file.read_bytes() == before
+
+
+def test_an_empty_trace_survives(tmp_path: Path) -> None:
+    trace = Trace("measured", 0, 0)
+    io.save(trace, tmp_path / "t.json")
+    assert io.load(tmp_path / "t.json") == trace
+
+
+def test_arrays_become_lists(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    trace = Trace("measured", 1, 0, details={0: {"scores": numpy.array([0.5, 1.0]), "count": numpy.int64(2)}})
+    io.save(trace, tmp_path / "t.json")
+    assert io.load(tmp_path / "t.json").details == {0: {"scores": [0.5, 1.0], "count": 2}}
+
+
+def change(edit: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
+    def apply(raw: bytes) -> bytes:
+        data = json.loads(raw)
+        edit(data)
+        return json.dumps(data).encode()
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda raw: raw[: len(raw) // 2], "is no trace"),
+        (lambda raw: gzip.compress(raw)[:-20], "is no trace"),
+        (lambda raw: b"", "is no trace"),
+        (lambda raw: b"\xff\xfe\x00", "is no trace"),
+        (lambda raw: b"[]", "format"),
+        (change(lambda data: data.update(format="other")), "format"),
+        (change(lambda data: data.update(schema_version="9")), "version '9'"),
+        (change(lambda data: data.pop("jobs")), "damaged"),
+        (change(lambda data: data["jobs"]["task"].pop()), "damaged"),
+        (change(lambda data: data["jobs"]["task"].__setitem__(0, 999)), "damaged"),
+        (change(lambda data: data.update(slices=3)), "damaged"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes], problem: str) -> None:
+    file = tmp_path / "trace.json"
+    io.save(sample(), file)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(InputError, match=problem):
+        io.load(file)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        io.load(tmp_path / "none.json")

@@ -1,0 +1,178 @@
+"""``result.json`` against figures worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from builders import chain, engine, plan, sensor, task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from socsched.sim.engine import simulate
+from socsched.trace.metrics import _summary, frame_fates, result, write_result
+from socsched.trace.trace import Instant, Job, Slice, Trace
+
+NONE = {"mean": None, "p50": None, "p99": None, "p99_9": None, "max": None}
+
+
+def test_fields_are_those_of_the_format(tmp_path: Path) -> None:
+    stage = task("t", 3, after=("s",), period_ns=10)
+    made = plan([stage], sensors=[sensor("s", 10)], chains=[chain("c", ("s", "t"), 5)])
+    trace = simulate(made, 100, seed=4)
+    figures = write_result(trace, made, tmp_path / "result.json")
+    stats = {"mean": 3, "p50": 3, "p99": 3, "p99_9": 3, "max": 3}
+    assert figures == {
+        "schema_version": "1",
+        "kind": "simulated",
+        "duration_ns": 100,
+        "chains": {
+            "c": {
+                "released": 10,
+                "completed": 10,
+                "missed": 0,
+                "dropped": 0,
+                "response_time_ns": stats,
+                "data_age_ns": {"p50": 3, "p99": 3, "max": 3},
+            }
+        },
+        "stages": {
+            "t": {
+                "jobs": 10,
+                "exec_ns": {"mean": 3, "p50": 3, "p99": 3, "max": 3},
+                "blocking_ns": 0,
+                "preemptions": 0,
+            }
+        },
+        "engines": {"cpu": {"utilization": 0.3, "energy_mj": 0.0, "busy_ns": 30}},
+        "power_mw": {"mean": 0.0, "peak": 0.0},
+        "energy_mj": 0.0,
+        "bandwidth_gbps": {"mean": 0.0, "peak": 0.0},
+        "seed": 4,
+    }
+    again = tmp_path / "again.json"
+    write_result(simulate(made, 100, seed=4), made, again)
+    assert again.read_bytes() == (tmp_path / "result.json").read_bytes()
+    assert json.loads(again.read_text()) == figures
+
+
+def test_multi_rate_chain_by_hand() -> None:
+    """A detector every 100 that takes 30, sampled by a controller every 40 from 10 on that takes 5.
+
+    Frame 0 is out at 30 and first sampled at 50, done 55: reaction 55.  Frame 1: out at 130, sampled at 130 (a
+    completion comes before a start at the same instant), done 135: 35.  Frame 2: out at 230, sampled at 250: 55.
+    Ages: from 55 to 215 jobs use frames 0 0 (55, 95), 1 1 1 (135, 175, 215) and 2 ... at 255, 295.
+    """
+    tasks = [
+        task("detect", 30, after=("s",), period_ns=100, deadline_ns=100),
+        task("control", 5, period_ns=40, offset_ns=10, reads=("detect",), lanes=(1,)),
+    ]
+    required = chain("c", ("s", "detect", "control"), 50)
+    made = plan(tasks, [engine(lanes=2)], sensors=[sensor("s", 100)], chains=[required])
+    trace = simulate(made, 300)
+    figures = result(trace, made)["chains"]["c"]
+    assert [fate.finish_ns - fate.release_ns for fate in frame_fates(trace, made, made.chains[0])] == [55, 35, 55]
+    assert figures["missed"] == 2
+    assert figures["response_time_ns"] == {"mean": 48, "p50": 55, "p99": 55, "p99_9": 55, "max": 55}
+    # ages 55 95 | 35 75 115 | 55 95
+    assert figures["data_age_ns"] == {"p50": 75, "p99": 115, "max": 115}
+
+
+def test_oversampled_source_reacts_with_newer_data() -> None:
+    """Frames every 10, sampled every 25 from 20 on, the sampler takes 1: frames 0 to 2 react at 21, 3 and 4 at 46."""
+    tasks = [task("sampler", 1, period_ns=25, offset_ns=20, reads=("s",))]
+    made = plan(tasks, sensors=[sensor("s", 10)], chains=[chain("c", ("s", "sampler"), 100)])
+    trace = simulate(made, 60)
+    fates = frame_fates(trace, made, made.chains[0])
+    assert [fate.finish_ns for fate in fates] == [21, 21, 21, 46, 46, -1]
+    figures = result(trace, made)["chains"]["c"]
+    assert (figures["released"], figures["completed"], figures["missed"], figures["dropped"]) == (6, 5, 0, 0)
+
+
+def test_a_chain_through_a_conversion_follows_frames() -> None:
+    stages = [
+        task("a", 1, after=("s",), period_ns=10),
+        task("a->b", 1, kind="conversion", after=("a",), period_ns=10),
+        task("b", 20, after=("a->b",), period_ns=10, queue=0, lanes=(1,)),
+    ]
+    made = plan(stages, [engine(lanes=2)], sensors=[sensor("s", 10)], chains=[chain("c", ("s", "a", "b"), 30)])
+    figures = result(simulate(made, 100), made)["chains"]["c"]
+    # b takes 20 and nobody may wait: every second frame is lost, the last one that started is not done by 100.
+    assert (figures["released"], figures["completed"], figures["missed"], figures["dropped"]) == (10, 4, 0, 5)
+
+
+def hand_made(**changes: object) -> Trace:
+    origin = {"s": (0, 0)}
+    jobs = [
+        Job("t", 0, 0, 50, origin, 0, 40, 40, status="done"),
+        Job("t", 1, 100, 150, {"s": (1, 100)}, 110, 160, 50, 10, 2, "done"),
+        Job("t", 2, 200, 250, {"s": (2, 200)}, status="dropped"),
+        Job("t", 3, 300, 350, {"s": (3, 300)}, 300, -1, 45),
+        Job("t", 4, 345, 395, {"s": (4, 345)}),
+    ]
+    slices = [Slice("cpu", (0, 1), 0, "t", 0, 40), Slice("cpu", (0,), 1, "t", 110, 160)]
+    return Trace("measured", 350, 0, jobs, slices, releases={"s": [0, 100, 200, 300, 345]}, **changes)  # type: ignore[arg-type]
+
+
+MADE = plan(
+    [task("t", 40, after=("s",))],
+    [engine(lanes=2, idle_mw=10, dynamic_mw=100)],
+    sensors=[sensor("s", 100)],
+    chains=[chain("c", ("s", "t"), 50)],
+)
+
+
+def test_late_lost_open_and_pending_frames_are_told_apart() -> None:
+    figures = result(hand_made(), MADE)
+    assert figures["chains"]["c"] == {
+        "released": 5,
+        "completed": 2,
+        "missed": 2,  # frame 1 was late, frame 3 unfinished at its deadline; frame 4 has until 395
+        "dropped": 1,
+        "response_time_ns": {"mean": 50, "p50": 40, "p99": 60, "p99_9": 60, "max": 60},
+        "data_age_ns": {"p50": 40, "p99": 60, "max": 60},
+    }
+    exec_ns = {"mean": 45, "p50": 40, "p99": 50, "max": 50}
+    assert figures["stages"]["t"] == {"jobs": 2, "exec_ns": exec_ns, "blocking_ns": 10, "preemptions": 2}
+    busy = 2 * 40 + 50
+    assert figures["engines"]["cpu"]["busy_ns"] == busy
+    assert figures["engines"]["cpu"]["utilization"] == round(busy / 700, 6)
+    assert figures["engines"]["cpu"]["energy_mj"] == round((10 * 350 + 100 * busy / 2) / 1e9, 6)
+
+
+def test_a_frame_lost_at_the_sensor_counts_as_dropped() -> None:
+    trace = hand_made(instants=[Instant(300, "drop", "s", 3, "lost")])
+    assert result(trace, MADE)["chains"]["c"]["dropped"] == 2
+
+
+def test_power_and_bandwidth_without_counters_are_unknown() -> None:
+    figures = result(hand_made(), MADE)
+    assert figures["energy_mj"] is None
+    assert figures["power_mw"] == figures["bandwidth_gbps"] == {"mean": None, "peak": None}
+
+
+def test_counters_are_integrated_as_steps() -> None:
+    trace = hand_made(counters={"power_mw": [(50, 1000.0), (100, 3000.0), (100, 9e9), (100, 2000.0), (400, 7e9)]})
+    figures = result(trace, MADE)
+    # 1000 mW up to 100 (the first reading also holds for the time before it), 2000 mW up to the end at 350.
+    assert figures["energy_mj"] == round((1000 * 100 + 2000 * 250) / 1e9, 6)
+    assert figures["power_mw"] == {"mean": round((100_000 + 500_000) / 350, 6), "peak": 2000.0}
+
+
+def test_nothing_done_gives_null_statistics() -> None:
+    trace = Trace("simulated", 10, 0, releases={"s": []})
+    assert result(trace, MADE)["chains"]["c"]["response_time_ns"] == NONE
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=300))
+def test_percentiles_are_nearest_rank(values: list[int]) -> None:
+    found = _summary(values, ("mean", "p50", "p99", "p99_9", "max"))
+    for name, share in (("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999)):
+        value = found[name]
+        assert value in values
+        assert sum(v <= value for v in values) >= share * len(values) - 1e-9
+        smaller = [v for v in values if v < value]
+        assert len(smaller) < share * len(values)
+    assert found["max"] == max(values)
+    assert found["mean"] == pytest.approx(sum(values) / len(values), abs=0.5)

@@ -1,0 +1,184 @@
+"""The Perfetto file, parsed back with Perfetto's own schema."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import chain, engine, plan, sensor, task
+
+from socsched.cost.cost import Segment
+from socsched.plan.plan import Plan
+from socsched.sim.engine import simulate
+from socsched.trace.perfetto import write_perfetto
+from socsched.trace.trace import Trace
+
+KERNELS = (Segment("k0", 10, 0, 100), Segment("k1", 10, 0, 0))
+
+
+def example() -> tuple[Plan, Trace]:
+    """A gang on two lanes that is preempted, a conversion, a sampler, a queue that overflows and a sensor."""
+    tasks = [
+        task("net", engine="gpu", lanes=(0, 1), segments=KERNELS, after=("lidar",), period_ns=100, priority=1),
+        task("urgent", 4, engine="gpu", lanes=(0,), period_ns=100, offset_ns=15, deadline_ns=50),
+        task("net->post", 3, kind="conversion", after=("net",), period_ns=100, deadline_ns=100),
+        task("post", 150, after=("net->post",), period_ns=100, deadline_ns=120, queue=0, lanes=(1,)),
+        task("control", 2, period_ns=50, offset_ns=40, reads=("net", "lidar"), lanes=(2,)),
+    ]
+    engines = [engine("gpu", lanes=2, policy="fp", dynamic_mw=50, switch_ns=2), engine(lanes=3)]
+    path = ("lidar", "net", "post")
+    made = plan(tasks, engines, sensors=[sensor("lidar", 100)], chains=[chain("c", path, 120)], dram_bandwidth=10**10)
+    return made, simulate(made, 1000)
+
+
+@pytest.fixture(scope="module")
+def packets(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
+
+    file = tmp_path_factory.mktemp("perfetto") / "trace.pftrace"
+    made, trace = example()
+    write_perfetto(trace, made, file)
+    proto = Proto()
+    proto.ParseFromString(file.read_bytes())
+    return proto.packet
+
+
+class Parsed:
+    """Names, slices, instants, counters and flows of a Perfetto file, looked up as the viewer would."""
+
+    def __init__(self, packets: Any) -> None:
+        self.tracks: dict[int, str] = {}
+        self.slices: list[dict[str, Any]] = []
+        self.instants: list[dict[str, Any]] = []
+        self.counters: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        tables: dict[str, dict[int, str]] = {}
+        stacks: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        last = 0
+        for packet in packets:
+            if packet.HasField("track_descriptor"):
+                d = packet.track_descriptor
+                self.tracks[d.uuid] = d.thread.thread_name or d.process.process_name or d.name
+            if packet.HasField("interned_data"):
+                for field in ("event_names", "event_categories", "debug_annotation_names"):
+                    tables[field] = {entry.iid: entry.name for entry in getattr(packet.interned_data, field)}
+            if not packet.HasField("track_event"):
+                continue
+            assert packet.timestamp >= last
+            last = packet.timestamp
+            event = packet.track_event
+            track = self.tracks[event.track_uuid]
+            made = {"ts": packet.timestamp, "track": track, "sends": list(event.flow_ids)}
+            if event.name_iid:
+                made["name"] = tables["event_names"][event.name_iid]
+                made["category"] = tables["event_categories"][event.category_iids[0]]
+                made["receives"] = list(event.terminating_flow_ids)
+                made["args"] = {
+                    tables["debug_annotation_names"][a.name_iid]: a.string_value or a.int_value
+                    for a in event.debug_annotations
+                }
+            if event.type == event.TYPE_SLICE_BEGIN:
+                made["depth"] = len(stacks[event.track_uuid])
+                stacks[event.track_uuid].append(made)
+                self.slices.append(made)
+            elif event.type == event.TYPE_SLICE_END:
+                begun = stacks[event.track_uuid].pop()
+                begun["end"] = packet.timestamp
+            elif event.type == event.TYPE_INSTANT:
+                self.instants.append(made)
+            else:
+                self.counters[track].append((packet.timestamp, event.double_counter_value))
+        assert not any(stacks.values())
+
+
+@pytest.fixture(scope="module")
+def parsed(packets: Any) -> Parsed:
+    return Parsed(packets)
+
+
+def test_there_is_a_track_for_every_lane_sensor_and_counter(parsed: Parsed) -> None:
+    _, trace = example()
+    lanes = ["gpu.0", "gpu.1", "cpu.0", "cpu.1", "cpu.2"]
+    sources = ["lidar", "urgent", "control"]
+    assert list(parsed.tracks.values()) == ["test (test), simulated", *sources, *lanes, *trace.counters]
+
+
+def test_a_gang_is_shown_on_its_lanes_with_segments_inside(parsed: Parsed) -> None:
+    first = [s for s in parsed.slices if s["ts"] < 100 and s["track"].startswith("gpu")]
+    shape = [(s["track"], s["name"], s["category"], s["depth"], s["ts"], s["end"]) for s in first]
+    lane = [
+        ("net", "stage", 0, 0, 15),
+        ("k0", "segment", 1, 0, 10),
+        ("k1", "segment", 1, 10, 15),
+        ("net", "stage", 0, 19, 26),
+        ("switch", "segment", 1, 19, 21),
+        ("k1", "segment", 1, 21, 26),
+    ]
+    urgent = ("gpu.0", "urgent", "stage", 0, 15, 19)
+    assert sorted(shape) == sorted([*(("gpu.0", *row) for row in lane), *(("gpu.1", *row) for row in lane), urgent])
+
+
+def test_slices_say_what_the_job_was(parsed: Parsed) -> None:
+    job = next(s for s in parsed.slices if s["name"] == "net")
+    assert job["args"] == {
+        "stage": "net",
+        "frame": 0,
+        "status": "done",
+        "deadline_ns": 100,
+        "slack_ns": 74,
+        "response_ns": 26,
+        "exec_ns": 22,
+        "blocking_ns": 0,
+        "preemptions": 1,
+        "lanes": "0,1",
+    }
+    assert {s["category"] for s in parsed.slices if s["name"] == "net->post"} == {"conversion"}
+
+
+def test_arrows_follow_the_data(parsed: Parsed) -> None:
+    begins = {flow: event for event in (*parsed.slices, *parsed.instants) for flow in event["sends"]}
+    ends = {flow: event for event in parsed.slices for flow in event.get("receives", ())}
+    assert begins.keys() == ends.keys() and begins
+
+    def label(event: dict[str, Any]) -> tuple[str, int]:
+        name = event["track"] if event["name"] == "input" else event["name"]
+        return name, event["args"]["frame"]
+
+    arrows = {(label(begins[flow]), label(ends[flow])) for flow in begins}
+    assert {(("lidar", 0), ("net", 0)), (("net", 0), ("net->post", 0)), (("net->post", 0), ("post", 0))} <= arrows
+    # The controller's job at 90 samples net's frame 0 and the sensor's; that at 140 the next of both.
+    assert {(("net", 0), ("control", 1)), (("lidar", 0), ("control", 1)), (("net", 1), ("control", 2))} <= arrows
+    assert all(begins[flow]["ts"] <= ends[flow]["ts"] for flow in begins)
+
+
+def test_drops_misses_and_inputs_are_instants(parsed: Parsed) -> None:
+    _, trace = example()
+    found = [i for i in parsed.instants if i["category"] != "input"]
+    assert [(i["ts"], i["name"]) for i in found] == [(n.time_ns, f"{n.kind} {n.subject}") for n in trace.instants]
+    assert {i["category"] for i in found} == {"miss", "drop"}
+    assert {i["track"] for i in found} == {"cpu.1"}
+    inputs = [(i["ts"], i["args"]["frame"]) for i in parsed.instants if i["track"] == "lidar"]
+    assert inputs == [(release, frame) for frame, release in enumerate(trace.releases["lidar"])]
+
+
+def test_counters_are_the_trace_s(parsed: Parsed) -> None:
+    _, trace = example()
+    assert dict(parsed.counters) == trace.counters
+
+
+def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        made, trace = example()
+        write_perfetto(trace, made, tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_perfetto_is_loaded_only_to_write() -> None:
+    code = "import sys, socsched.trace.perfetto, socsched.trace.io, socsched.trace.metrics, socsched.sim.engine\n"
+    code += "print(sorted(m for m in sys.modules if m.split('.')[0] in {'perfetto', 'google', 'numpy', 'yaml'}))"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from socsched.cost.figures import error_of, weakest
 from socsched.descriptor.pipeline import Anchor, Stage
-from socsched.descriptor.platform import Engine, Platform, PowerMode
+from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
 
 TRANSFER_ERROR = 0.15
 """Relative error added when a time is scaled to another mode or share; twice that from other hardware (our convention)."""
@@ -59,7 +59,10 @@ def find_anchor(stage: Stage, want: Configuration, roofline_ns: dict[tuple[str, 
         nearest = min(home, key=lambda a: (_mode(a, want) != want.mode, abs(_known_rate(a, want) - want.rate())))
         return _scaled(nearest, want, roofline_ns)
     foreign = [a for a in usable if a.platform != want.platform.name]
-    return _foreign(min(foreign, key=lambda a: a.units not in (0, want.units)), want) if foreign else None
+    if not foreign:
+        return None
+    best = min(foreign, key=lambda a: (a.units not in (0, want.units), PROVENANCE.index(a.time_ns.kind)))
+    return _foreign(best, want)
 
 
 def _same_engine(anchor: Anchor, want: Configuration) -> bool:

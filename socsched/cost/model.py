@@ -130,7 +130,7 @@ class CostModel:
     ) -> Estimate | None:
         roof = estimate(work, engine, self.mode.engines[engine.id], share, self.dram) if work else None
         known = self._known_time(stage, engine, precision, share, work)
-        if known is None or (roof is not None and known.foreign and known.provenance == "assumed"):
+        if known is None or (roof is not None and known.foreign and roof.error < known.error):
             return roof
         segments = roof.segments if roof else _single(stage, engine, known.time_ns, stage.output_bytes)
         bandwidth = min(engine.bandwidth.value, self.dram)

@@ -1,9 +1,8 @@
 """The executor's bookkeeping: which job is ready, which may start, what is dropped, whose data flows where.
 
 No thread, clock or model is touched here: the executor reports releases and finished jobs with the time they happened
-and gets back the jobs to start now.  A job needs all lanes of its task; ready jobs are served in policy order, and a
-job that must wait keeps its lanes from all jobs behind it, so that a gang is blocked by running jobs only, never by a
-stream of smaller ones.
+and gets back the jobs to start now.  A job needs all lanes of its task; ready jobs are served in policy order, and jobs
+of lower priority fill lanes that are left: the rule of the simulator, which the bounds of the analysis hold for.
 """
 
 from __future__ import annotations
@@ -102,9 +101,16 @@ class Dispatcher:
                     continue
                 self._lanes.update(dict.fromkeys(lanes, act))
                 started.append(act)
-            taken |= lanes
+                taken |= lanes
         gone = {act.index for act in started}
         self._ready = [act for act in self._ready if act.index not in gone and act.job.status == "unfinished"]
+        for waiting in self._ready:
+            mine = set(waiting.task.lanes)
+            waiting.blockers |= {
+                act.index
+                for act in started
+                if act.task.engine == waiting.task.engine and act.key > waiting.key and mine & set(act.task.lanes)
+            }
         if not self._alone:
             self._overflow(now_ns)
         self._depths(now_ns)

@@ -1,8 +1,8 @@
 """What a trace amounts to: the fields of ``result.json``, the same for a simulation and for a run.
 
 Everything rests on the trace's own record: along a chain a frame is followed by its number where data triggers the next
-stage, and by `Job.sampled` where a stage samples.  Times are integer ns; a percentile is the nearest rank (the smallest value that at least p per
-cent of the values do not exceed); a statistic of nothing is null.
+stage, and by `Job.sampled` where a stage samples.  Times are integer ns; a percentile is the nearest rank (the smallest
+value that at least p per cent of the values do not exceed); a statistic of nothing is null.
 """
 
 from __future__ import annotations

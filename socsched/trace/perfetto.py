@@ -7,7 +7,6 @@ power, bandwidth and queue depths are counters.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,24 +157,16 @@ class _Flows:
         self.sent_by_source: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.received: dict[int, list[int]] = defaultdict(list)
         self.by_frame = {(job.task, job.frame): number for number, job in enumerate(trace.jobs)}
-        self.finished: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        done = ((job.finish_ns, number) for number, job in enumerate(trace.jobs) if job.status == "done")
-        for finish, number in sorted(done):
-            self.finished[trace.jobs[number].task].append((finish, number))
         for number, job in enumerate(trace.jobs):
             if job.start_ns >= 0 and job.task in tasks:
                 self._connect(number, job, tasks[job.task])
 
     def _connect(self, number: int, job: Job, task: Task) -> None:
-        for name in task.after:
-            self._arrow(number, name, job.frame, self.by_frame.get((name, job.frame)))
-        for name in task.reads:
-            ready = self.finished.get(name, [])
-            position = bisect_right(ready, (job.start_ns, len(self.trace.jobs))) - 1
-            latest = bisect_right(self.trace.releases.get(name, []), job.start_ns) - 1
-            self._arrow(number, name, latest, ready[position][1] if position >= 0 else None)
+        for name, frame in (*((name, job.frame) for name in task.after), *job.sampled.items()):
+            self._arrow(number, name, frame)
 
-    def _arrow(self, user: int, name: str, frame: int, producer: int | None) -> None:
+    def _arrow(self, user: int, name: str, frame: int) -> None:
+        producer = self.by_frame.get((name, frame))
         if producer is not None:
             out = self.sent_by_job[producer]
         elif 0 <= frame < len(self.trace.releases.get(name, [])):

@@ -73,7 +73,7 @@ def test_without_a_queue_a_frame_is_taken_only_by_an_idle_stage() -> None:
     assert [job.status for job in d.trace.jobs] == ["unfinished", "dropped"]
 
 
-def test_a_waiting_gang_keeps_its_lanes_from_jobs_behind_it() -> None:
+def test_jobs_of_lower_priority_fill_the_lanes_a_waiting_gang_cannot_use_yet() -> None:
     gang = task("gang", "b", lanes=(0, 1), deadline_ns=5 * MS)
     made = plan(task("one", "a"), gang, task("two", "c", lanes=(1,)), sensors={"a": MS, "b": MS, "c": MS})
     d = dispatcher(made)
@@ -81,11 +81,14 @@ def test_a_waiting_gang_keeps_its_lanes_from_jobs_behind_it() -> None:
     (one,) = d.start(0)
     d.release("b", 0, 0, 1, {})
     d.release("c", 0, 0, 1, {})
-    assert d.start(1) == []
+    (two,) = d.start(1)
+    assert two.task.name == "two"
     d.finish(one, 0, 7, {})
-    assert names(d.start(7)) == ["gang"]
-    assert d.trace.jobs[1].blocking_ns == 6, "the gang waited for a job of later deadline"
-    assert d.trace.jobs[2].blocking_ns == 0, "waiting for more urgent work is no blocking"
+    assert d.start(7) == []
+    d.finish(two, 1, 9, {})
+    assert names(d.start(9)) == ["gang"]
+    assert d.trace.jobs[1].blocking_ns == 8, "the gang waited for jobs of later deadline"
+    assert d.trace.jobs[2].blocking_ns == 0
 
 
 def test_lineage_keeps_the_oldest_frame_of_every_source() -> None:

@@ -141,6 +141,14 @@ def test_late_lost_open_and_pending_frames_are_told_apart() -> None:
     assert figures["engines"]["cpu"]["energy_mj"] == round((10 * 350 + 100 * busy / 2) / 1e9, 6)
 
 
+@pytest.mark.parametrize(("deadline_ns", "missed"), [(40, 2), (39, 3)])
+def test_finishing_at_the_deadline_is_in_time(deadline_ns: int, missed: int) -> None:
+    required = chain("c", ("s", "t"), deadline_ns)
+    jobs = hand_made().jobs
+    trace = Trace("measured", 350, 0, jobs, releases={"s": [0, 100, 200, 300, 345]})
+    assert sum(fate.missed for fate in frame_fates(trace, MADE, required)) == missed
+
+
 def test_a_frame_lost_at_the_sensor_counts_as_dropped() -> None:
     trace = hand_made(instants=[Instant(300, "drop", "s", 3, "lost")])
     assert result(trace, MADE)["chains"]["c"]["dropped"] == 2

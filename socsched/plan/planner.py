@@ -70,7 +70,7 @@ def objective_value(candidate: Candidate, objective: str) -> float:
 def _score(candidate: Candidate, objective: str) -> Score:
     # First no lane beyond its capacity: else a stage with no hope could hide on an engine nobody else needs.
     # Then chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
-    excess = sum(max(u - 1.0, 0.0) for u in utilisations(candidate.assessment.tasks).values())
+    excess = max(0.0, max(utilisations(candidate.assessment.tasks).values(), default=0.0) - 1.0)
     lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)
     requirements = overrun(candidate.violations) + _UNBOUNDED * lost
     return excess * _UNBOUNDED**2 + requirements, objective_value(candidate, objective)

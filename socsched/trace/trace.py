@@ -1,4 +1,4 @@
-"""One vocabulary for what happened, filled by the simulator and by the executor alike; all times are ns from the start."""
+"""One vocabulary for what happened, filled by the simulator and the executor alike; times are ns from the start."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ class Job:
     `origin` maps every sensor or timer the job's data stems from to (frame number, release time) of the *oldest* data,
     over all ways the data came.  `sampled` maps each producer of `reads` to the frame of it that was the latest at the
     job's start: with the frame number along data triggers it tells one way from another.
-    `status`: done | dropped | unfinished; a done job may still be late (finish > deadline).  `blocking_ns`: time the job
-    was ready but an occupant of lower priority could not be preempted.  `start_ns`/`finish_ns` are -1 until they happen.
+    `status`: done | dropped | unfinished; a done job may still be late (finish > deadline).  `blocking_ns`: time the
+    job was ready but an occupant of lower priority could not be preempted.  `start_ns` and `finish_ns` are -1 until
+    they happen.
     """
 
     task: str

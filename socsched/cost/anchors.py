@@ -9,7 +9,8 @@ from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
 
 TRANSFER_ERROR = 0.15
-"""Relative error added when a time is scaled to another mode or share; twice that from other hardware (our convention)."""
+"""Relative error added when a time is scaled to another mode or share; twice that from other hardware (our convention).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,9 @@ def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, in
     ratio = here / there if here and there else _known_rate(anchor, want) / want.rate()
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived"])
     source = f"{figure.source} in {mode.name}, scaled by {ratio:.3g}"
-    return Anchored(round(figure.value * anchor.scale * ratio), kind, source, error_of(figure) + TRANSFER_ERROR, False, False)
+    return Anchored(
+        round(figure.value * anchor.scale * ratio), kind, source, error_of(figure) + TRANSFER_ERROR, False, False
+    )
 
 
 def _foreign(anchor: Anchor, want: Configuration) -> Anchored:

@@ -1,7 +1,7 @@
 """Hand-overs between stages: which tensors change dtype or layout on the way, who converts them, and what that costs.
 
-Engines of one SoC share coherent DRAM, so a tensor in the format the consumer reads is handed over by reference: only the
-producer's `handoff_ns` is paid.  Otherwise a conversion job reads and writes the tensor once.
+Engines of one SoC share coherent DRAM, so a tensor in the format the consumer reads is handed over by reference: only
+the producer's `handoff_ns` is paid.  Otherwise a conversion job reads and writes the tensor once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one timing model: what a job costs on an engine, produced here and used by planner, analysis, simulator and run."""
+"""The one timing model: what a job costs on an engine, used by planner, analysis, simulator and run alike."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Segment:
     """A part of a job that runs to its end on an engine without a preemption point.
 
-    `time_ns` is the duration alone on the SoC, of which `fixed_ns` (launch) does not overlap with memory traffic; `bytes`
-    are moved to or from DRAM.  Under a bandwidth share it lasts what `cost.contention.stretched_ns` says: planner,
-    analysis and simulator all call that.
+    `time_ns` is the duration alone on the SoC, of which `fixed_ns` (launch) does not overlap with memory traffic;
+    `bytes` are moved to or from DRAM.  Under a bandwidth share it lasts what `cost.contention.stretched_ns` says:
+    planner, analysis and simulator all call that.
     """
 
     name: str

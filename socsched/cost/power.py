@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 
 
-def job_energy_uj(engine: Engine, mode: PowerMode, units: int, time_ns: int, size: int, picojoule_per_byte: float) -> int:
+def job_energy_uj(
+    engine: Engine, mode: PowerMode, units: int, time_ns: int, size: int, picojoule_per_byte: float
+) -> int:
     """Return the dynamic energy (uJ) of a job on `units` units for `time_ns`, moving `size` bytes."""
     state = mode.engines[engine.id]
     picojoule = state.dynamic_mw.value * units / max(state.units, 1) * time_ns + picojoule_per_byte * size

@@ -1,7 +1,8 @@
 """Measured stage costs in a file (`profile.json`); where one fits, it wins over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples"}]}; `time_ns` is what to plan with, `error` its relative uncertainty.
+"precision", "share", "time_ns", "error", "samples"}]}; `time_ns` is what to plan with, `error` its relative
+uncertainty.
 """
 
 from __future__ import annotations
@@ -81,11 +82,15 @@ def load_profile(path: str | Path) -> Profile:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise DescriptorError([Finding(str(path), error.lineno, error.colno, "profile", f"JSON: {error.msg}")]) from None
+        raise DescriptorError(
+            [Finding(str(path), error.lineno, error.colno, "profile", f"JSON: {error.msg}")]
+        ) from None
     findings = [Finding(str(path), 1, 1, where, expected) for where, expected in _faults(document)]
     if findings:
         raise DescriptorError(findings, "write it anew with `socsched profile`")
-    costs = tuple(MeasuredCost(**{k: v for k, v in entry.items() if k in _FIELDS | _OPTIONAL}) for entry in document["costs"])
+    costs = tuple(
+        MeasuredCost(**{k: v for k, v in entry.items() if k in _FIELDS | _OPTIONAL}) for entry in document["costs"]
+    )
     return Profile(document["platform"], costs, str(document.get("tool", "")), str(document.get("date", "")))
 
 

@@ -1,7 +1,8 @@
-"""Roofline: how long operators take on an engine, from its peak rate, reached efficiency, bandwidth and launch overhead.
+"""Roofline: how long operators take on an engine, from its peak rate, reached efficiency, bandwidth and launch
+overhead.
 
-Williams, Waterman, Patterson, "Roofline", CACM 52(4) 2009: an operator takes the longer of its arithmetic at the reached
-rate and its DRAM traffic at the engine's bandwidth; here a launch overhead is added per segment.
+Williams, Waterman, Patterson, "Roofline", CACM 52(4) 2009: an operator takes the longer of its arithmetic at the
+reached rate and its DRAM traffic at the engine's bandwidth; here a launch overhead is added per segment.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Estimate:
 
 
 def launches_per_operator(engine: Engine) -> bool:
-    """Say whether every operator is a segment of its own on this engine (kernels), or a whole job is one (loadables)."""
+    """Say whether every operator is a segment of its own here (kernels), or a whole job is one (loadables)."""
     return engine.preemption.kind == "segment" and engine.preemption.segment_kind == "kernel"
 
 
@@ -99,7 +100,8 @@ def segments(operators: Sequence[Operator], times: Sequence[float], engine: Engi
     else:
         parts = [(name, sum(times), sum(op.bytes for op in operators))]
     return tuple(
-        _segment(part, time, size, launch + (submit if index == 0 else 0)) for index, (part, time, size) in enumerate(parts)
+        _segment(part, time, size, launch + (submit if index == 0 else 0))
+        for index, (part, time, size) in enumerate(parts)
     )
 
 

@@ -1,7 +1,7 @@
 """The task graph of a pipeline: stages with their rates, in precedence order, and chains cut where rates cross.
 
-A stage with `after` inherits the period of what triggers it; a stage with a timer has its own.  `after` edges carry every
-frame, `reads` edges are sampled: the consumer takes the latest finished output when it starts.
+A stage with `after` inherits the period of what triggers it; a stage with a timer has its own.  `after` edges carry
+every frame, `reads` edges are sampled: the consumer takes the latest finished output when it starts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from socsched.errors import UsageError
 class ChainSegment:
     """A stretch of a chain that handles every frame of one trigger: `root` is its first element, `period_ns` its rate.
 
-    `nodes` are the stages of the stretch (a leading sensor is only in `root`); `sampled` says that the stretch reads the
-    latest output of the one before it instead of being triggered by it.
+    `nodes` are the stages of the stretch (a leading sensor is only in `root`); `sampled` says that the stretch reads
+    the latest output of the one before it instead of being triggered by it.
     """
 
     root: str
@@ -69,9 +69,7 @@ class TaskGraph:
                 cut.append((node, [node] if node in stages else [], index > 0))
             else:
                 cut[-1][1].append(node)
-        return tuple(
-            ChainSegment(root, tuple(nodes), self._rate(root, nodes), sampled) for root, nodes, sampled in cut
-        )
+        return tuple(ChainSegment(root, tuple(nodes), self._rate(root, nodes), sampled) for root, nodes, sampled in cut)
 
     def _rate(self, root: str, nodes: list[str]) -> int:
         if root in self.period_ns:
@@ -111,7 +109,9 @@ def _order(pipeline: Pipeline) -> tuple[str, ...]:
     for stage in pipeline.stages:
         for other in (*stage.after, *stage.reads):
             if other not in known:
-                raise UsageError(f"stage {stage.name!r} refers to {other!r}, which is no stage or sensor of the pipeline")
+                raise UsageError(
+                    f"stage {stage.name!r} refers to {other!r}, which is no stage or sensor of the pipeline"
+                )
         if not stage.after and stage.period_ns is None:
             raise UsageError(f"stage {stage.name!r} has no trigger", "give it `after` or `period`")
     sorter = TopologicalSorter({s.name: [n for n in s.after if n in names] for s in pipeline.stages})

@@ -17,14 +17,18 @@ from socsched.plan.schedulability.tasks import RtTask, topological
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Some tasks that end data-triggered stretches must together respond within `budget` ns (sampling already taken off)."""
+    """Some tasks that end data-triggered stretches must together respond within `budget` ns (sampling already taken
+    off).
+    """
 
     ends: tuple[str, ...]
     budget: int
 
 
 def stretches(graph: TaskGraph, chain: Chain, names: Iterable[str]) -> tuple[Stretch, ...]:
-    """Return the data-triggered stretches of a chain in the plan; one that is converted before it is sampled ends there."""
+    """Return the data-triggered stretches of a chain in the plan; one that is converted before it is sampled ends
+    there.
+    """
     known, cut, result = set(names), graph.segments(chain), []
     for index, segment in enumerate(cut):
         if not segment.nodes:
@@ -54,7 +58,7 @@ def requirements(graph: TaskGraph, tasks: Mapping[str, RtTask], queues: Mapping[
 
 
 def best_case(tasks: Mapping[str, RtTask]) -> dict[str, int]:
-    """Return how long after the nominal release each task is activated at the earliest (0: cost may fall to nothing)."""
+    """Return how long after its nominal release each task is activated earliest (0: cost may fall to nothing)."""
     return dict.fromkeys(tasks, 0)
 
 

@@ -40,7 +40,9 @@ class Workload:
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""
-        return tuple(_planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0)
+        return tuple(
+            _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
+        )
 
     def sensors(self) -> tuple[PlannedSensor, ...]:
         """Return the pipeline's sensors as the plan shows them."""
@@ -103,7 +105,7 @@ def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
 
 
 def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
-    """Return who hands data to whom: direct neighbours, and for inputs these lack the nearest ancestor that has them."""
+    """Return who hands data to whom: direct neighbours, for inputs these lack the nearest ancestor that has them."""
     stages, found = set(graph.order), []
     for name in graph.order:
         stage = graph.stage(name)
@@ -163,7 +165,9 @@ def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, 
     stage = graph.stage(cost.stage)
     renamed = {p: c.stage for (p, consumer), c in conversions.items() if consumer == stage.name}
     extra = [renamed[p] for p in renamed if p not in (*stage.after, *stage.reads)]
-    after = [renamed.get(n, n) for n in stage.after] + [c for c in extra if _triggers(graph, c.split(">")[0], stage.name)]
+    after = [renamed.get(n, n) for n in stage.after] + [
+        c for c in extra if _triggers(graph, c.split(">")[0], stage.name)
+    ]
     reads = [renamed.get(n, n) for n in stage.reads] + [c for c in extra if c not in after]
     return Task(
         name=stage.name,
@@ -255,7 +259,7 @@ def _hand_over(workload: Workload, tasks: list[Task]) -> list[Task]:
 
 
 def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, int]) -> list[Task]:
-    """Give gangs the first lanes of their engine, then every other task the least loaded lane (worst fit decreasing)."""
+    """Give gangs the first lanes of their engine, then all others the least loaded lane (worst fit decreasing)."""
     load = {engine: [0.0] * count for engine, count in lanes.items()}
     taken: dict[str, tuple[int, ...]] = {}
 
@@ -291,7 +295,10 @@ def with_wcet(tasks: Sequence[Task], capacity: float) -> list[Task]:
     for task in tasks:
         own = {(task.engine, lane) for lane in task.lanes}
         others = [
-            max((peak[t.name] / len(t.lanes) for t in members if not own & {(t.engine, n) for n in t.lanes}), default=0.0)
+            max(
+                (peak[t.name] / len(t.lanes) for t in members if not own & {(t.engine, n) for n in t.lanes}),
+                default=0.0,
+            )
             for lane, members in lanes.items()
             if lane not in own
         ]

@@ -23,7 +23,9 @@ def reasons(deployment: Deployment) -> list[Task]:
         if task.kind == "stage":
             options = model.candidates(graph.stage(task.name))
             hops = [t for t in deployment.transitions if t.sink == task.name and t.task]
-            task = replace(task, why=_why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops]))
+            task = replace(
+                task, why=_why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])
+            )
         result.append(task)
     return result
 
@@ -92,10 +94,14 @@ def _rate_levers(violation: Violation, deployment: Deployment) -> Iterator[str]:
 
 
 def _precision_levers(violation: Violation, deployment: Deployment) -> Iterator[str]:
-    """Name precisions that are not accepted so far but would be faster on some engine, for the longest stage involved."""
+    """Name precisions not accepted so far that would be faster on some engine, for the longest stage involved."""
     model, graph = deployment.workload.model, deployment.workload.graph
     longest = sorted(
-        (task for task in deployment.tasks if task.kind == "stage" and any(t.startswith(f"{task.name}:") for t, _ in violation.terms)),
+        (
+            task
+            for task in deployment.tasks
+            if task.kind == "stage" and any(t.startswith(f"{task.name}:") for t, _ in violation.terms)
+        ),
         key=lambda task: -task.wcet_ns,
     )
     for task in longest[:1]:

@@ -1,4 +1,4 @@
-"""Plans as files: plan.json holds a summary for people and tools, and everything needed to simulate or run, losslessly."""
+"""Plans as files: plan.json holds a summary for people and tools, and all it takes to simulate or run, losslessly."""
 
 from __future__ import annotations
 
@@ -70,12 +70,14 @@ def load(file: str | Path) -> Plan:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise DescriptorError([Finding(str(file), error.lineno, error.colno, "plan", f"JSON: {error.msg}")], _HINT) from None
+        raise DescriptorError(
+            [Finding(str(file), error.lineno, error.colno, "plan", f"JSON: {error.msg}")], _HINT
+        ) from None
     return from_document(document, str(file))
 
 
 def from_document(document: Any, file: str = "plan.json") -> Plan:
-    """Return the plan a parsed plan.json holds; DescriptorError lists every field that is missing or of a wrong type."""
+    """Return the plan a parsed plan.json holds; DescriptorError lists every field missing or of a wrong type."""
     faults: list[tuple[str, str]] = []
     if not isinstance(document, Mapping):
         faults.append(("plan", "an object"))
@@ -129,19 +131,23 @@ def _tuple(args: Sequence[Any], value: Any, where: str, faults: list[tuple[str, 
         faults.append((where, f"a list of {len(args)}, got {_short(value)}"))
         return ()
     kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
-    return tuple(_decode(kind, item, f"{where}[{i}]", faults) for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
+    return tuple(
+        _decode(kind, item, f"{where}[{i}]", faults) for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
+    )
 
 
 def _mapping(inner: Any, value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
     if not isinstance(value, Mapping):
         faults.append((where, f"an object, got {_short(value)}"))
         return {}
-    return {key: item if inner is Any else _decode(inner, item, f"{where}.{key}", faults) for key, item in value.items()}
+    return {
+        key: item if inner is Any else _decode(inner, item, f"{where}.{key}", faults) for key, item in value.items()
+    }
 
 
 def _scalar(hint: Any, value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
     accepted = (int, float) if hint is float else (hint,)
-    if hint is not bool and isinstance(value, bool) or not isinstance(value, accepted):
+    if (hint is not bool and isinstance(value, bool)) or not isinstance(value, accepted):
         names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
         faults.append((where, f"{names.get(hint, hint)}, got {_short(value)}"))
         return value
@@ -165,5 +171,7 @@ def _references(plan: Plan) -> list[tuple[str, str]]:
             faults.append((f"tasks[{index}].lanes", f"lanes 0..{engines[task.engine] - 1} of {task.engine}"))
         for name in (*task.after, *task.reads):
             if name not in names:
-                faults.append((f"tasks[{index}]", f"triggers and reads among the plan's tasks and sensors, got {name!r}"))
+                faults.append(
+                    (f"tasks[{index}]", f"triggers and reads among the plan's tasks and sensors, got {name!r}")
+                )
     return faults

@@ -37,8 +37,8 @@ class Task:
 
     Trigger: `after` (task or sensor names, all of which must deliver frame k) or `period_ns` with `offset_ns`; a data-
     triggered task has the period of its sensor in `period_ns` too, and `timer` False.  `reads`: latest outputs sampled
-    at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns` under the
-    worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame at the
+    at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns` under
+    the worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame at the
     sensor or timer, the deadline EDF orders by.  `jitter_ns`: latest activation after that release, as analysed.
     """
 
@@ -83,7 +83,7 @@ class PlannedSensor:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A hand-over between two stages on different engines, precisions or layouts; `task` names the conversion, if any."""
+    """A hand-over between stages on different engines, precisions or layouts; `task` names the conversion, if any."""
 
     source: str
     sink: str
@@ -112,7 +112,7 @@ class ChainResult:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An unmet requirement: demand > bound by `gap`, the terms that add up to the demand, and what would close the gap."""
+    """An unmet requirement: demand > bound by `gap`, terms that add up to the demand, what would close the gap."""
 
     requirement: str
     demand: int

@@ -63,7 +63,9 @@ def objective_value(candidate: Candidate, objective: str) -> float:
     if objective == "throughput":
         return max(utilisations(candidate.assessment.tasks).values(), default=0.0)
     if objective == "slack":
-        return max((chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0)
+        return max(
+            (chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0
+        )
     return float(sum(chain.expected_ns for chain in chains))
 
 
@@ -85,9 +87,7 @@ class Solution:
     score: Score
 
 
-def solve(
-    workload: Workload, objective: str, budget: int = 400, time_limit: float | None = None
-) -> Solution:
+def solve(workload: Workload, objective: str, budget: int = 400, time_limit: float | None = None) -> Solution:
     """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
     options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
 
@@ -119,8 +119,8 @@ def make_plan(
 ) -> Plan:
     """Return a complete plan with its verdict; every mode is tried where `mode` is None.
 
-    `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within `time_limit`
-    seconds altogether.  Raises UsageError for unknown names and for stages that can run nowhere.
+    `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within
+    `time_limit` seconds altogether.  Raises UsageError for unknown names and for stages that can run nowhere.
     """
     _check(objective, policy)
     graph, started = task_graph(pipeline), time.monotonic()
@@ -137,7 +137,9 @@ def make_plan(
         solutions.append(solve(Workload.of(graph, model, policy), objective, budget, left))
     if not solutions:
         lines = [f"in mode {name}: {line}" for name, found in refusals.items() for line in found]
-        raise UsageError("no engine can run every stage:\n" + "\n".join(lines), "accept another precision, or add a cost")
+        raise UsageError(
+            "no engine can run every stage:\n" + "\n".join(lines), "accept another precision, or add a cost"
+        )
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
     return _plan(best, solutions, objective, alternatives, time.monotonic() - started)

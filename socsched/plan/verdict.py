@@ -17,7 +17,7 @@ Terms = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Mean power (mW) and DRAM traffic (bytes/s) of a deployment with their terms, and the mode's limits (None: none)."""
+    """Mean power (mW) and DRAM traffic (bytes/s) of a deployment with their terms, and the mode's limits."""
 
     power: Terms
     power_cap: int | None

@@ -1,8 +1,8 @@
 """Faults to inject into a simulation, and the file they are written in.
 
-    dropouts:  [{sensor: lidar, from: 2 s, until: 3 s}]           frames released in the window are lost
-    slowdowns: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  everything on the engine takes factor times as long
-    overruns:  [{stage: head, probability: 0.01, factor: 2}]      a job takes factor times its planned work
+dropouts:  [{sensor: lidar, from: 2 s, until: 3 s}]           frames released in the window are lost
+slowdowns: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  everything on the engine takes factor times as long
+overruns:  [{stage: head, probability: 0.01, factor: 2}]      a job takes factor times its planned work
 """
 
 from __future__ import annotations

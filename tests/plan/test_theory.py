@@ -6,6 +6,7 @@ checked), global EDF, LET chains, compositional analysis, memory contention per 
 
 from __future__ import annotations
 
+import itertools
 import json
 from math import lcm
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_heft_reproduces_its_paper(examples: dict[str, Any]) -> None:
         assert placed[b].start >= placed[a].end + away
     for p in range(3):
         spans = sorted((x.start, x.end) for x in placed if x.processor == p)
-        assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 
 
 def test_non_preemptive_bounds_cover_exact_response_times(shared_data: Path) -> None:

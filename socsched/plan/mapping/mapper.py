@@ -1,7 +1,8 @@
-"""Map stages to engines: HEFT order and insertion over one round of frames, then bounded improvement by single moves."""
+"""Map stages to engines: HEFT order and insertion over one round of frames, then improvement by single moves."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,9 @@ class _Timeline:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A candidate tried in the timeline: fits by utilisation, latest finish after a release, lanes, start of each frame."""
+    """A candidate tried in the timeline: fits by utilisation, latest finish after a release, lanes, start of each
+    frame.
+    """
 
     crowded: bool
     finish: float
@@ -168,7 +171,7 @@ def _moves(names: Sequence[str], options: Mapping[str, Sequence[Cost]]) -> list[
     single: list[tuple[Cost, ...]] = [(cost,) for name in names for cost in options[name]]
     pairs = [
         (first, second)
-        for name, following in zip(names, names[1:], strict=False)
+        for name, following in itertools.pairwise(names)
         for first in options[name]
         for second in options[following]
         if (first.engine, first.precision) == (second.engine, second.precision)

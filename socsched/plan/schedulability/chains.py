@@ -1,7 +1,7 @@
 """End-to-end latency and data age of a cause-effect chain from the responses of its stretches.
 
-Davare et al., "Period optimization for hard real-time distributed automotive systems", DAC 2007: where a task samples its
-forerunner instead of being triggered by it, the data waits for one of its periods at most, then for its response.
+Davare et al., "Period optimization for hard real-time distributed automotive systems", DAC 2007: where a task samples
+its forerunner instead of being triggered by it, the data waits for one of its periods at most, then for its response.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Baruah, Rosier, Howell, Real-Time Systems 2 1990 (demand bound); Zhang & Burns, IEEE TC 58(9) 2009 (QPA); release jitter
 shortens a task's window (Spuri, INRIA RR-2772 1996); blocking by a segment whose job is due later (Baker, RTS 3 1991;
-George, Rivierre, Spuri, INRIA RR-2966 1996).  Gangs on fixed lanes: the interval of each job holds the demand of everyone
-who shares a lane with it (after Bertogna, Cirinei, Lipari, ECRTS 2005, with intersecting lanes instead of all processors).
+George, Rivierre, Spuri, INRIA RR-2966 1996).  Gangs on fixed lanes: the interval of each job holds the demand of
+everyone who shares a lane with it (after Bertogna, Cirinei, Lipari, ECRTS 2005, with intersecting lanes instead of all
+processors).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from socsched.plan.schedulability.rta_fp import ceil_div
 class DemandTask:
     """A task as EDF sees it (ns): demand per job, period, `window` from latest activation to deadline, `deadline`.
 
-    `segment` is the longest stretch that cannot be preempted, `release_jitter` how far the distance of two deadlines can
-    fall short of the period.
+    `segment` is the longest stretch that cannot be preempted, `release_jitter` how far the distance of two deadlines
+    can fall short of the period.
     """
 
     name: str

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from socsched.plan.schedulability import rta_fp, rta_np
 from socsched.plan.schedulability.precedence import families, relatives
 from socsched.plan.schedulability.tasks import (
-    Activation,
     Response,
     RtTask,
     activation,
@@ -26,7 +25,8 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
 
     `limit` (ns) ends the search for a bound; by default 32 times the longest period or deadline.  Families of tasks are
     first taken to finish a frame before the next is released, so that relatives do not compete; a family for which this
-    does not come out is analysed anew without.  (The first frame to break it would have to do so by this very analysis.)
+    does not come out is analysed anew without.  (The first frame to break it would have to do so by this very
+    analysis.)
     """
     horizon = limit or 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
     near, quick = relatives(tasks), families(tasks)

@@ -1,9 +1,9 @@
 """What precedence says about interference: runs of stages that act as one task, and relatives that never compete.
 
 A run i1 -> i2 -> ... on the same lanes, each activated by nothing but its forerunner, is pending without a gap from the
-activation of i1 to the end of the last; with one deadline (EDF) or neighbouring priorities, the later stage first (FP), it
-behaves like one task.  Relatives (trigger ancestors and descendants) handle the same frame one after the other; as long
-as a frame is through before the next is released they cannot interfere with or block each other.
+activation of i1 to the end of the last; with one deadline (EDF) or neighbouring priorities, the later stage first (FP),
+it behaves like one task.  Relatives (trigger ancestors and descendants) handle the same frame one after the other; as
+long as a frame is through before the next is released they cannot interfere with or block each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from socsched.plan.schedulability.tasks import Response, RtTask
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Tasks with every run merged into one task, named like its last member; `members` maps that name to all of them."""
+    """Tasks with every run merged into one task, named like its last member; `members` lists all of them."""
 
     tasks: Mapping[str, RtTask]
     members: Mapping[str, tuple[str, ...]]
@@ -104,9 +104,7 @@ def relatives(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
 
     for name in tasks:
         climb(name)
-    return {
-        name: frozenset(ancestors[name] | {other for other in tasks if name in ancestors[other]}) for name in tasks
-    }
+    return {name: frozenset(ancestors[name] | {other for other in tasks if name in ancestors[other]}) for name in tasks}
 
 
 def families(tasks: Mapping[str, RtTask]) -> list[frozenset[str]]:

@@ -2,8 +2,8 @@
 
 One processor: Joseph & Pandya, The Computer Journal 29(5) 1986; several jobs in a busy period, Lehoczky, RTSS 1990;
 release jitter, Tindell, Burns, Wellings, RTS 6(2) 1994; blocking by one segment of lower priority.  Gangs: a job waits
-only while a job of higher priority holds one of its lanes (greedy dispatching, fixed lanes), so the interference of every
-such task is added up, each with the carry-in R - C (Bertogna & Cirinei, RTSS 2007, workload bound).
+only while a job of higher priority holds one of its lanes (greedy dispatching, fixed lanes), so the interference of
+every such task is added up, each with the carry-in R - C (Bertogna & Cirinei, RTSS 2007, workload bound).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def classic(higher: Sequence[RtTask], jitter: Mapping[str, int]) -> Interference
 
     def terms(window: int) -> Terms:
         return tuple(
-            (f"interference by {t.name}", ceil_div(window + jitter[t.name], t.period) * (t.wcet + t.switch)) for t in higher
+            (f"interference by {t.name}", ceil_div(window + jitter[t.name], t.period) * (t.wcet + t.switch))
+            for t in higher
         )
 
     return terms

@@ -1,7 +1,7 @@
 """Fixed priorities without preemption: response times with jitter, checking every job of the busy period.
 
-Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised", Real-
-Time Systems 35 2007, equations 9-14: once a job has started, nothing delays it.
+Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
+Real- Time Systems 35 2007, equations 9-14: once a job has started, nothing delays it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def response_time(
     return worst[0], busy <= limit, worst[2]
 
 
-def _busy_period(
-    task: RtTask, higher: Sequence[RtTask], jitter: Mapping[str, int], blocking: int, limit: int
-) -> int:
+def _busy_period(task: RtTask, higher: Sequence[RtTask], jitter: Mapping[str, int], blocking: int, limit: int) -> int:
     length = blocking + task.wcet
     while length <= limit:
         longer = blocking + sum(ceil_div(length + jitter[t.name], t.period) * t.wcet for t in (*higher, task))

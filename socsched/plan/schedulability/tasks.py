@@ -65,7 +65,9 @@ class Activation:
 
 def activation(task: RtTask, tasks: Mapping[str, RtTask], finish: Mapping[str, int]) -> Activation:
     """Return the latest activation of `task`, given when each predecessor finishes after its own nominal release."""
-    latest = Activation(task.release_jitter, "", (("release jitter", task.release_jitter),) if task.release_jitter else ())
+    latest = Activation(
+        task.release_jitter, "", (("release jitter", task.release_jitter),) if task.release_jitter else ()
+    )
     for name in task.after:
         if name in tasks:
             later = tasks[name].offset - task.offset

@@ -67,9 +67,9 @@ def response_time(
         window, terms = _window(task, interference, blocking[1], frame, window, limit)
         value = jitter + window - frame * task.period
         if value > worst[0]:
-            worst = (value, True, _terms(task, terms, blocking, frame))
+            worst = (value, True, response_terms(task, terms, blocking, frame))
         if window > limit:
-            return value, False, _terms(task, terms, blocking, frame)
+            return value, False, response_terms(task, terms, blocking, frame)
         if window <= (frame + 1) * task.period - jitter:
             return worst
         frame += 1
@@ -87,7 +87,8 @@ def _window(
         window = longer
 
 
-def _terms(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
+def response_terms(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
+    """Return what a response of job `frame` of a busy period is made of, jitter excluded; zeros are left out."""
     own = [("wcet", task.wcet)]
     if frame:
         own.append((f"{frame} earlier frames of its own, less their periods", frame * (task.wcet - task.period)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from socsched.plan.schedulability.rta_fp import Terms, ceil_div
+from socsched.plan.schedulability.rta_fp import Terms, ceil_div, response_terms
 from socsched.plan.schedulability.tasks import RtTask
 
 
@@ -31,9 +31,9 @@ def response_time(
         start, terms = _start(task, higher, jitter, blocking[1], frame, start, limit)
         value = jitter[task.name] + start + task.wcet - frame * task.period
         if value > worst[0]:
-            worst = (value, worst[1], _terms(task, terms, blocking, frame))
+            worst = (value, worst[1], response_terms(task, terms, blocking, frame))
         if start > limit:
-            return value, False, _terms(task, terms, blocking, frame)
+            return value, False, response_terms(task, terms, blocking, frame)
     return worst[0], busy <= limit, worst[2]
 
 
@@ -60,12 +60,3 @@ def _start(
         if later <= start or later > limit:
             return later, terms
         start = later
-
-
-def _terms(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
-    own = [("wcet", task.wcet)]
-    if frame:
-        own.append((f"{frame} earlier frames of its own, less their periods", frame * (task.wcet - task.period)))
-    if blocking[1]:
-        own.append((f"blocking by {blocking[0]}", blocking[1]))
-    return (*own, *interference)

@@ -58,6 +58,7 @@ Frequency = Annotated[int, Quantity("frequency", positive=True)]
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 LAYOUT_PATTERN = r"^(NCHW|NHWC|NCHW[1-9][0-9]{0,2}c)$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
+PrecisionName = Literal["fp32", "fp16", "int8"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.host_probe import HostFacts, identity, probe, vector
+from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
     Dram,
     Engine,
     EngineMode,
     Figure,
-    OperatorRules,
     Platform,
     PowerMode,
     Precision,

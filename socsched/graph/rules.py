@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from socsched.descriptor.platform import Engine, OperatorRule, OperatorRules
+from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
+from socsched.descriptor.platform import Engine
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from socsched.descriptor.platform import Engine, Figure, OperatorRules, Precision, Preemption
+from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.platform import Engine, Figure, Precision, Preemption
 
 
 @pytest.fixture(scope="session", autouse=True)

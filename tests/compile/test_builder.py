@@ -20,8 +20,9 @@ from socsched.compile.builder import compile_stage
 from socsched.compile.layouts import physical_shape
 from socsched.compile.link import host_linker
 from socsched.compile.runtime import CompiledStage, load
+from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import Engine, OperatorRule, OperatorRules
+from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError, UsageError
 from socsched.graph.rules import check_operators
 from socsched.models.pointpillars.network import head_network, pfn_network

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from socsched.compile.deploy import compile_pipeline, planned
+from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
-from socsched.descriptor.platform import Dram, Engine, Figure, OperatorRule, OperatorRules, Platform
+from socsched.descriptor.platform import Dram, Engine, Figure, Platform
 from socsched.errors import UsageError
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from descriptor_samples import PLATFORM, findings, replaced
 
-from socsched.descriptor.platform import EngineMode, Figure, OperatorRule, Preemption
+from socsched.descriptor.operator_rules import OperatorRule
+from socsched.descriptor.platform import EngineMode, Figure, Preemption
 from socsched.descriptor.platform_file import load_platform, platform_from_mapping
 from socsched.descriptor.source import parse
 from socsched.errors import DescriptorError

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import (
     Dram,
     Engine,
     EngineMode,
     Figure,
-    OperatorRules,
     Platform,
     PowerMode,
     Precision,

@@ -41,6 +41,7 @@ UNITS: dict[str, dict[str, Fraction]] = {
     },
     "energy per byte": {"pJ/B": Fraction(1), "pJ/bit": Fraction(8), "nJ/B": Fraction(1000)},
     "temperature": {"C": Fraction(1)},
+    "voltage": {"uV": Fraction(1), "mV": Fraction(1000), "V": Fraction(10**6)},
 }
 """Dimension -> unit -> factor to the base unit."""
 
@@ -53,6 +54,7 @@ BASE_UNIT = {
     "energy": "uJ",
     "energy per byte": "pJ/B",
     "temperature": "C",
+    "voltage": "uV",
 }
 
 EXAMPLES = {
@@ -64,6 +66,7 @@ EXAMPLES = {
     "energy": "2 mJ",
     "energy per byte": "40 pJ/B",
     "temperature": "99 C",
+    "voltage": "0.85 V",
 }
 """Dimension -> a quantity a message or a schema can show."""
 

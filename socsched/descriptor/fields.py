@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from socsched import units
@@ -55,8 +55,15 @@ Duration = Annotated[int, Quantity("duration")]
 Period = Annotated[int, Quantity("duration", positive=True)]
 Size = Annotated[int, Quantity("size")]
 Frequency = Annotated[int, Quantity("frequency", positive=True)]
+Bandwidth = Annotated[int, Quantity("bandwidth", positive=True)]
+Power = Annotated[int, Quantity("power")]
+Temperature = Annotated[float, Quantity("temperature")]
+EnergyPerByte = Annotated[float, Quantity("energy per byte")]
+Voltage = Annotated[int, Quantity("voltage", positive=True)]
+Rate = Annotated[float, Field(gt=0, le=1e9)]
+Share = Annotated[float, Field(gt=0, le=1)]
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-LAYOUT_PATTERN = r"^(NCHW|NHWC|NCHW[1-9][0-9]{0,2}c)$"
+LAYOUT_PATTERN = r"^N(CHW|HWC)([1-9][0-9]{0,2}[hwc])*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 PrecisionName = Literal["fp32", "fp16", "int8"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -73,8 +80,15 @@ class SourceFile(FileModel):
         return Source(self.title, self.where)
 
 
+class Grounded(FileModel):
+    """A mapping of plain numbers that says once where they are from."""
+
+    source: str = Field("", description="key of sources the plain numbers here are from")
+    assumed: str = Field("", description="reasoning behind plain numbers nobody publishes, instead of source")
+
+
 class FigureFile(FileModel):
-    """A number and why it may be believed; subclasses give `value` its dimension."""
+    """A number, or a range, and why it may be believed; subclasses give `value` and `range` their dimension."""
 
     kind: Literal["measured", "published", "derived", "assumed"] = Field(
         description="measured and published name their source; derived and assumed say why in note"
@@ -83,55 +97,98 @@ class FigureFile(FileModel):
     note: str = Field("", description="formula of a derived, reasoning of an assumed figure, remarks on others")
     error: float = Field(0.0, ge=0.0, le=100.0, description="relative uncertainty, 0.2 = within 20 %; 0 = none stated")
 
+    @model_validator(mode="after")
+    def _stated(self) -> FigureFile:
+        value, interval = self._number(), self._interval()
+        if value is None and interval is None:
+            raise ValueError("expected value, or range where only limits are known")
+        if interval and not interval[0] <= interval[1]:
+            raise ValueError("expected range as [lowest, highest]")
+        if interval and value is not None and not interval[0] <= value <= interval[1]:
+            raise ValueError("expected value within range")
+        return self
+
+    def _number(self) -> float | None:
+        number: float | None = getattr(self, "value")  # noqa: B009  (declared by every subclass, with its own type)
+        return number
+
+    def _interval(self) -> tuple[float, float] | None:
+        ends: list[float] | None = getattr(self, "range")  # noqa: B009
+        return (ends[0], ends[1]) if ends else None
+
     def lower(self) -> Figure:
-        """Return the figure as the rest of socsched sees it."""
-        value: float = getattr(self, "value")  # noqa: B009  (declared by every subclass, with its own type)
-        return Figure(value, self.kind, self.source, self.note, self.error)
+        """Return the figure as the rest of socsched sees it: of a range alone, the middle and half its width."""
+        value, interval, error = self._number(), self._interval(), self.error
+        if interval is not None:
+            middle = sum(interval) / 2 if value is None else value
+            value = middle
+            error = error or max(interval[1] - middle, middle - interval[0]) / (abs(middle) or 1.0)
+        assert value is not None
+        return Figure(value, self.kind, self.source, self.note, error, interval)
+
+
+def _range(description: str) -> Any:
+    return Field(None, min_length=2, max_length=2, description=f"[lowest, highest] {description}")
 
 
 class DurationFigure(FigureFile):
     """A time."""
 
-    value: Duration = Field(description="time with unit")
+    value: Duration | None = Field(None, description="time with unit")
+    range: list[Duration] | None = _range("time with unit")
 
 
 class BandwidthFigure(FigureFile):
     """A rate of bytes."""
 
-    value: Annotated[int, Quantity("bandwidth", positive=True)] = Field(description="bytes per second with unit")
+    value: Bandwidth | None = Field(None, description="bytes per second with unit")
+    range: list[Bandwidth] | None = _range("bytes per second with unit")
 
 
 class FrequencyFigure(FigureFile):
     """A clock."""
 
-    value: Frequency = Field(description="frequency with unit")
+    value: Frequency | None = Field(None, description="frequency with unit")
+    range: list[Frequency] | None = _range("frequency with unit")
+
+
+class SizeFigure(FigureFile):
+    """An amount of memory."""
+
+    value: Size | None = Field(None, description="size with unit")
+    range: list[Size] | None = _range("size with unit")
 
 
 class PowerFigure(FigureFile):
     """A power."""
 
-    value: Annotated[int, Quantity("power")] = Field(description="power with unit")
+    value: Power | None = Field(None, description="power with unit")
+    range: list[Power] | None = _range("power with unit")
 
 
 class TemperatureFigure(FigureFile):
     """A temperature."""
 
-    value: Annotated[float, Quantity("temperature")] = Field(description="temperature with unit")
+    value: Temperature | None = Field(None, description="temperature with unit")
+    range: list[Temperature] | None = _range("temperature with unit")
 
 
 class EnergyPerByteFigure(FigureFile):
     """Energy spent per byte moved."""
 
-    value: Annotated[float, Quantity("energy per byte")] = Field(description="energy per byte with unit")
+    value: EnergyPerByte | None = Field(None, description="energy per byte with unit")
+    range: list[EnergyPerByte] | None = _range("energy per byte with unit")
 
 
 class RateFigure(FigureFile):
-    """Operations per cycle."""
+    """A plain positive number, such as operations per cycle."""
 
-    value: float = Field(gt=0, le=1e9, description="operations per unit and clock cycle, a multiply-add is two")
+    value: Rate | None = Field(None, description="number without unit")
+    range: list[Rate] | None = _range("number without unit")
 
 
 class ShareFigure(FigureFile):
     """A part of a whole."""
 
-    value: float = Field(gt=0, le=1, description="share between 0 and 1")
+    value: Share | None = Field(None, description="share between 0 and 1")
+    range: list[Share] | None = _range("share between 0 and 1")

@@ -101,7 +101,7 @@ def build(facts: HostFacts) -> Platform:
         clock_hz=clock,
         precisions={"fp32": _precision(facts, bits, clock)},
         bandwidth=bandwidth,
-        sram_bytes=facts.cache_bytes,
+        sram=Figure(facts.cache_bytes, "published", "linux", "last-level cache"),
         # the executor starts a job only on free cores and lets it end: that, not what Linux could do, is analysed
         preemption=Preemption("none", Figure(0, "derived", note="the executor never preempts a running job")),
         launch_ns=Figure(_LAUNCH_NS, "derived", "vm", "one VM call and its allocations, 1.6 us + about 3 us", 0.5),
@@ -153,7 +153,8 @@ def _dram(facts: HostFacts, bandwidth: Figure) -> Dram:
     one = f"{facts.copy_one / 1e9:.1f} GB/s from one core"
     peak = Figure(bandwidth.value, "measured", "detect", f"no data sheet: the achievable figure stands in; {one}", 0.3)
     energy = Figure(100.0, "assumed", note="server DDR moves a byte for 50-200 pJ", error=1.0)
-    return Dram(peak, bandwidth, facts.memory_bytes, energy)
+    size = Figure(facts.memory_bytes, "published", "linux", "memory this process may see")
+    return Dram(peak, bandwidth, size, energy)
 
 
 def _mode(facts: HostFacts, clock: Figure, dynamic: Figure, bandwidth: Figure) -> PowerMode:

@@ -11,7 +11,10 @@ from socsched.descriptor.platform import Figure, Source
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """A periodic source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM."""
+    """A periodic source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM.
+
+    `source` (a key of `Pipeline.sources`) or `assumed` vouches for its numbers.
+    """
 
     name: str
     kind: str
@@ -19,16 +22,19 @@ class Sensor:
     offset_ns: int = 0
     jitter_ns: int = 0
     bytes_per_frame: int = 0
+    source: str = ""
+    assumed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
     """A known execution time of a stage: what was run where, and how long it took.
 
-    `platform` and `mode` name a shipped platform (or any text for hardware not described here, then only
-    `engine` = an engine *kind* of the planned platform is matched and `scale` must turn the time into one there).
-    `engine` is an engine id or kind; `units` how many of its units the time holds for (0 = all); `scale` multiplies
-    the time when it is applied (with the reasoning in the figure's note).
+    `platform` and `mode` name a described platform, or are any text for other hardware: then `engine` = an engine
+    *kind* of the planned platform is matched, and `scale` turns the time into one on its fastest setting.
+    `engine` is an engine id or kind; `units` how many of its units the time holds for (0 = all).
+    `scales_with` says what the time follows on other described hardware: "performance" of one unit (general code),
+    "bandwidth" of the engine, "compute" (units x clock x operations a cycle), or "nothing".
     """
 
     platform: str
@@ -38,6 +44,7 @@ class Anchor:
     time_ns: Figure
     units: int = 0
     scale: float = 1.0
+    scales_with: str = "performance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ class Stage:
 
     Exactly one trigger: `after` (sensors or stages; runs when all of them have delivered frame k) or `period_ns` (runs
     on its own timer).  `reads` are stages or sensors whose latest finished output is sampled at start.
-    `model` names a built-in model ("pointpillars.backbone"); None for a stage known by its execution times only.
+    `model` names a built-in model ("pointpillars.backbone"), `onnx` a file with a network (absolute path); a stage with
+    neither is known by its execution times only.  `source` or `assumed` vouches for its plain numbers.
     `params` go to the model.  `precisions` are those whose accuracy the user accepts, best first.
     `queue` is the most frames that may wait at the stage; a frame that finds it full is dropped.
     `output_bytes` is what a stage without model hands on (a model knows its own outputs).
@@ -67,6 +75,14 @@ class Stage:
     share: int = 0
     output_bytes: int = 0
     criticality: str = "firm"
+    onnx: str | None = None
+    source: str = ""
+    assumed: str = ""
+
+    @property
+    def modelled(self) -> bool:
+        """Whether there is something to compile or call: a built-in model or a network from a file."""
+        return self.model is not None or self.onnx is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,7 @@ class Chain:
 
     `path` starts with a sensor or a timer-triggered stage; neighbours are linked by `after` or `reads`.
     `max_age_ns`: oldest data the last stage may act on, None when not required.  `source`: key of `Pipeline.sources`
-    that asks for it, or empty.
+    that asks for it, or `assumed`: why it is asked for.
     """
 
     name: str
@@ -84,6 +100,7 @@ class Chain:
     max_age_ns: int | None = None
     criticality: str = "firm"
     source: str = ""
+    assumed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,27 @@ def check_references(root: Tree) -> None:
 
 
 def check_costs(root: Tree) -> None:
-    """Report stages whose execution time nothing tells: neither a model nor costs."""
+    """Report stages whose execution time nothing tells, neither a network nor costs, or none in an accepted dtype."""
     for stage in root.at("stages").items():
-        if isinstance(stage.value, dict) and not stage.at("model").value and not stage.at("costs").value:
-            stage.report("expected model or costs: a stage without model needs known execution times")
-        seen: set[str] = set()
-        for precision in stage.at("precisions").texts():
-            if precision.text in seen:
-                precision.report(f"{precision.text!r} is listed twice")
-            seen.add(precision.text)
+        model, onnx, costs = (stage.at(key) for key in ("model", "onnx", "costs"))
+        if isinstance(stage.value, dict) and not (model.value or onnx.value or costs.value):
+            stage.report("expected model, onnx or costs: a stage without network needs known execution times")
+        if model.value and onnx.value:
+            onnx.report("expected one network, model or onnx; got both", key=True)
+        accepted = [precision.text for precision in stage.at("precisions").texts()]
+        _check_precisions(stage, accepted or ["fp32"], bool(model.value or onnx.value))
+
+
+def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
+    seen: set[str] = set()
+    for precision in stage.at("precisions").texts():
+        if precision.text in seen:
+            precision.report(f"{precision.text!r} is listed twice")
+        seen.add(precision.text)
+    given = [cost.at("precision").text for cost in stage.at("costs").items()]
+    if given and not network and not set(given) & set(accepted):
+        wanted, got = ", ".join(accepted), ", ".join(dict.fromkeys(given))
+        stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, there are only {got}")
 
 
 def check_cycles(root: Tree) -> None:
@@ -118,9 +130,6 @@ def check_chains(root: Tree) -> None:
     """Report chains that start at no sensor or timer, or whose neighbours are not linked."""
     sensors, stages = root.at("sensors").names(), root.at("stages")
     for chain in root.at("chains").items():
-        source, known = chain.at("source"), root.at("sources").names()
-        if source.text and source.text not in known:
-            source.unknown("source", known)
         path = chain.at("path").texts()
         if not path:
             continue

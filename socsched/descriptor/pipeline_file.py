@@ -8,17 +8,27 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from socsched.descriptor.fields import Count, Duration, DurationFigure, FileModel, Name, Period, Size, SourceFile
+from socsched.descriptor.fields import (
+    Count,
+    Duration,
+    DurationFigure,
+    FileModel,
+    Grounded,
+    Name,
+    Period,
+    PrecisionName,
+    Size,
+    SourceFile,
+)
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.pipeline_checks import CHECKS
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.validation import plain, validate
 
 Criticality = Literal["hard", "firm", "soft"]
-PrecisionName = Literal["fp32", "fp16", "int8"]
 
 
-class SensorFile(FileModel):
+class SensorFile(Grounded):
     """A periodic source of frames."""
 
     kind: Name = Field(description="what it is: lidar, camera, imu, ...")
@@ -29,7 +39,9 @@ class SensorFile(FileModel):
 
     def lower(self, name: str) -> Sensor:
         """Return the sensor as the rest of socsched sees it."""
-        return Sensor(name, self.kind, self.period, self.offset, self.jitter, self.bytes_per_frame)
+        return Sensor(
+            name, self.kind, self.period, self.offset, self.jitter, self.bytes_per_frame, self.source, self.assumed
+        )
 
 
 class AnchorFile(FileModel):
@@ -42,18 +54,23 @@ class AnchorFile(FileModel):
     time: DurationFigure = Field(description="execution time of one job as a figure")
     units: Count = Field(0, description="how many units of the engine (cores, SMs) the time holds for, 0 = all")
     scale: float = Field(1.0, gt=0, le=1e6, description="factor on the time, reasoned in the figure's note")
+    scales_with: Literal["performance", "bandwidth", "compute", "nothing"] = Field(
+        "performance", description="what the time follows on other described hardware"
+    )
 
     def lower(self) -> Anchor:
         """Return the anchor as the rest of socsched sees it."""
         time = self.time.lower()
-        return Anchor(self.platform, self.mode, self.engine, self.precision, time, self.units, self.scale)
+        place = (self.platform, self.mode, self.engine, self.precision)
+        return Anchor(*place, time, self.units, self.scale, self.scales_with)
 
 
-class StageFile(FileModel):
+class StageFile(Grounded):
     """One schedulable piece of work; exactly one of after and period starts it."""
 
     title: str = Field(min_length=1, description="what the stage does, in a few words")
     model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
+    onnx: str | None = Field(None, min_length=1, description="network in an ONNX file, path relative to this file")
     after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
     period: Period | None = Field(None, description="runs on its own timer with this period")
     offset: Duration = Field(0, description="first activation of the timer after the start")
@@ -68,8 +85,8 @@ class StageFile(FileModel):
     output_bytes: Size = Field(0, description="what a stage without model hands on")
     criticality: Criticality = Field("firm", description="what a late job means: hard, firm or soft")
 
-    def lower(self, name: str) -> Stage:
-        """Return the stage as the rest of socsched sees it."""
+    def lower(self, name: str, folder: Path) -> Stage:
+        """Return the stage as the rest of socsched sees it; a network's path is relative to `folder`."""
         return Stage(
             name=name,
             title=self.title,
@@ -85,21 +102,24 @@ class StageFile(FileModel):
             share=self.share,
             output_bytes=self.output_bytes,
             criticality=self.criticality,
+            onnx=str((folder / self.onnx).resolve()) if self.onnx else None,
+            source=self.source,
+            assumed=self.assumed,
         )
 
 
-class ChainFile(FileModel):
+class ChainFile(Grounded):
     """A cause-effect chain with its end-to-end deadline."""
 
     path: list[str] = Field(min_length=1, description="a sensor or timer stage, then stages linked by after or reads")
     deadline: Period = Field(description="longest time from the release at the start of the path to its end")
     max_age: Period | None = Field(None, description="oldest data the last stage may act on")
     criticality: Criticality = Field("firm", description="what a late effect means: hard, firm or soft")
-    source: str = Field("", description="key of sources that asks for this requirement")
 
     def lower(self, name: str) -> Chain:
         """Return the chain as the rest of socsched sees it."""
-        return Chain(name, tuple(self.path), self.deadline, self.max_age, self.criticality, self.source)
+        limits = (self.deadline, self.max_age, self.criticality)
+        return Chain(name, tuple(self.path), *limits, self.source, self.assumed)
 
 
 class PipelineFile(FileModel):
@@ -119,7 +139,7 @@ class PipelineFile(FileModel):
             name=self.name,
             title=self.title,
             sensors=tuple(sensor.lower(name) for name, sensor in self.sensors.items()),
-            stages=tuple(stage.lower(name) for name, stage in self.stages.items()),
+            stages=tuple(stage.lower(name, Path(file).parent) for name, stage in self.stages.items()),
             chains=tuple(chain.lower(name) for name, chain in self.chains.items()),
             sources={key: source.lower() for key, source in self.sources.items()},
             file=file,

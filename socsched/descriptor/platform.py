@@ -22,7 +22,8 @@ class Figure:
 
     `value` is in base units (ns, bytes, bytes/s, Hz, mW) or a plain ratio; `kind` is one of `PROVENANCE`; `source` is
     a key of `Platform.sources` or empty; `note` holds the formula of a derived or the reasoning of an assumed figure;
-    `error` is the relative uncertainty (0.2 = within 20 %), 0 when none is stated.
+    `error` is the relative uncertainty (0.2 = within 20 %), 0 when none is stated.  `interval` is set where only limits
+    are known or published: `value` is then its middle unless the file prefers another, and `error` covers it.
     """
 
     value: float
@@ -30,6 +31,7 @@ class Figure:
     source: str = ""
     note: str = ""
     error: float = 0.0
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,78 @@ class Preemption:
     """When an engine gives a running job up: `kind` full | segment | none, and what one switch costs (ns).
 
     `full`: at any instant; `segment`: between segments of the job (kernels of a GPU, loadables or tiles of an NPU);
-    `none`: never before the job ends.  `segment_kind` names the segment for people ("kernel", "loadable").
+    `none`: never before the job ends.  `segment_kind` names the segment for people ("kernel", "loadable");
+    `granularity_ns` is how long others wait for it: a segment's length or a time slice, where anybody says.
     """
 
     kind: str
     cost_ns: Figure
     segment_kind: str = ""
+    granularity_ns: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatingPoint:
+    """A clock an engine can be set to, with its supply (uV), one unit's capacity and its full-load power (mW).
+
+    Capacity is on the scale of Linux's capacity-aware scheduling: 1024 is the fastest unit of the platform at its
+    highest clock.  None: not known.
+    """
+
+    clock_hz: int
+    microvolt: int | None = None
+    capacity: float | None = None
+    dynamic_mw: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatingPoints:
+    """All operating points of an engine, slowest first, and why they may be believed."""
+
+    points: tuple[OperatingPoint, ...]
+    kind: str
+    source: str = ""
+    note: str = ""
+
+    def at(self, clock_hz: float) -> OperatingPoint:
+        """Return the slowest point that is not below a clock, the fastest where there is none."""
+        return next((point for point in self.points if point.clock_hz >= clock_hz), self.points[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Coherency:
+    """How an engine sees the caches of the CPUs: `domain` full (both ways), io (one way) or none.
+
+    `flush`: bytes/s at which caches are cleaned for an engine that is not coherent, paid for every byte handed over.
+    """
+
+    domain: str = "full"
+    flush: Figure | None = None
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gating:
+    """Groups of units that a power mode can switch off by a bit mask (TPCs of a GPU): a set bit gates one group."""
+
+    groups: int
+    units: int
+
+    def online(self, mask: int, most: int) -> int:
+        """Return how many units a mask leaves, at most as many as there are."""
+        return min((self.groups - (mask & ((1 << self.groups) - 1)).bit_count()) * self.units, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """A supply with a power meter: what it feeds (engine kinds or words), which sensor reads it, what it draws idle."""
+
+    title: str
+    covers: tuple[str, ...]
+    sensor: str = ""
+    idle_mw: Figure | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +118,7 @@ class Precision:
     """One data type an engine computes in.
 
     `ops_per_cycle`: dense arithmetic operations (a multiply-add is two) per unit and clock cycle at full rate.
-    `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c").
+    `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c", "NHWC8h8w32c").
     `efficiency`: share of the peak reached, by operator class ("conv", "gemm", "elementwise", "default").
     """
 
@@ -68,9 +136,12 @@ class Engine:
     (cores, SMs); with `shares` "unit" a job occupies any number of them, with "whole" it occupies the engine.
     `clock_hz` is the highest clock.  `bandwidth` is what this initiator alone achieves on DRAM (bytes/s).
     `launch_ns` is paid per segment, `submit_ns` per job, `handoff_ns` when a job's output is handed to another engine.
-    `converts`: this engine can run layout/dtype conversion jobs.  `idle_mw` is drawn always while the mode powers it,
-    `dynamic_mw` in addition while every unit is busy at `clock_hz`.
-    `target` says what to compile for (see `compile.targets`).
+    `converts`: this engine can run layout/dtype conversion jobs, at `conversion` bytes/s read plus written (None: at
+    `bandwidth`).  `idle_mw` is drawn always while the mode powers it, `dynamic_mw` in addition while every unit is busy
+    at `clock_hz`.  `target` says what to compile for (see `compile.targets`).
+    `performance` is the speed of one unit at `clock_hz` on general code (7-zip MIPS), which carries times of host code
+    from one CPU to another.  `capacity` (DMIPS per MHz as device trees count it) and `coefficient` (dynamic power of
+    one unit in uW/MHz/V^2) go with `points`.  `source` or `assumed` vouch for plain numbers.
     """
 
     id: str
@@ -82,7 +153,7 @@ class Engine:
     clock_hz: Figure
     precisions: Mapping[str, Precision]
     bandwidth: Figure
-    sram_bytes: int
+    sram: Figure | None
     preemption: Preemption
     launch_ns: Figure
     submit_ns: Figure
@@ -92,6 +163,15 @@ class Engine:
     idle_mw: Figure
     dynamic_mw: Figure
     target: Mapping[str, Any]
+    performance: Figure | None = None
+    capacity: Figure | None = None
+    coefficient: Figure | None = None
+    points: OperatingPoints | None = None
+    conversion: Figure | None = None
+    coherency: Coherency = field(default_factory=Coherency)
+    gating: Gating | None = None
+    source: str = ""
+    assumed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +189,8 @@ class PowerMode:
 
     `cap_mw` is the module's power budget, None where the vendor states none; `base_mw` is drawn by everything that is
     no engine (rest of the SoC, DRAM idle, board); `dram` is the bandwidth the memory clock of this mode allows.
+    `clocks_hz` are clocks of blocks that are no engine here; `family` is the configuration file the mode is from, where
+    a vendor ships several whose numbers overlap.
     """
 
     name: str
@@ -120,16 +202,29 @@ class PowerMode:
     dram: Figure
     engines: Mapping[str, EngineMode]
     note: str = ""
+    clocks_hz: Mapping[str, int] = field(default_factory=dict)
+    family: str = ""
+    source: str = ""
+    assumed: str = ""
+
+    def called(self, name: str) -> bool:
+        """Say whether people mean this mode by a name: its own, an alias, either without "MODE_", case ignored."""
+        plain = name.lower().removeprefix("mode_")
+        return plain in {n.lower().removeprefix("mode_") for n in (self.name, *self.aliases)}
 
 
 @dataclass(frozen=True, slots=True)
 class Dram:
-    """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ)."""
+    """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ).
+
+    `latency_ns`: a random access by a CPU, where anybody measured it.
+    """
 
     peak: Figure
     achievable: Figure
-    size_bytes: int
+    size: Figure
     picojoule_per_byte: Figure
+    latency_ns: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +247,7 @@ class Platform:
     modes: tuple[PowerMode, ...]
     sources: Mapping[str, Source]
     thermal: Mapping[str, Figure] = field(default_factory=dict)
+    rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
 
     def engine(self, engine_id: str) -> Engine:
@@ -166,6 +262,6 @@ class Platform:
         for mode in self.modes:
             if name is None and mode.default:
                 return mode
-            if name is not None and name.lower() in {n.lower() for n in (mode.name, *mode.aliases)}:
+            if name is not None and mode.called(name):
                 return mode
         raise KeyError(name)

@@ -58,6 +58,30 @@ def check_engines(root: Tree) -> None:
         preemption = engine.at("preemption")
         if preemption.at("kind").text == "segment" and not preemption.at("segment").text:
             preemption.report("segment preemption needs segment, what a segment is called (kernel, loadable, ...)")
+        _check_points(engine)
+        if isinstance(engine.value, dict) and engine.at("dynamic").value is None and not _power_known(engine):
+            wanted = "dynamic_coefficient and operating_points with voltage, or operating_points with power"
+            engine.report(f"expected dynamic, the power at full load, or {wanted}")
+
+
+def _power_known(engine: Tree) -> bool:
+    points = [point.names() for point in engine.at("operating_points").at("points").items()]
+    coefficient = engine.at("dynamic_coefficient").value is not None
+    return bool(points) and ("power" in points[-1] or (coefficient and "voltage" in points[-1]))
+
+
+def _check_points(engine: Tree) -> None:
+    """Report operating points out of order or beyond the engine's clock."""
+    before, highest = 0.0, engine.at("clock").at("value").parse(_CLOCK)
+    for point in engine.at("operating_points").at("points").items():
+        clock = point.at("clock").parse(_CLOCK)
+        if clock is None:
+            continue
+        if clock <= before:
+            point.at("clock").report("expected operating points by clock, slowest first")
+        if highest and clock > highest:
+            point.at("clock").report(f"expected at most the engine's clock of {format_frequency(highest)}")
+        before = clock
 
 
 def check_efficiency(root: Tree) -> None:
@@ -70,11 +94,9 @@ def check_efficiency(root: Tree) -> None:
 
 
 def check_operators(root: Tree) -> None:
-    """Report limits of attributes no operator has, empty ranges, data types and sources that are not declared."""
+    """Report limits of attributes no operator has, empty ranges and data types that are not declared."""
     for engine in root.at("engines").items():
         rules = engine.at("operators")
-        if rules.at("source").text and rules.at("source").text not in root.at("sources").names():
-            rules.at("source").unknown("source", root.at("sources").names())
         for rule in rules.at("allowed").items():
             for limit in rule.at("limits").items():
                 _check_limit(limit)
@@ -94,7 +116,7 @@ def _check_limit(limit: Tree) -> None:
 def check_modes(root: Tree) -> None:
     """Report modes of the same name or number, and anything but one default mode."""
     names: set[str] = set()
-    numbers: set[object] = set()
+    numbers: set[tuple[str, object]] = set()
     for mode in root.at("modes").items():
         for name in [mode.at("name"), *mode.at("aliases").texts()]:
             if name.text and name.text.lower() in names:
@@ -102,9 +124,10 @@ def check_modes(root: Tree) -> None:
             names.add(name.text.lower())
         number = mode.at("id")
         if isinstance(number.value, int):
-            if number.value in numbers:
+            key = (mode.at("family").text, number.value)
+            if key in numbers:
                 number.report(f"expected a number no other mode has, {number.value} is taken")
-            numbers.add(number.value)
+            numbers.add(key)
     defaults = [mode.at("default") for mode in root.at("modes").items() if mode.at("default").value is True]
     for extra in defaults[1:]:
         extra.report("expected one default mode, another one is marked above")
@@ -134,13 +157,16 @@ def check_mode_engines(root: Tree) -> None:
 
 
 def _check_setting(setting: Tree, engine: Tree) -> None:
-    units, most = setting.at("units").value, engine.at("units").value
+    units, most, mask = setting.at("units").value, engine.at("units").value, setting.at("mask").value
+    if isinstance(setting.value, dict) and (units is None) == (mask is None):
+        got = "neither" if units is None else "both"
+        setting.report(f"expected units or mask, got {got}")
+    if mask is not None and engine.at("gating").value is None:
+        setting.at("mask").report("expected units: the engine declares no gating that a mask could act on")
     if isinstance(units, int) and isinstance(most, int) and units > most:
         setting.at("units").report(f"expected at most the {most} units of the engine, got {units}")
-    if isinstance(units, int) and units > 0:
-        for name in ("clock", "dynamic"):
-            if setting.at(name).value is None:
-                setting.report(f"an engine with units online needs {name}")
+    if (units if isinstance(units, int) else mask) and setting.at("clock").value is None:
+        setting.report("an engine with units online needs clock")
     clock, highest = setting.at("clock").parse(_CLOCK), engine.at("clock").at("value").parse(_CLOCK)
     if clock and highest and clock > highest:
         setting.at("clock").report(f"expected at most the engine's clock of {format_frequency(highest)}")

@@ -122,22 +122,37 @@ def check_figures(root: Tree) -> None:
     """Report figures without the source or the reasoning their kind asks for, and sources that are not listed."""
     sources = root.at("sources").names()
     for figure in _figures(root):
-        kind, source = figure.at("kind").text, figure.at("source")
-        if kind in ("measured", "published") and not source.text:
+        kind = figure.at("kind").text
+        if kind in ("measured", "published") and not figure.at("source").text:
             figure.report(f"a {kind} figure needs source, a key of sources")
         if kind in ("derived", "assumed") and not figure.at("note").text.strip():
             needed = "its formula" if kind == "derived" else "the reasoning behind it"
             figure.report(f"{'a' if kind == 'derived' else 'an'} {kind} figure needs note, {needed}")
-        if source.text and source.text not in sources:
+    for source in _sources(root):
+        if source.text not in sources:
             source.unknown("source", sources)
 
 
+def is_figure(tree: Tree) -> bool:
+    """Say whether a mapping is a figure, or a table of figures, by its kind."""
+    return tree.at("kind").text in PROVENANCE
+
+
 def _figures(tree: Tree) -> Iterator[Tree]:
-    if "value" in tree.names() and tree.at("kind").text in PROVENANCE:
+    if is_figure(tree):
         yield tree
     elif tree.key not in ("params", "target"):
         for item in tree.items():
             yield from _figures(item)
+
+
+def _sources(tree: Tree) -> Iterator[Tree]:
+    """Yield every reference to a source: the text under the key ``source`` of any mapping."""
+    for item in tree.items():
+        if item.key == "source" and item.text and isinstance(tree.value, dict):
+            yield item
+        elif (tree.path or item.key != "sources") and item.key not in ("params", "target"):
+            yield from _sources(item)
 
 
 def _report(document: Document, model: type[BaseModel], detail: Any) -> None:

@@ -50,7 +50,7 @@ def make_engine() -> Callable[..., Engine]:
             clock_hz=figure,
             precisions={name: Precision(name, figure, "NCHW", {}) for name in precisions},
             bandwidth=figure,
-            sram_bytes=0,
+            sram=None,
             preemption=Preemption("full", zero),
             launch_ns=zero,
             submit_ns=zero,

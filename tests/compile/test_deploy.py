@@ -31,7 +31,7 @@ def platform(make_engine: Callable[..., Engine]) -> Platform:
     figure = Figure(1, "assumed")
     rules = OperatorRules(allowed={"conv2d": OperatorRule("conv2d")})
     engines = (make_engine(), make_engine({"kind": "simulated"}, ("fp16", "int8"), rules, "dla"))
-    return Platform("board", "board", "", engines, Dram(figure, figure, 1, figure), (), {})
+    return Platform("board", "board", "", engines, Dram(figure, figure, figure, figure), (), {})
 
 
 def test_every_engine_that_can(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:

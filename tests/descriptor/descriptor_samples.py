@@ -51,7 +51,7 @@ vendor: nobody
 sources:
   book: {title: a data sheet}
 dram:
-  size: 8 GiB
+  size: {value: 8 GiB, kind: published, source: book}
   peak: {value: 50 GB/s, kind: published, source: book}
   achievable: {value: 40 GB/s, kind: assumed, note: 80 %}
   energy: {value: 40 pJ/B, kind: assumed, note: as others}

@@ -135,7 +135,7 @@ CASES = [
         "26:119: stages.control.costs[0].time.error: expected a number not below 0, got -1",
     ]),
     ("note: a guess}", "note: one, two}", [
-        "26:108: stages.control.costs[0].time.two: unknown field; expected one of error, kind, note, source, value",
+        "26:108: stages.control.costs[0].time.two: unknown field; expected one of error, kind, note, range, source, value",
     ]),
     ("note: a guess}", "note: one, two three}", [
         "26:108: stages.control.costs[0].time.two three: unknown field; text with a comma needs quotes",
@@ -182,7 +182,7 @@ CASES = [
         "29:27: chains.command.path[2]: expected a stage, got the sensor 'track'; a sensor can only start a chain",
     ]),
     ("    model: pointpillars.backbone\n", "", [
-        "10:3: stages.detect: expected model or costs: a stage without model needs known execution times",
+        "10:3: stages.detect: expected model, onnx or costs: a stage without network needs known execution times",
     ]),
     ("    title: find objects\n", "    title: find objects\n    offset: 1 ms\n", [
         "12:5: stages.detect.offset: offset belongs to a timer; expected it only beside period",

@@ -38,7 +38,7 @@ def engine(name: str, units: int, preemption: str) -> Engine:
     rate = Precision("fp32", figure(16), "NCHW", {"default": figure(1.0)})
     return Engine(
         id=name, kind=name, title=name, units=units, unit="core", shares="unit" if units > 1 else "whole",
-        clock_hz=figure(1e9), precisions={"fp32": rate}, bandwidth=figure(20e9), sram_bytes=0,
+        clock_hz=figure(1e9), precisions={"fp32": rate}, bandwidth=figure(20e9), sram=None,
         preemption=Preemption(preemption, figure(5_000), "kernel" if preemption == "segment" else ""),
         launch_ns=figure(1_000), submit_ns=nothing, handoff_ns=nothing, converts=True,
         operators=OperatorRules(host_code=True), idle_mw=nothing, dynamic_mw=figure(1000), target={"kind": "llvm"},
@@ -51,7 +51,7 @@ def platform(cores: str, accelerator: str) -> Platform:
         "only", (), 0, True, None, figure(0), figure(25e9),
         {e.id: EngineMode(e.units, int(e.clock_hz.value), e.dynamic_mw) for e in engines},
     )  # fmt: skip
-    return Platform("toy", "toy", "none", engines, Dram(figure(25e9), figure(25e9), 2**30, figure(10)), (mode,), {})
+    return Platform("toy", "toy", "none", engines, Dram(figure(25e9), figure(25e9), figure(2**30), figure(10)), (mode,), {})
 
 
 @st.composite

@@ -1,0 +1,192 @@
+"""Engines at the file edge: what a processor computes, how fast, at which operating points, and when it gives way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from socsched.descriptor.fields import (
+    LAYOUT_PATTERN,
+    BandwidthFigure,
+    DurationFigure,
+    FileModel,
+    Frequency,
+    FrequencyFigure,
+    Grounded,
+    Name,
+    Power,
+    PowerFigure,
+    PrecisionName,
+    Rate,
+    RateFigure,
+    ShareFigure,
+    SizeFigure,
+    Voltage,
+)
+from socsched.descriptor.operating_points import dynamic_power
+from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.operator_rules_file import OperatorRulesFile
+from socsched.descriptor.platform import (
+    Coherency,
+    Engine,
+    Figure,
+    Gating,
+    OperatingPoint,
+    OperatingPoints,
+    Precision,
+    Preemption,
+)
+
+Resolve = Callable[[OperatorRulesFile], OperatorRules]
+
+
+class PrecisionFile(FileModel):
+    """A data type an engine computes in."""
+
+    ops_per_cycle: RateFigure = Field(description="dense operations per unit and cycle, a multiply-add is two")
+    layout: str = Field(pattern=LAYOUT_PATTERN, description="native activation layout: NCHW, NHWC, NCHW16c, ...")
+    efficiency: dict[Name, ShareFigure] = Field(
+        min_length=1, description="share of the peak reached by operator class: conv, gemm, elementwise, default"
+    )
+
+    def lower(self, dtype: str) -> Precision:
+        """Return the precision as the rest of socsched sees it."""
+        efficiency = {name: figure.lower() for name, figure in self.efficiency.items()}
+        return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency)
+
+
+class PreemptionFile(FileModel):
+    """When an engine gives a running job up."""
+
+    kind: Literal["full", "segment", "none"] = Field(description="at any instant, between segments, or never")
+    cost: DurationFigure = Field(description="time one switch takes")
+    segment: str = Field("", description="what a segment is called: kernel, loadable, tile, ...")
+    granularity: DurationFigure | None = Field(None, description="how long a segment or time slice lasts")
+
+    def lower(self) -> Preemption:
+        """Return the preemption as the rest of socsched sees it."""
+        granularity = self.granularity.lower() if self.granularity else None
+        return Preemption(self.kind, self.cost.lower(), self.segment, granularity)
+
+
+class OperatingPointFile(FileModel):
+    """A clock the engine can be set to."""
+
+    clock: Frequency = Field(description="frequency with unit")
+    voltage: Voltage | None = Field(None, description="supply at this clock")
+    capacity: Rate | None = Field(None, description="one unit's capacity, 1024 = the platform's fastest")
+    power: Power | None = Field(None, description="power one busy unit draws in addition")
+
+    def lower(self) -> OperatingPoint:
+        """Return the point as the rest of socsched sees it."""
+        return OperatingPoint(self.clock, self.voltage, self.capacity, self.power)
+
+
+class OperatingPointsFile(FileModel):
+    """All operating points of an engine, slowest first."""
+
+    kind: Literal["measured", "published", "derived", "assumed"] = Field(description="as that of a figure")
+    source: str = Field("", description="key of sources")
+    note: str = Field("", description="remarks; the reasoning where derived or assumed")
+    points: list[OperatingPointFile] = Field(min_length=1, max_length=200, description="operating points by clock")
+
+    def lower(self) -> OperatingPoints:
+        """Return the points as the rest of socsched sees them."""
+        return OperatingPoints(tuple(point.lower() for point in self.points), self.kind, self.source, self.note)
+
+
+class CoherencyFile(Grounded):
+    """How the engine sees the CPUs' caches."""
+
+    domain: Literal["full", "io", "none"] = Field(description="both ways, one way, or not at all")
+    flush: BandwidthFigure | None = Field(None, description="rate of cleaning caches for an engine without coherency")
+    note: str = Field("", description="remarks")
+
+    def lower(self) -> Coherency:
+        """Return the coherency as the rest of socsched sees it."""
+        flush = self.flush.lower() if self.flush else None
+        return Coherency(self.domain, flush, self.source, self.note or self.assumed)
+
+
+class GatingFile(Grounded):
+    """Groups of units a power mode switches off by a mask."""
+
+    groups: int = Field(ge=1, le=32, description="bits of the mask")
+    units: int = Field(ge=1, le=1000, description="units a group has")
+
+    def lower(self) -> Gating:
+        """Return the gating as the rest of socsched sees it."""
+        return Gating(self.groups, self.units)
+
+
+class EngineFile(Grounded):
+    """One schedulable processor, or `count` equal ones called key0, key1, ..."""
+
+    kind: Name = Field(description="what people call it: cpu, gpu, dla, npu, dsp, ...")
+    title: str = Field(min_length=1, description="one line about it")
+    count: int | None = Field(None, ge=1, le=64, description="equal engines, called key0, key1, ...; absent: one")
+    units: int = Field(ge=1, le=100_000, description="identical units it consists of (cores, SMs)")
+    unit: Name = Field(description="what a unit is called: core, SM, ...")
+    shares: Literal["unit", "whole"] = Field(description="a job occupies some units, or the engine as a whole")
+    clock: FrequencyFigure = Field(description="highest clock")
+    sram: SizeFigure | None = Field(None, description="on-chip memory of the engine")
+    bandwidth: BandwidthFigure = Field(description="DRAM bandwidth this engine alone reaches")
+    performance: RateFigure | None = Field(None, description="7-zip MIPS of one unit at the highest clock (CPUs)")
+    capacity: RateFigure | None = Field(None, description="capacity-dmips-mhz of one unit, as in the device tree")
+    dynamic_coefficient: RateFigure | None = Field(None, description="dynamic power of one unit, uW/MHz/V^2")
+    operating_points: OperatingPointsFile | None = Field(None, description="clocks it can be set to, slowest first")
+    gating: GatingFile | None = Field(None, description="groups of units a mode's mask switches off")
+    precisions: dict[PrecisionName, PrecisionFile] = Field(min_length=1, description="data types it computes in")
+    preemption: PreemptionFile = Field(description="when it gives a running job up")
+    launch: DurationFigure = Field(description="overhead per segment (kernel, loadable)")
+    submit: DurationFigure = Field(description="overhead per job")
+    handoff: DurationFigure = Field(description="overhead when a job's output goes to another engine")
+    coherency: CoherencyFile | None = Field(None, description="how it sees the CPUs' caches; absent: fully coherent")
+    converts: bool = Field(False, description="can run layout and data type conversions")
+    conversion: BandwidthFigure | None = Field(None, description="bytes read plus written per second when converting")
+    idle: PowerFigure = Field(description="power drawn always while powered")
+    dynamic: PowerFigure | None = Field(
+        None, description="power in addition with all units busy at the highest clock; absent: from operating points"
+    )
+    operators: OperatorRulesFile = Field(description="what it can compute")
+    target: dict[str, Any] = Field(description="what to compile for")
+
+    def lower(self, engine_id: str, resolve: Resolve) -> Engine:
+        """Return the engine as the rest of socsched sees it; `resolve` finds the operator rules it names."""
+        unknown = Figure(0, "derived", note="from operating points")
+        engine = Engine(
+            id=engine_id,
+            kind=self.kind,
+            title=self.title,
+            units=self.units,
+            unit=self.unit,
+            shares=self.shares,
+            clock_hz=self.clock.lower(),
+            precisions={dtype: precision.lower(dtype) for dtype, precision in self.precisions.items()},
+            bandwidth=self.bandwidth.lower(),
+            sram=self.sram.lower() if self.sram else None,
+            preemption=self.preemption.lower(),
+            launch_ns=self.launch.lower(),
+            submit_ns=self.submit.lower(),
+            handoff_ns=self.handoff.lower(),
+            converts=self.converts,
+            operators=resolve(self.operators),
+            idle_mw=self.idle.lower(),
+            dynamic_mw=self.dynamic.lower() if self.dynamic else unknown,
+            target=dict(self.target),
+            performance=self.performance.lower() if self.performance else None,
+            capacity=self.capacity.lower() if self.capacity else None,
+            coefficient=self.dynamic_coefficient.lower() if self.dynamic_coefficient else None,
+            points=self.operating_points.lower() if self.operating_points else None,
+            conversion=self.conversion.lower() if self.conversion else None,
+            coherency=self.coherency.lower() if self.coherency else Coherency(),
+            gating=self.gating.lower() if self.gating else None,
+            source=self.source,
+            assumed=self.assumed,
+        )
+        if self.dynamic is None:
+            return replace(engine, dynamic_mw=dynamic_power(engine, engine.units, round(engine.clock_hz.value)))
+        return engine

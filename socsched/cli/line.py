@@ -13,6 +13,7 @@ from socsched import __version__
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
 if TYPE_CHECKING:
+    from socsched.cli.options import Output
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
@@ -98,6 +99,20 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def exit_code(plan: Plan) -> int:
     """Return what a command that plans ends with."""
     return {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED}.get(plan.verdict, EXIT_UNDECIDED)
+
+
+def refused(output: Output, plan: Plan) -> int:
+    """Show a plan without tasks, for which there is nothing to simulate or run, and return its exit code."""
+
+    def show() -> None:
+        from socsched.cli.options import terminal_width
+        from socsched.report.terminal import console, plan_view
+
+        console(terminal_width()).print(plan_view(plan))
+
+    output.result(plan_document(plan), show)
+    output.note("nothing to do: a stage has no engine")
+    return exit_code(plan)
 
 
 def outcome_code(result: Mapping[str, Any]) -> int:

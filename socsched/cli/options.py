@@ -63,6 +63,12 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None
         setattr(output, param.name, True)
 
 
+def strict_option(function: F) -> F:
+    """Add --strict: every number must say where it is from."""
+    text = "Also report every number that has no source and no reasoning."
+    return click.option("--strict", is_flag=True, help=text)(function)
+
+
 class NameOrPath(click.ParamType[str]):
     """A shipped platform or pipeline by name, or a path; completes shipped names."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
+from socsched.cli.options import NameOrPath, Output, output_options, strict_option, terminal_width
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
@@ -96,14 +96,27 @@ def _trigger(stage: Stage) -> str:
 
 @command.command("check")
 @click.argument("file", type=NameOrPath("pipelines"))
+@click.option("-p", "--platform", type=NameOrPath("platforms"), help="Also check that its engines can run every stage.")
+@strict_option
 @output_options
 @click.pass_obj
-def check_pipeline(output: Output, file: str) -> None:
+def check_pipeline(output: Output, file: str, platform: str | None, strict: bool) -> None:
     """Check a pipeline file; all faults at once as file:line:col, exit code 2."""
-    from socsched.descriptor.catalog import get_pipeline
+    from socsched.cli.checks import grounds
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.descriptor.places import check_places
     from socsched.models.registry import bindings
 
     pipeline = get_pipeline(file)
+    check_places(pipeline.file)
     bindings(pipeline)
     text = f"{file}: a valid pipeline with {len(pipeline.stages)} stages and {len(pipeline.chains)} chains"
-    output.result({"valid": True, "name": pipeline.name}, lambda: click.echo(text))
+    covered, remark = grounds(pipeline.file, strict)
+    if platform:
+        from socsched.compile.analyze import stage_work
+        from socsched.plan.homeless import require_engines
+
+        require_engines(pipeline, get_platform(platform), stage_work)
+        remark += f"; {platform} has an engine for every stage"
+    document = {"valid": True, "name": pipeline.name, "numbers": covered}
+    output.result(document, lambda: click.echo(text + remark))

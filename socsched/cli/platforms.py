@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import NameOrPath, Output, mode_option, output_options, terminal_width
+from socsched.cli.options import NameOrPath, Output, mode_option, output_options, strict_option, terminal_width
 
 if TYPE_CHECKING:
-    from socsched.descriptor.platform import Figure, Platform, PowerMode
+    from socsched.descriptor.platform import Engine, Platform, PowerMode
 
 
 @click.group("platforms", invoke_without_command=True, short_help="List, show and check platform descriptors.")
@@ -54,64 +55,86 @@ def list_platforms(output: Output) -> None:
 @command.command("show")
 @click.argument("name", type=NameOrPath("platforms"))
 @mode_option
+@click.option("--engine", help="Show only this engine, with its operating points.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the rooflines: FILE.svg or .png.")
+@click.option("--pipeline", default="pointpillars", show_default=True, help="Stages to place on the rooflines.")
+@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), help="Draw one precision only.")
 @output_options
 @click.pass_obj
-def show_platform(output: Output, name: str, mode: str | None) -> None:
-    """Show engines, power modes and the source of every figure of a platform."""
+def show_platform(
+    output: Output,
+    name: str,
+    mode: str | None,
+    engine: str | None,
+    plot: Path | None,
+    pipeline: str,
+    precision: str | None,
+) -> None:
+    """Show engines with their peaks in a power mode, the modes, rails and limits, and where the figures are from."""
     from dataclasses import asdict
 
     from socsched.cli.line import get_mode
+    from socsched.cost.peaks import accelerated_int8, peaks
     from socsched.descriptor.catalog import get_platform
 
     platform = get_platform(name)
     chosen = get_mode(platform, mode)
-    output.result({"platform": asdict(platform)}, lambda: _show(platform, chosen))
+    only = _engine(platform, engine)
+    if plot:
+        from socsched.cli.platform_plot import plot as draw
+
+        draw(platform, chosen, plot, pipeline, precision, engine)
+        output.note(f"wrote {plot}")
+    total = accelerated_int8(platform, chosen)
+    document = {
+        "platform": asdict(platform),
+        "mode": chosen.name,
+        "peaks": [asdict(item) for item in peaks(platform, chosen)],
+        "int8_total": {"dense": total.dense, "sparse": total.sparse},
+    }
+    output.result(document, lambda: _show(platform, chosen, only))
 
 
-def _show(platform: Platform, mode: PowerMode) -> None:
-    from socsched.report.terminal import console, table
-    from socsched.units import format_bandwidth, format_frequency, format_power
+def _engine(platform: Platform, name: str | None) -> Engine | None:
+    from socsched.errors import UsageError
+
+    if name is None:
+        return None
+    try:
+        return platform.engine(name)
+    except KeyError:
+        known = ", ".join(engine.id for engine in platform.engines)
+        raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {known}") from None
+
+
+def _show(platform: Platform, mode: PowerMode, engine: Engine | None) -> None:
+    from dataclasses import replace
+
+    from socsched.report import platform_tables as tables
+    from socsched.report.terminal import console
 
     screen = console(terminal_width())
-    screen.print(f"[bold]{platform.title}[/bold]  ({platform.vendor})")
-    achievable = _figure(platform.dram.achievable, format_bandwidth)
-    screen.print(f"DRAM {achievable} of {format_bandwidth(platform.dram.peak.value)} peak")
-    engines: list[list[str]] = []
-    for engine in platform.engines:
-        state = mode.engines[engine.id]
-        on = f"{state.units} {engine.unit}s at {format_frequency(state.clock_hz)}" if state.units else "off"
-        formats = ", ".join(f"{p.dtype} ({p.layout})" for p in engine.precisions.values())
-        rest = "at any instant" if engine.preemption.kind == "full" else engine.preemption.segment_kind or "never"
-        engines.append([engine.id, engine.title, on, formats, rest, _figure(engine.bandwidth, format_bandwidth)])
-    columns = ["engine", "what", f"in mode {mode.name}", "precisions", "gives up", "bandwidth alone"]
-    screen.print(table("Engines", columns, engines))
-    modes = [
-        [
-            m.name,
-            _figure(m.cap_mw, format_power) if m.cap_mw else "none stated",
-            _figure(m.dram, format_bandwidth),
-            "default" if m.default else "",
-        ]
-        for m in platform.modes
-    ]
-    screen.print(table("Power modes", ["mode", "cap", "DRAM", ""], modes))
-    sources = [[key, source.title, source.where] for key, source in platform.sources.items()]
-    screen.print(table("Sources", ["key", "title", "where"], sources))
-
-
-def _figure(figure: Figure, show: Any) -> str:
-    source = f", {figure.source}" if figure.source else ""
-    return f"{show(figure.value)} ({figure.kind}{source})"
+    if engine is None:
+        for part in tables.view(platform, mode):
+            screen.print(part)
+        return
+    screen.print(tables.engines(replace(platform, engines=(engine,)), mode))
+    points = tables.operating_points(engine)
+    screen.print(points if points is not None else "no operating points are known")
 
 
 @command.command("check")
 @click.argument("file", type=NameOrPath("platforms"))
+@strict_option
 @output_options
 @click.pass_obj
-def check_platform(output: Output, file: str) -> None:
+def check_platform(output: Output, file: str, strict: bool) -> None:
     """Check a platform file; all faults at once as file:line:col, exit code 2."""
+    from socsched.cli.checks import grounds
     from socsched.descriptor.catalog import get_platform
 
     platform = get_platform(file)
     text = f"{file}: a valid platform with {len(platform.engines)} engines and {len(platform.modes)} power modes"
-    output.result({"valid": True, "name": platform.name}, lambda: click.echo(text))
+    covered, remark = grounds(platform.file, strict)
+    document = {"valid": True, "name": platform.name, "numbers": covered}
+    output.result(document, lambda: click.echo(text + remark))

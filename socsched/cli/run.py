@@ -68,6 +68,8 @@ def command(
     if frames and duration:
         raise click.UsageError("--frames and --duration exclude each other")
     made = line.load_plan(plan)
+    if not made.tasks:
+        return line.refused(output, made)
     trace = line.execute(
         made,
         line.pipeline_of(made, pipeline, output.warn),

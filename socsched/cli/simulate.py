@@ -56,6 +56,8 @@ def command(
 
     output: Output = ctx.obj
     made = line.plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    if not made.tasks:
+        return line.refused(output, made)
     chosen = policy if _given(ctx, "policy") else None
     trace = line.simulate(made, duration, seed, chosen, faults_file)
     result = line.result(made, trace)

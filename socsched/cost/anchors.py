@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from socsched.cost.figures import error_of, weakest
+from socsched.cost.power import dram_capacity
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
+
+Reference = Callable[[str], Platform | None]
+"""Returns the described platform of a name, None where no file describes it."""
 
 TRANSFER_ERROR = 0.15
 """Relative error added when a time is scaled to another mode or share; twice that from other hardware (our convention).
@@ -44,32 +49,94 @@ class Configuration:
         return float(self.units * self.mode.engines[self.engine.id].clock_hz)
 
 
-def find_anchor(stage: Stage, want: Configuration, roofline_ns: dict[tuple[str, int], float]) -> Anchored | None:
+def find_anchor(
+    stage: Stage, want: Configuration, roofline_ns: dict[tuple[str, int], float], reference: Reference
+) -> Anchored | None:
     """Return the best time the stage's anchors give for a configuration, None when none applies.
 
-    Order: same platform, engine, mode and units (used as it is); same platform and engine elsewhere (scaled); other
-    hardware of the same engine kind (scaled).  `roofline_ns` holds roofline times by (mode name, units) where known:
-    their ratio scales best, units times clock otherwise.
+    Order: same platform, engine, mode and units (used as it is); same platform and engine elsewhere (scaled); engines
+    of the same kind on other described platforms (scaled by what the anchor follows); other hardware of that kind.
+    `roofline_ns` holds roofline times by (mode name, units) where known: their ratio scales best between modes, units
+    times clock otherwise.
     """
-    usable = [a for a in stage.costs if a.precision == want.precision and _same_engine(a, want)]
-    home = [a for a in usable if a.platform == want.platform.name and _mode(a, want) is not None]
+    usable = [anchor for anchor in stage.costs if anchor.precision == want.precision]
+    home = [a for a in usable if a.platform == want.platform.name and _is_here(a, want) and _mode(a, want) is not None]
     for anchor in home:
         if _mode(anchor, want) == want.mode and _units(anchor, want, want.mode) == want.units:
             return _exact(anchor)
     if home:
         nearest = min(home, key=lambda a: (_mode(a, want) != want.mode, abs(_known_rate(a, want) - want.rate())))
         return _scaled(nearest, want, roofline_ns)
-    foreign = [a for a in usable if a.platform != want.platform.name]
-    if not foreign:
+    carried: list[tuple[tuple[bool, int], Anchored]] = []
+    other: list[Anchor] = []
+    for anchor in usable:
+        if anchor.platform == want.platform.name:
+            continue
+        there = _configuration(anchor, want, reference)
+        found = _carried(anchor, there, want) if there else None
+        if found:
+            carried.append(((anchor.units not in (0, want.units), PROVENANCE.index(anchor.time_ns.kind)), found))
+        elif anchor.engine == want.engine.kind:
+            other.append(anchor)
+    if carried:
+        return min(carried, key=lambda pair: pair[0])[1]
+    if not other:
         return None
-    best = min(foreign, key=lambda a: (a.units not in (0, want.units), PROVENANCE.index(a.time_ns.kind)))
+    best = min(other, key=lambda a: (a.units not in (0, want.units), PROVENANCE.index(a.time_ns.kind)))
     return _foreign(best, want)
 
 
-def _same_engine(anchor: Anchor, want: Configuration) -> bool:
-    if anchor.platform == want.platform.name:
-        return anchor.engine in (want.engine.id, want.engine.kind)
-    return anchor.engine == want.engine.kind
+def _is_here(anchor: Anchor, want: Configuration) -> bool:
+    return anchor.engine in (want.engine.id, want.engine.kind)
+
+
+def _configuration(anchor: Anchor, want: Configuration, reference: Reference) -> Configuration | None:
+    """Return where an anchor was taken, None unless a described platform has that engine and mode."""
+    platform = reference(anchor.platform)
+    if platform is None:
+        return None
+    try:
+        mode = platform.mode(anchor.mode)
+    except KeyError:
+        return None
+    engine = next((e for e in platform.engines if anchor.engine in (e.id, e.kind) and mode.engines[e.id].units), None)
+    if engine is None:
+        return None
+    online = mode.engines[engine.id].units
+    most = want.most or online
+    units = min(anchor.units or most, most, online)
+    return Configuration(platform, engine, mode, anchor.precision, units, want.most)
+
+
+def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Anchored | None:
+    """Return an anchor's time carried over to another engine of the same kind, None when nothing ties the two."""
+    if there.engine.kind != want.engine.kind:
+        return None
+    fast, slow = _speed(anchor.scales_with, there), _speed(anchor.scales_with, want)
+    if fast is None and slow is None:  # nobody states the general performance of GPUs and NPUs
+        fast, slow = _speed("compute", there), _speed("compute", want)
+    if not fast or not slow:
+        return None
+    ratio, figure = fast / slow, anchor.time_ns
+    source = f"{figure.source} on {anchor.platform} in {there.mode.name}, scaled by {ratio:.3g} ({anchor.scales_with})"
+    time = max(round(figure.value * ratio), 1)
+    kind = weakest([figure.kind, "derived"])
+    return Anchored(time, kind, source.strip(), error_of(figure) + 2 * TRANSFER_ERROR, False, True)
+
+
+def _speed(follows: str, where: Configuration) -> float | None:
+    """Return what times are inversely proportional to, None where the descriptor does not say."""
+    engine, clock = where.engine, where.mode.engines[where.engine.id].clock_hz
+    if follows == "nothing":
+        return 1.0
+    if follows == "bandwidth":
+        return float(min(engine.bandwidth.value, dram_capacity(where.platform, where.mode)))
+    if follows == "compute":
+        precision = engine.precisions.get(where.precision)
+        return where.units * clock * precision.ops_per_cycle.value if precision else None
+    if engine.performance is None:
+        return None
+    return engine.performance.value * clock / engine.clock_hz.value * where.units
 
 
 def _mode(anchor: Anchor, want: Configuration) -> PowerMode | None:

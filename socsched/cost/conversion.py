@@ -1,12 +1,14 @@
 """Hand-overs between stages: which tensors change dtype or layout on the way, who converts them, and what that costs.
 
-Engines of one SoC share coherent DRAM, so a tensor in the format the consumer reads is handed over by reference: only
-the producer's `handoff_ns` is paid.  Otherwise a conversion job reads and writes the tensor once.
+Engines of one SoC share DRAM, so a tensor in the format the consumer reads is handed over by reference: the producer's
+`handoff_ns` is paid, and where either end does not see the caches, cleaning them of the tensor.  Otherwise a conversion
+job reads and writes the tensor once.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.operators import DTYPE_BYTES, StageWork, TensorType
 
+_BLOCK = re.compile(r"([0-9]+)([chw])")
 PLAIN_LAYOUT = "NCHW"
 """The layout host code reads and writes."""
 
@@ -34,8 +37,17 @@ class Hop:
 
 
 def tensor_bytes(tensor: TensorType) -> int:
-    """Return the size of a tensor in bytes; a dimension that varies counts as one."""
-    return math.prod(abs(d) for d in tensor.shape) * DTYPE_BYTES.get(tensor.dtype, 4)
+    """Return the size of a tensor in bytes as its layout stores it; a dimension that varies counts as one.
+
+    Blocked layouts round dimensions up: three channels in NCHW32c take as much room as 32, and NHWC8h8w32c rounds
+    height and width up to eight as well.
+    """
+    shape = [abs(d) for d in tensor.shape]
+    if len(shape) == 4:
+        for block, axis in _BLOCK.findall(tensor.layout):
+            index = "nchw".index(axis)
+            shape[index] = -(-shape[index] // int(block)) * int(block)
+    return math.prod(shape) * DTYPE_BYTES.get(tensor.dtype, 4)
 
 
 def is_host_code(work: StageWork) -> bool:
@@ -92,14 +104,23 @@ def converter(platform: Platform, mode: PowerMode, source: Engine, sink: Engine)
     return None
 
 
+def visible_ns(source: Engine, sink: Engine, size: int) -> int:
+    """Return how long (ns) the producer needs until `size` bytes it wrote can be read by another engine."""
+    if source.id == sink.id:
+        return 0
+    rates = [e.coherency.flush.value for e in (source, sink) if e.coherency.domain == "none" and e.coherency.flush]
+    return round(source.handoff_ns.value) + (math.ceil(size * 1e9 / min(rates)) if rates else 0)
+
+
 def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform: Platform, mode: PowerMode) -> Cost:
     """Return the cost of one conversion job over all `changed` tensors: each is read once and written once."""
     size = sum(tensor_bytes(hop.given) + tensor_bytes(hop.wanted) for hop in changed)
     fixed = round(engine.launch_ns.value + engine.submit_ns.value)
-    time = fixed + max(math.ceil(size * 1e9 / min(engine.bandwidth.value, dram_capacity(platform, mode))), 1)
+    rate = engine.conversion or engine.bandwidth
+    time = fixed + max(math.ceil(size * 1e9 / min(rate.value, dram_capacity(platform, mode))), 1)
     share = 1 if engine.shares == "unit" else mode.engines[engine.id].units
     overheads = (engine.launch_ns, engine.submit_ns)
-    provenance, error = trust([(time - fixed, (engine.bandwidth,)), (fixed, overheads)])
+    provenance, error = trust([(time - fixed, (rate,)), (fixed, overheads)])
     return Cost(
         stage=name,
         engine=engine.id,
@@ -111,6 +132,6 @@ def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform:
         energy_uj=job_energy_uj(engine, mode, share, time, size, platform.dram.picojoule_per_byte.value),
         segments=(Segment(name, time, fixed, size),),
         provenance=provenance,
-        source=sources_of([engine.bandwidth, *overheads]),
+        source=sources_of([rate, *overheads]),
         error=error,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from socsched.cost.anchors import Anchored, Configuration, find_anchor
+from socsched.cost.anchors import Anchored, Configuration, Reference, find_anchor
 from socsched.cost.conversion import is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.profile import Profile
 from socsched.cost.roofline import Estimate, estimate, rescaled
+from socsched.descriptor.catalog import described
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
 from socsched.errors import SocschedError
@@ -45,6 +46,7 @@ class CostModel:
     mode: PowerMode
     work: WorkOf
     profile: Profile | None = None
+    reference: Reference = described
     _known: dict[str, tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
 
@@ -150,7 +152,7 @@ class CostModel:
         most = 1 if work and is_host_code(work) else stage.share
         most = most if engine.shares == "unit" else 0
         want = Configuration(self.platform, engine, self.mode, precision, share, most)
-        return find_anchor(stage, want, rooflines)
+        return find_anchor(stage, want, rooflines, self.reference)
 
     def _rooflines(self, engine: Engine, work: StageWork) -> Iterator[tuple[tuple[str, int], float]]:
         for mode in self.platform.modes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from socsched import resources
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
+from socsched.errors import DescriptorError
 
 HOST = "host"
 """Name of the platform that is detected on this machine instead of read from a file."""
@@ -35,6 +36,16 @@ def get_platform(name_or_path: str) -> Platform:
         return detect()
     path = resources.find("platforms", name_or_path)
     return _platform(path, _stamp(path))
+
+
+def described(name: str) -> Platform | None:
+    """Return the platform of this name where a valid file describes it, None for anything else (and for `host`)."""
+    if name not in resources.names("platforms"):
+        return None
+    try:
+        return get_platform(name)
+    except DescriptorError:
+        return None
 
 
 def get_pipeline(name_or_path: str) -> Pipeline:

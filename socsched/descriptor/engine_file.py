@@ -52,10 +52,13 @@ class PrecisionFile(FileModel):
         min_length=1, description="share of the peak reached by operator class: conv, gemm, elementwise, default"
     )
 
+    sparsity: RateFigure | None = Field(None, description="peak with structured sparsity as a multiple of the dense")
+
     def lower(self, dtype: str) -> Precision:
         """Return the precision as the rest of socsched sees it."""
         efficiency = {name: figure.lower() for name, figure in self.efficiency.items()}
-        return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency)
+        sparsity = self.sparsity.lower() if self.sparsity else None
+        return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency, sparsity)
 
 
 class PreemptionFile(FileModel):

@@ -120,12 +120,14 @@ class Precision:
     `ops_per_cycle`: dense arithmetic operations (a multiply-add is two) per unit and clock cycle at full rate.
     `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c", "NHWC8h8w32c").
     `efficiency`: share of the peak reached, by operator class ("conv", "gemm", "elementwise", "default").
+    `sparsity`: peak with structured sparsity as a multiple of the dense one, None without.  No plan counts on it.
     """
 
     dtype: str
     ops_per_cycle: Figure
     layout: str
     efficiency: Mapping[str, Figure]
+    sparsity: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class PowerMode:
 
     `cap_mw` is the module's power budget, None where the vendor states none; `base_mw` is drawn by everything that is
     no engine (rest of the SoC, DRAM idle, board); `dram` is the bandwidth the memory clock of this mode allows.
+    `stated_tops` is the INT8 peak (10^12/s, with sparsity where there is any) the vendor states for this mode.
     `clocks_hz` are clocks of blocks that are no engine here; `family` is the configuration file the mode is from, where
     a vendor ships several whose numbers overlap.
     """
@@ -204,6 +207,7 @@ class PowerMode:
     note: str = ""
     clocks_hz: Mapping[str, int] = field(default_factory=dict)
     family: str = ""
+    stated_tops: Figure | None = None
     source: str = ""
     assumed: str = ""
 

@@ -19,6 +19,7 @@ from socsched.descriptor.fields import (
     Grounded,
     Name,
     PowerFigure,
+    RateFigure,
     SizeFigure,
     SourceFile,
     TemperatureFigure,
@@ -93,6 +94,7 @@ class PowerModeFile(Grounded):
     dram: BandwidthFigure = Field(description="bandwidth the memory clock of this mode allows")
     engines: dict[Name, EngineModeFile] = Field(description="every engine, by id or by the key that declares it")
     clocks: dict[Name, Frequency] = Field(default_factory=dict, description="clocks of blocks that are no engine")
+    stated_tops: RateFigure | None = Field(None, description="the vendor's INT8 peak, TOPS, with sparsity if any")
     family: str = Field("", description="configuration file, where the vendor ships several with the same numbers")
     note: str = Field("", description="what a reader must know, such as vendor figures that disagree")
 
@@ -116,6 +118,7 @@ class PowerModeFile(Grounded):
             note=self.note,
             clocks_hz=dict(self.clocks),
             family=self.family,
+            stated_tops=self.stated_tops.lower() if self.stated_tops else None,
             source=self.source,
             assumed=self.assumed,
         )

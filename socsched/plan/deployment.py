@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import demand, stretched_ns, worst_share
-from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes
+from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.graph.taskgraph import TaskGraph
@@ -84,9 +84,15 @@ class Workload:
             raise Unconnectable(f"no engine converts between {producer.stage!r} and {consumer.stage!r}")
         return conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
 
-    def handoff_ns(self, engine: str) -> int:
-        """Return what handing a result to another engine costs the producer (ns)."""
-        return round(self.model.platform.engine(engine).handoff_ns.value)
+    def visible_ns(self, source: str, sink: str, size: int) -> int:
+        """Return what making `size` bytes visible to another engine costs the producer (ns)."""
+        return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
+
+    def output_bytes(self, cost: Cost) -> int:
+        """Return how many bytes a stage hands on when it runs as chosen."""
+        stage = self.graph.stage(cost.stage)
+        work = self.model.work_of(stage, cost.precision)
+        return sum(map(tensor_bytes, work.outputs)) if work else stage.output_bytes
 
 
 def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
@@ -154,7 +160,7 @@ def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
     for name in graph.order:
         tasks.append(_stage_task(workload, mapping[name], conversions))
         tasks += [_conversion_task(workload, p, c) for (p, _), c in conversions.items() if p == name]
-    tasks = _hand_over(workload, tasks)
+    tasks = _hand_over(workload, mapping, tasks)
     tasks = assign_lanes(tasks, mapping, {e.id: e.lanes for e in workload.engines()})
     transitions = _transitions(workload, mapping, conversions)
     return Deployment(workload, mapping, tuple(with_wcet(tasks, workload.model.dram)), tuple(transitions))
@@ -239,23 +245,30 @@ def _conversion_task(workload: Workload, producer: str, cost: Cost) -> Task:
     )
 
 
-def _hand_over(workload: Workload, tasks: list[Task]) -> list[Task]:
+def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Task]:
     """Let every task whose result another engine reads pay for making it visible there."""
     engine = {task.name: task.engine for task in tasks}
-    paying = {
-        name
-        for task in tasks
-        for name in (*task.after, *task.reads)
-        if name in engine and engine[name] != task.engine and workload.handoff_ns(engine[name]) > 0
-    }
+    paid: dict[str, int] = {}
+    for reader in tasks:
+        for name in (*reader.after, *reader.reads):
+            if name in engine:
+                time = workload.visible_ns(engine[name], reader.engine, _handed(workload, mapping, name, tasks))
+                paid[name] = max(paid.get(name, 0), time)
     result = []
     for task in tasks:
-        if task.name in paying:
-            time = workload.handoff_ns(task.engine)
+        time = paid.get(task.name, 0)
+        if time > 0:
             segments = (*task.segments, Segment("hand-over", time, time, 0))
             task = replace(task, segments=segments, cost_ns=task.cost_ns + time)
         result.append(task)
     return result
+
+
+def _handed(workload: Workload, mapping: Mapping_, name: str, tasks: Sequence[Task]) -> int:
+    """Return the bytes a task hands on; a conversion writes about half of what it moves."""
+    if name in mapping:
+        return workload.output_bytes(mapping[name])
+    return next(task.bytes for task in tasks if task.name == name) // 2
 
 
 def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, int]) -> list[Task]:
@@ -324,12 +337,13 @@ def _transitions(
             continue
         changed = [hop for hop in found if hop.converts] or found
         stage = workload.graph.stage(producer)
-        handoff = workload.handoff_ns(source.engine) if source.engine != (cost.engine if cost else sink.engine) else 0
+        size = sum(tensor_bytes(hop.given) for hop in found) or stage.output_bytes
+        handoff = workload.visible_ns(source.engine, cost.engine if cost else sink.engine, size)
         result.append(
             Transition(
                 source=producer,
                 sink=consumer,
-                bytes=sum(tensor_bytes(hop.given) for hop in found) or stage.output_bytes,
+                bytes=size,
                 layout_from=_joined(hop.given.layout for hop in changed),
                 layout_to=_joined(hop.wanted.layout for hop in changed),
                 dtype_from=_joined(hop.given.dtype for hop in changed),

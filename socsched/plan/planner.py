@@ -20,6 +20,7 @@ from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
 from socsched.plan.explain import levers, reasons
 from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Violation
+from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 
 OBJECTIVES = ("latency", "energy", "throughput", "slack")
@@ -120,26 +121,23 @@ def make_plan(
     """Return a complete plan with its verdict; every mode is tried where `mode` is None.
 
     `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within
-    `time_limit` seconds altogether.  Raises UsageError for unknown names and for stages that can run nowhere.
+    `time_limit` seconds altogether.  A stage no engine can run makes the plan infeasible, without tasks.  Raises
+    UsageError for unknown names.
     """
     _check(objective, policy)
     graph, started = task_graph(pipeline), time.monotonic()
     solutions: list[Solution] = []
-    refusals: dict[str, list[str]] = {}
     modes = platform.modes if mode is None else (_mode(platform, mode),)
     for option in modes:
         model = CostModel(platform, option, work, profile)
-        nowhere = _nowhere(graph, model)
-        if nowhere:
-            refusals[option.name] = nowhere
+        if homeless(graph, model):
             continue
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
         solutions.append(solve(Workload.of(graph, model, policy), objective, budget, left))
     if not solutions:
-        lines = [f"in mode {name}: {line}" for name, found in refusals.items() for line in found]
-        raise UsageError(
-            "no engine can run every stage:\n" + "\n".join(lines), "accept another precision, or add a cost"
-        )
+        option = next((m for m in modes if m.default), modes[0])
+        model = CostModel(platform, option, work, profile)
+        return unplaceable(graph, model, policy, objective, time.monotonic() - started)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
     return _plan(best, solutions, objective, alternatives, time.monotonic() - started)
@@ -158,16 +156,6 @@ def _mode(platform: Platform, name: str) -> PowerMode:
     except KeyError:
         modes = ", ".join(mode.name for mode in platform.modes)
         raise UsageError(f"platform {platform.name!r} has no mode {name!r}", f"its modes: {modes}") from None
-
-
-def _nowhere(graph: TaskGraph, model: CostModel) -> list[str]:
-    """Return a line for every stage no engine can run, with the reasons."""
-    lines = []
-    for name in graph.order:
-        stage = graph.stage(name)
-        if not model.candidates(stage):
-            lines.append(f"stage {name!r}: " + "; ".join(map(str, model.refused(stage))))
-    return lines
 
 
 def _alternatives(
@@ -189,7 +177,7 @@ def _alternatives(
     for mode in platform.modes:
         if mode.name not in names:
             model = CostModel(platform, mode, work, profile)
-            if not _nowhere(graph, model):
+            if not homeless(graph, model):
                 tried.append(solve(Workload.of(graph, model, policy), objective, budget=24, time_limit=5.0))
     return tried
 

@@ -110,6 +110,8 @@ def _violation(item: Violation) -> RenderableType:
 
 def plan_view(plan: Plan) -> RenderableType:
     """Return everything `socsched plan` prints."""
+    if not plan.tasks:
+        return Group(verdict(plan), Text(""), violations(plan))
     parts: list[RenderableType] = [
         verdict(plan),
         Text(""),

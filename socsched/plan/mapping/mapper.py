@@ -84,7 +84,8 @@ def _transfer(workload: Workload, producer: Cost, consumer: Cost) -> float:
         conversion = workload.conversion(producer, consumer)
     except Unconnectable:
         return 1e18
-    handoff = workload.handoff_ns(producer.engine) if producer.engine != consumer.engine else 0
+    sink = conversion.engine if conversion else consumer.engine
+    handoff = workload.visible_ns(producer.engine, sink, workload.output_bytes(producer))
     return handoff + (conversion.time_ns if conversion else 0)
 
 

@@ -1,0 +1,24 @@
+"""What the two `check` subcommands share."""
+
+from __future__ import annotations
+
+
+def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
+    """Return how the numbers of a file are vouched for, as counts and in words.
+
+    With `strict` DescriptorError lists every number nothing vouches for.
+    """
+    from socsched.descriptor.grounds import coverage, require_grounds
+    from socsched.descriptor.source import read
+
+    found = (require_grounds if strict else coverage)(read(file))
+    counts = {
+        "figures": found.figures,
+        "sourced": found.sourced,
+        "assumed": found.assumed,
+        "uncovered": len(found.uncovered),
+    }
+    remark = f"; of {found.total} numbers {found.figures} are figures, {found.sourced} sourced, {found.assumed} assumed"
+    if found.uncovered:
+        remark += f", {len(found.uncovered)} say nothing of their origin (--strict lists them)"
+    return counts, remark

@@ -1,0 +1,78 @@
+"""Whether every number of a descriptor says where it is from: by its own source or reasoning, or by its mapping's.
+
+A figure (anything with a `kind`) vouches for itself.  Any other number needs a `source` or an `assumed` reason in the
+mapping it stands in or in one around it.  Loading a file does not ask for this, as a user's own periods need no paper;
+``check --strict`` and the shipped files do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from socsched.descriptor.source import Document
+from socsched.descriptor.validation import Tree, is_figure
+from socsched.units import NUMBER, UNITS
+
+_UNITS = sorted({unit for units in UNITS.values() for unit in units}, key=len, reverse=True)
+_QUANTITY = re.compile(rf"\s*{NUMBER}\s*(?:{'|'.join(map(re.escape, _UNITS))})\s*")
+_TEXTS = frozenset(("schema_version", "name", "title", "note", "where", "version", "since", "until"))
+"""Fields whose text may look like a number and is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many numbers a file holds, how many of them are figures or stand under a source or an assumption."""
+
+    figures: int
+    sourced: int
+    assumed: int
+    uncovered: tuple[Tree, ...]
+
+    @property
+    def total(self) -> int:
+        """All numbers of the file."""
+        return self.figures + self.sourced + self.assumed + len(self.uncovered)
+
+
+def coverage(document: Document) -> Coverage:
+    """Return what vouches for the numbers of a document that loads without faults."""
+    found = list(_numbers(Tree(document, (), document.data), ""))
+    count = {by: sum(other == by for other, _ in found) for by in ("figure", "source", "assumed")}
+    uncovered = tuple(number for by, number in found if not by)
+    return Coverage(count["figure"], count["source"], count["assumed"], uncovered)
+
+
+def require_grounds(document: Document) -> Coverage:
+    """Return the coverage of a document; DescriptorError naming every number nothing vouches for."""
+    result = coverage(document)
+    for number in result.uncovered:
+        number.report("expected source or assumed (the reasoning) beside this number or around it, or a figure")
+    document.check()
+    return result
+
+
+def _numbers(tree: Tree, by: str) -> Iterator[tuple[str, Tree]]:
+    """Yield (what vouches for it, number) of every number at and below `tree`; `by` holds for what is around it."""
+    if isinstance(tree.value, dict):
+        # How many units a known time holds for is vouched for by the time.
+        figure = tree.at("time") if "time" in tree.value else tree
+        if is_figure(figure) and (figure.at("source").text or figure.at("note").text):
+            by = "figure"
+        elif tree.at("source").text:
+            by = "source"
+        elif tree.at("assumed").text.strip():
+            by = "assumed"
+    if isinstance(tree.value, (dict, list)):
+        for item in tree.items():
+            if item.path != ("sources",):
+                yield from _numbers(item, by)
+    elif _is_number(tree):
+        yield by, tree
+
+
+def _is_number(tree: Tree) -> bool:
+    if isinstance(tree.value, bool) or tree.key in _TEXTS:
+        return False
+    return isinstance(tree.value, (int, float)) or bool(tree.text and _QUANTITY.fullmatch(tree.text))

@@ -1,0 +1,45 @@
+"""Where a pipeline's known times were taken: engines and modes must exist on platforms that are described."""
+
+from __future__ import annotations
+
+import difflib
+
+from socsched.descriptor.catalog import described, platform_names
+from socsched.descriptor.platform import Platform
+from socsched.descriptor.source import read
+from socsched.descriptor.validation import Tree
+
+
+def check_places(file: str) -> None:
+    """Raise DescriptorError for costs that name an engine or a mode their platform does not have.
+
+    A platform that no file describes may be any text; one that is nearly the name of a described one is reported.
+    """
+    document = read(file)
+    root = Tree(document, (), document.data)
+    for stage in root.at("stages").items():
+        for cost in stage.at("costs").items():
+            platform = described(cost.at("platform").text)
+            if platform is None:
+                _check_spelling(cost.at("platform"))
+            else:
+                _check_place(cost, platform)
+    document.check()
+
+
+def _check_spelling(name: Tree) -> None:
+    """Report what is no platform but for a letter or two; anything else means hardware no file describes."""
+    near = difflib.get_close_matches(name.text, platform_names(), n=1, cutoff=0.9)
+    if near and name.text not in platform_names():
+        name.report(f"no platform is called {name.text!r}; did you mean {near[0]!r}?")
+
+
+def _check_place(cost: Tree, platform: Platform) -> None:
+    engines = {name for engine in platform.engines for name in (engine.id, engine.kind)}
+    engine, mode = cost.at("engine"), cost.at("mode")
+    if engine.text not in engines:
+        engine.unknown(f"engine of {platform.name}", engines)
+    try:
+        platform.mode(mode.text)
+    except KeyError:
+        mode.unknown(f"power mode of {platform.name}", [m.name for m in platform.modes])

@@ -60,7 +60,7 @@ def _engine(engine: Engine, mode: PowerMode) -> list[str]:
     rates = [rate(item.dense) if item and item.dense else "" for item in found]
     rest = "at any instant" if engine.preemption.kind == "full" else engine.preemption.segment_kind or "never"
     if engine.preemption.granularity_ns:
-        rest += f" of {format_duration(engine.preemption.granularity_ns.value)}"
+        rest += f", {format_duration(engine.preemption.granularity_ns.value)}"
     power = [format_power(engine.idle_mw.value), format_power(state.dynamic_mw.value)] if state.units else ["", ""]
     domain = {"full": "yes", "io": "one way", "none": "no"}[engine.coherency.domain]
     return [engine.id, engine.title, online, *rates, format_bandwidth(engine.bandwidth.value), *power, domain, rest]

@@ -12,11 +12,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
 
 FOLDER = Path(__file__).parents[1] / "schemas"
-MODELS: dict[str, type[BaseModel]] = {"platform.schema.json": PlatformFile, "pipeline.schema.json": PipelineFile}
+MODELS: dict[str, type[BaseModel]] = {
+    "platform.schema.json": PlatformFile,
+    "pipeline.schema.json": PipelineFile,
+    "rules.schema.json": RulesFile,
+}
 
 
 def render(model: type[BaseModel]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from socsched.cli.options import NameOrPath, Output, mode_option, output_options, strict_option, terminal_width
+from socsched.cli.platform_rules import command as rules
 
 if TYPE_CHECKING:
     from socsched.descriptor.platform import Engine, Platform, PowerMode
@@ -121,6 +122,9 @@ def _show(platform: Platform, mode: PowerMode, engine: Engine | None) -> None:
     screen.print(tables.engines(replace(platform, engines=(engine,)), mode))
     points = tables.operating_points(engine)
     screen.print(points if points is not None else "no operating points are known")
+
+
+command.add_command(rules)
 
 
 @command.command("check")

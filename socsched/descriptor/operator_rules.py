@@ -8,28 +8,56 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class OperatorRule:
-    """Limits under which an engine takes an operator: attribute -> inclusive (min, max); `dtypes` empty means all.
+    """A case in which an engine takes an operator; all its conditions must hold.
 
-    Attribute names are those of `graph.operators.Operator.attrs` (kernel_h, stride_w, pad, dilation, groups,
-    in_channels, out_channels, window, axis, ...).  `note`: conditions the limits cannot say, for people.
+    `limits`: attribute -> inclusive (min, max); `values`: attribute -> allowed values; `below`: attribute -> attribute
+    it must stay under; `dtypes` empty means all of the engine.  Attribute names are those of
+    `graph.operators.Operator.attrs` (kernel_h, stride_w, pad, dilation, groups, in_channels, out_channels, window,
+    axis, ...); an attribute the operator does not have is not held against it.
+    `conditions` are what numbers cannot decide; `runs_as` is the dtype it is promoted to, empty for its own;
+    `source` names who says so.
     """
 
     op: str
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dtypes: tuple[str, ...] = ()
     note: str = ""
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    below: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[str, ...] = ()
+    runs_as: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An operator known not to run, with the reason and who says so."""
+
+    note: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a tensor may lie in memory at an engine's border; `use` is in, out or both."""
+
+    layout: str
+    use: str
+    note: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorRules:
-    """What an engine can compute: `allowed` by operator kind (None: everything), and limits of a whole job.
+    """What an engine can compute: cases by operator kind (`allowed` None: everything), and limits of a whole job.
 
     `max_jobs`: compiled jobs resident at a time (loadables per DLA core), 0 = unlimited; `static_shapes`: no symbolic
-    dimension; `max_dim`: largest non-batch dimension, 0 = unlimited; `host_code`: arbitrary functions may run here.
-    `source`: key of `Platform.sources` the rules are from.
+    dimension; `max_dim`: largest non-batch dimension, `max_batch`: largest batch, 0 = unlimited; `host_code`: arbitrary
+    functions may run here.  `formats`: border formats by dtype.  `name` is the rule file, `runtime` and `version` what
+    the rules hold for; all empty for rules written into a platform file.  `source` names who says so.
     """
 
-    allowed: Mapping[str, OperatorRule] | None = None
+    allowed: Mapping[str, tuple[OperatorRule, ...]] | None = None
     max_jobs: int = 0
     static_shapes: bool = False
     max_dim: int = 0
@@ -37,3 +65,14 @@ class OperatorRules:
     activation_bytes: int = 0
     host_code: bool = False
     source: str = ""
+    max_batch: int = 0
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    formats: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
+    name: str = ""
+    runtime: str = ""
+    version: str = ""
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return a version such as "8.6.12" as numbers that compare part by part."""
+    return tuple(int(part) for part in version.split("."))

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from socsched.descriptor.fields import Quantity
+from socsched.descriptor.operator_rules_file import VERSION_PATTERN, find_rules, load_rules, rule_names
+from socsched.descriptor.rule_checks import check_case
 from socsched.descriptor.validation import Tree, check_figures
 from socsched.units import format_bandwidth, format_frequency
 
 _CLOCK = Quantity("frequency").read
 _RATE = Quantity("bandwidth").read
-
-OPERATOR_ATTRS = frozenset(
-    (
-        *(
-            "kernel_h",
-            "kernel_w",
-            "stride_h",
-            "stride_w",
-            "pad",
-            "pad_h",
-            "pad_w",
-            "dilation",
-            "dilation_h",
-            "dilation_w",
-        ),
-        *("groups", "in_channels", "out_channels", "window", "axis", "axis_dim", "scale", "scale_h", "scale_w"),
-    )
-)
-"""Attributes of operators that limits can name (`graph.operators.Operator.attrs`)."""
 
 
 def engine_ids(key: str, count: int | None) -> list[str]:
@@ -94,23 +80,35 @@ def check_efficiency(root: Tree) -> None:
 
 
 def check_operators(root: Tree) -> None:
-    """Report limits of attributes no operator has, empty ranges and data types that are not declared."""
+    """Report faults of rules written out, rule files that do not exist, and versions without the engine."""
     for engine in root.at("engines").items():
         rules = engine.at("operators")
         for rule in rules.at("allowed").items():
-            for limit in rule.at("limits").items():
-                _check_limit(limit)
+            check_case(rule)
             for dtype in rule.at("dtypes").texts():
                 if dtype.text not in engine.at("precisions").names():
                     dtype.unknown("precision of this engine", engine.at("precisions").names())
+        if rules.at("rules").text:
+            _check_rule_file(rules)
+        elif rules.at("version").value is not None:
+            rules.at("version").report("version belongs to a rule file; expected it only beside rules", key=True)
 
 
-def _check_limit(limit: Tree) -> None:
-    if limit.key not in OPERATOR_ATTRS:
-        limit.unknown("operator attribute", OPERATOR_ATTRS, key=True)
-    bounds = [bound.value for bound in limit.items()]
-    if len(bounds) == 2 and all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
-        limit.report(f"expected [smallest, largest], got {bounds[0]} above {bounds[1]}")
+def _check_rule_file(rules: Tree) -> None:
+    written = [name for name in rules.names() if name not in ("rules", "version")]
+    if written:
+        rules.at(written[0]).report("expected a rule file or rules written out, not both", key=True)
+    folder = Path(rules.document.file).parent
+    try:
+        found = load_rules(find_rules(rules.at("rules").text, folder))
+    except KeyError:
+        rules.at("rules").unknown("rule file", rule_names(folder))
+        return
+    version = rules.at("version").text
+    if re.fullmatch(VERSION_PATTERN, version):
+        gap = found.gap(version)
+        if gap:
+            rules.at("version").report(f"{found.runtime} {version} does not support this engine: {gap.note}")
 
 
 def check_modes(root: Tree) -> None:

@@ -25,6 +25,7 @@ from socsched.descriptor.fields import (
     TemperatureFigure,
 )
 from socsched.descriptor.operating_points import dynamic_power
+from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.operator_rules_file import OperatorRulesFile
 from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail
 from socsched.descriptor.platform_checks import CHECKS, engine_ids
@@ -170,4 +171,9 @@ def platform_from_mapping(mapping: Mapping[str, Any], file: str) -> Platform:
 
 
 def _platform(document: Document) -> Platform:
-    return validate(document, PlatformFile, CHECKS).lower(document.file, OperatorRulesFile.lower)
+    folder = Path(document.file).parent
+
+    def resolve(rules: OperatorRulesFile) -> OperatorRules:
+        return rules.lower(folder)
+
+    return validate(document, PlatformFile, CHECKS).lower(document.file, resolve)

@@ -1,41 +1,95 @@
-"""Whether an engine can compute a stage: its operators against the engine's declared rules (pure, no compiler)."""
+"""Whether an engine can compute an operator or a stage: its operators against the engine's declared rules."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
+RUNS, FALLS_BACK = "runs", "falls back"
 
-def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
-    """Return every rule of `engine` that `work` breaks, in words with numbers; empty when the engine can compute it.
 
-    Equal violations of several operators are reported once, with how many operators there are.
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether an operator runs on an engine or falls back to another, and why.
+
+    `dtype` is the one it really runs in; `reasons` says what stands against it (empty when it runs), `conditions` what
+    has to hold besides and numbers cannot decide; `sources` who says so.
     """
+
+    outcome: str
+    dtype: str
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the engine takes the operator."""
+        return self.outcome == RUNS
+
+
+def decide(operator: Operator, engine: Engine) -> Decision:
+    """Return whether `engine` takes an operator of given shapes, attributes and dtype, with reasons and sources."""
     rules = engine.operators
-    problems: Counter[str] = Counter()
-    first: dict[str, str] = {}
-    for operator in work.operators:
-        for problem in _operator(operator, rules):
-            problems[problem] += 1
-            first.setdefault(problem, operator.name)
-    found = [_counted(first[problem], problem, count) for problem, count in problems.items()]
-    if work.operators and work.precision not in engine.precisions and not rules.host_code:
-        found.insert(0, f"precision {work.precision} is not one of {', '.join(engine.precisions) or 'none'}")
-    return tuple(found)
-
-
-def _counted(name: str, problem: str, count: int) -> str:
-    more = f" (and {count - 1} more)" if count > 1 else ""
-    return f"{name}{more}: {problem}"
-
-
-def _operator(operator: Operator, rules: OperatorRules) -> list[str]:
     if operator.kind == "function":
-        return [] if rules.host_code else ["host code cannot run here"]
-    problems = _kind(operator, rules)
+        if rules.host_code:
+            return Decision(RUNS, operator.dtype)
+        return Decision(FALLS_BACK, operator.dtype, ("host code cannot run here",))
+    general = _general(operator, rules)
+    sources = (rules.source,) if general and rules.source else ()
+    if operator.dtype not in engine.precisions and not rules.host_code:
+        general.insert(0, f"precision {operator.dtype} is not one of {', '.join(engine.precisions) or 'none'}")
+    case, found, cited = _case(operator, rules)
+    reasons = (*found, *general)
+    sources = tuple(dict.fromkeys(filter(None, (*cited, *sources))))
+    if reasons:
+        return Decision(FALLS_BACK, operator.dtype, reasons, (), sources)
+    conditions = case.conditions if case else ()
+    return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, (), conditions, sources)
+
+
+def _case(operator: Operator, rules: OperatorRules) -> tuple[OperatorRule | None, list[str], tuple[str, ...]]:
+    """Return the case that holds, or what stands against the case that came nearest, and who says so."""
+    if rules.allowed is None:
+        return None, [], ()
+    cases = rules.allowed.get(operator.kind, ())
+    if not cases:
+        refused = rules.refused.get(operator.kind)
+        why = f": {refused.note}" if refused else ""
+        return None, [f"operator {operator.kind} is not supported{why}"], (refused.source if refused else rules.source,)
+    judged = [(case, _against(operator, case)) for case in cases]
+    case, problems = min(judged, key=lambda pair: len(pair[1]))
+    return case, problems, (case.source,)
+
+
+def _against(operator: Operator, rule: OperatorRule) -> list[str]:
+    problems = []
+    attrs = operator.attrs
+    for attribute, (low, high) in rule.limits.items():
+        value = attrs.get(attribute)
+        if value is not None and not low <= value <= high:
+            problems.append(f"{operator.kind}: {attribute} is {value:g}, allowed {low:g} to {high:g}")
+    for attribute, values in rule.values.items():
+        value = attrs.get(attribute)
+        if value is not None and value not in values:
+            allowed = ", ".join(f"{v:g}" for v in values)
+            problems.append(f"{operator.kind}: {attribute} is {value:g}, allowed {allowed}")
+    for attribute, other in rule.below.items():
+        value, limit = attrs.get(attribute), attrs.get(other)
+        if value is not None and limit is not None and value >= limit:
+            problems.append(f"{operator.kind}: {attribute} is {value:g}, must be below {other}, {limit:g}")
+    if rule.dtypes and operator.dtype not in rule.dtypes:
+        problems.append(f"{operator.kind}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
+    return problems
+
+
+def _general(operator: Operator, rules: OperatorRules) -> list[str]:
+    """Return what stands against any operator of these shapes."""
+    problems: list[str] = []
     for tensor in (*operator.inputs, *operator.outputs):
         problems += _shape(tensor, rules)
     if rules.weight_bytes and operator.weight_bytes > rules.weight_bytes:
@@ -43,27 +97,7 @@ def _operator(operator: Operator, rules: OperatorRules) -> list[str]:
     live = max((_size(tensor) for tensor in (*operator.inputs, *operator.outputs)), default=0)
     if rules.activation_bytes and live > rules.activation_bytes:
         problems.append(f"a tensor of {live} B, at most {rules.activation_bytes} B fit")
-    return problems
-
-
-def _kind(operator: Operator, rules: OperatorRules) -> list[str]:
-    if rules.allowed is None:
-        return []
-    rule = rules.allowed.get(operator.kind)
-    if rule is None:
-        return [f"operator {operator.kind} is not supported"]
-    return _limits(operator, rule)
-
-
-def _limits(operator: Operator, rule: OperatorRule) -> list[str]:
-    problems = []
-    for attribute, (low, high) in rule.limits.items():
-        value = operator.attrs.get(attribute)
-        if value is not None and not low <= value <= high:
-            problems.append(f"{operator.kind}: {attribute} is {value:g}, allowed {low:g} to {high:g}")
-    if rule.dtypes and operator.dtype not in rule.dtypes:
-        problems.append(f"{operator.kind}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
-    return problems
+    return list(dict.fromkeys(problems))
 
 
 def _shape(tensor: TensorType, rules: OperatorRules) -> list[str]:
@@ -73,6 +107,8 @@ def _shape(tensor: TensorType, rules: OperatorRules) -> list[str]:
     largest = max(tensor.shape[1:], default=0)
     if rules.max_dim and largest > rules.max_dim:
         problems.append(f"a dimension of {largest}, at most {rules.max_dim} is supported")
+    if rules.max_batch and len(tensor.shape) > 1 and tensor.shape[0] > rules.max_batch:
+        problems.append(f"a batch of {tensor.shape[0]}, at most {rules.max_batch} is supported")
     return problems
 
 
@@ -81,3 +117,27 @@ def _size(tensor: TensorType) -> int:
     for dimension in tensor.shape:
         size *= max(dimension, 0)
     return size
+
+
+def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
+    """Return every rule of `engine` that `work` breaks, in words with numbers; empty when the engine can compute it.
+
+    Equal violations of several operators are reported once, with how many operators there are.
+    """
+    problems: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    wrong = f"precision {work.precision} is not one of {', '.join(engine.precisions) or 'none'}"
+    for operator in work.operators:
+        for problem in decide(operator, engine).reasons:
+            if problem != wrong:
+                problems[problem] += 1
+                first.setdefault(problem, operator.name)
+    found = [_counted(first[problem], problem, count) for problem, count in problems.items()]
+    if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:
+        found.insert(0, wrong)
+    return tuple(found)
+
+
+def _counted(name: str, problem: str, count: int) -> str:
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    return f"{name}{more}: {problem}"

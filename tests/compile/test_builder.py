@@ -131,7 +131,7 @@ def test_half_precision_rounds_what_crosses_the_border(make_engine: Make) -> Non
 
 def test_simulated_engine_refuses_what_its_rules_forbid(make_engine: Make) -> None:
     conv = OperatorRule("conv2d", {"kernel_h": (1, 32), "out_channels": (1, 16)})
-    rules = OperatorRules(allowed={"conv2d": conv}, static_shapes=True)
+    rules = OperatorRules(allowed={"conv2d": (conv,)}, static_shapes=True)
     engine = make_engine({"kind": "simulated"}, ("fp16",), rules, "dla")
     assert check_operators(stage_work(HEAD, "fp16"), engine) == (
         "cls: conv2d: out_channels is 18, allowed 1 to 16",

@@ -29,7 +29,7 @@ def pipeline() -> Pipeline:
 @pytest.fixture
 def platform(make_engine: Callable[..., Engine]) -> Platform:
     figure = Figure(1, "assumed")
-    rules = OperatorRules(allowed={"conv2d": OperatorRule("conv2d")})
+    rules = OperatorRules(allowed={"conv2d": (OperatorRule("conv2d"),)})
     engines = (make_engine(), make_engine({"kind": "simulated"}, ("fp16", "int8"), rules, "dla"))
     return Platform("board", "board", "", engines, Dram(figure, figure, figure, figure), (), {})
 

@@ -25,7 +25,7 @@ def test_sample_is_read(tmp_path: Path) -> None:
     assert engine.preemption == Preemption("full", Figure(5000, "assumed", note="a guess"))
     assert engine.precisions["fp32"].efficiency["default"].value == 0.02
     assert engine.operators.host_code
-    assert engine.operators.allowed == {"conv2d": OperatorRule("conv2d", {"kernel_h": (1, 32)}, ("fp32",))}
+    assert engine.operators.allowed == {"conv2d": (OperatorRule("conv2d", {"kernel_h": (1, 32)}, ("fp32",)),)}
     assert platform.dram.size.value == 8 * 2**30 and platform.dram.picojoule_per_byte.value == 40
     assert platform.thermal["throttle"].value == 99.5
     low = platform.mode("low")

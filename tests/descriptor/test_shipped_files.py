@@ -137,7 +137,7 @@ def test_orin_engines_differ_by_declaration() -> None:
     assert kinds == {"cpu0": "full", "cpu1": "full", "cpu2": "full", "gpu": "segment", "dla0": "none", "dla1": "none"}
     dla = platform.engine("dla1").operators
     assert dla.max_jobs == 16 and dla.static_shapes and dla.max_dim == 8192 and dla.weight_bytes == 512 * 2**20
-    assert dla.allowed is not None and dla.allowed["conv2d_transpose"].limits["pad"] == (0, 0)
+    assert dla.allowed is not None and dla.allowed["conv2d_transpose"][0].limits["pad"] == (0, 0)
     assert "scatter" not in dla.allowed and "pillar_features" not in dla.allowed
     assert set(platform.engine("dla0").precisions) == {"fp16", "int8"}
 

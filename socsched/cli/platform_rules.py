@@ -1,0 +1,170 @@
+"""`socsched platforms rules`: what an accelerator takes, and whether it takes one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
+
+if TYPE_CHECKING:
+    from socsched.descriptor.operator_rules import OperatorRule
+    from socsched.descriptor.platform import Engine, Platform
+
+
+@click.command("rules", short_help="Show which operators an engine takes, or decide about one.")
+@click.argument("name", type=NameOrPath("platforms"))
+@click.argument("operator", required=False)
+@click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=NUMBER]...")
+@click.option("--engine", help="Engine; the first one with rules if not given.")
+@click.option("--runtime-version", "version", help="Version of the runtime, such as TensorRT 8.5.2.")
+@click.option("--dtype", default="fp16", type=click.Choice(["fp32", "fp16", "int8"]), show_default=True)
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    name: str,
+    operator: str | None,
+    attributes: tuple[str, ...],
+    engine: str | None,
+    version: str | None,
+    dtype: str,
+) -> int:
+    """Show which operators an engine takes, with limits, conditions and sources.
+
+    With OPERATOR and its attributes (conv2d kernel_h=3 kernel_w=3 pad=1) say whether it runs there or falls back, and
+    why; exit code 0: runs, 1: falls back.
+    """
+    from socsched.descriptor.catalog import get_platform
+
+    chosen = _engine(get_platform(name), engine, version)
+    if operator is None:
+        output.result(_document(chosen), lambda: _show(chosen))
+        return 0
+    return _decide(output, chosen, operator, _numbers(attributes), dtype)
+
+
+def _engine(platform: Platform, name: str | None, version: str | None) -> Engine:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from socsched.descriptor.operator_rules_file import find_rules, load_rules
+    from socsched.errors import UsageError
+
+    known = {engine.id: engine for engine in platform.engines}
+    ruled = [engine for engine in platform.engines if engine.operators.allowed is not None]
+    if name is not None and name not in known:
+        raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {', '.join(known)}")
+    if name is None and not ruled:
+        raise UsageError(f"no engine of {platform.name} has operator rules", "CPUs and GPUs take every operator")
+    engine = known[name] if name else ruled[0]
+    if version is None:
+        return engine
+    if not engine.operators.name:
+        raise UsageError(f"{engine.id} has no rules that depend on a version")
+    rules = load_rules(find_rules(engine.operators.name, Path(platform.file).parent))
+    try:
+        gap = rules.gap(version)
+    except ValueError:
+        raise UsageError(f"--runtime-version: expected numbers such as 8.6.2, got {version!r}") from None
+    if gap is not None:
+        raise UsageError(f"{rules.runtime} {version} does not support {engine.id}: {gap.note}")
+    return replace(engine, operators=rules.lower(version))
+
+
+def _numbers(attributes: tuple[str, ...]) -> dict[str, float]:
+    from socsched.descriptor.rule_checks import OPERATOR_ATTRS
+    from socsched.descriptor.validation import suggest
+    from socsched.errors import UsageError
+
+    found: dict[str, float] = {}
+    for text in attributes:
+        key, sign, value = text.partition("=")
+        if key not in OPERATOR_ATTRS:
+            raise UsageError(f"unknown operator attribute {key!r}", suggest(key, OPERATOR_ATTRS))
+        try:
+            found[key] = float(value) if sign else float("nan")
+        except ValueError:
+            found[key] = float("nan")
+        if found[key] != found[key]:
+            raise UsageError(f"expected {key}=NUMBER, got {text!r}")
+    return found
+
+
+def _decide(output: Output, engine: Engine, kind: str, attrs: dict[str, float], dtype: str) -> int:
+    from dataclasses import asdict
+
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.graph.operators import Operator
+    from socsched.graph.rules import decide
+
+    decision = decide(Operator(kind, kind, dtype, (), (), 0, 0, 0, attrs=attrs), engine)
+
+    def show() -> None:
+        promoted = f" as {decision.dtype}" if decision.runs and decision.dtype != dtype else ""
+        click.echo(f"{kind} {dtype} on {engine.id}: {decision.outcome}{promoted}")
+        for reason in decision.reasons:
+            click.echo(f"  because {reason}")
+        for condition in decision.conditions:
+            click.echo(f"  provided: {condition}")
+        for source in decision.sources:
+            click.echo(f"  source: {source}")
+
+    output.result({"engine": engine.id, "operator": kind, **asdict(decision)}, show)
+    return EXIT_OK if decision.runs else EXIT_VIOLATED
+
+
+def _document(engine: Engine) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"engine": engine.id, "rules": asdict(engine.operators)}
+
+
+def _show(engine: Engine) -> None:
+    from socsched.report.terminal import console, table
+
+    rules, screen = engine.operators, console(terminal_width())
+    version = f", {rules.runtime} {rules.version}" if rules.runtime else ""
+    screen.print(f"[bold]{engine.id}[/bold]: {engine.title} ({rules.name or 'rules of the platform file'}{version})")
+    if rules.allowed is None:
+        screen.print("takes every operator" + (" and host code" if rules.host_code else ""))
+        return
+    limits = {
+        "static shapes": "yes" if rules.static_shapes else "",
+        "jobs resident": rules.max_jobs or "",
+        "batch": rules.max_batch or "",
+        "dimension": rules.max_dim or "",
+        "bytes of weights": rules.weight_bytes or "",
+        "bytes of a tensor": rules.activation_bytes or "",
+    }
+    screen.print("a job: " + ", ".join(f"{key} {value}" for key, value in limits.items() if value))
+    rows = [
+        [name, ", ".join(case.dtypes) or "all", _limits(case), _remarks(case), case.source]
+        for name, cases in rules.allowed.items()
+        for case in cases
+    ]
+    screen.print(table("Runs here", ["operator", "dtypes", "limits", "provided", "source"], rows))
+    refused = [[name, entry.note, entry.source] for name, entry in rules.refused.items()]
+    if refused:
+        screen.print(table("Falls back", ["operator", "why", "source"], refused))
+    formats = [
+        [dtype, entry.layout, entry.use, entry.note, entry.source]
+        for dtype, entries in rules.formats.items()
+        for entry in entries
+    ]
+    if formats:
+        screen.print(table("Formats at the border", ["dtype", "layout", "use", "", "source"], formats))
+
+
+def _limits(case: OperatorRule) -> str:
+    parts = [f"{name} {low:g}..{high:g}" for name, (low, high) in case.limits.items()]
+    parts += [f"{name} {'|'.join(f'{v:g}' for v in values)}" for name, values in case.values.items()]
+    parts += [f"{name} < {other}" for name, other in case.below.items()]
+    if case.runs_as:
+        parts.append(f"runs as {case.runs_as}")
+    return ", ".join(parts)
+
+
+def _remarks(case: OperatorRule) -> str:
+    return "; ".join(part for part in (*case.conditions, case.note) if part)

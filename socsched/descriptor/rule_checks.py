@@ -1,0 +1,54 @@
+"""What must hold inside operator rules, in a rule file or in a platform file."""
+
+from __future__ import annotations
+
+from socsched.descriptor.validation import Tree, check_figures
+
+OPERATOR_ATTRS = frozenset(
+    (
+        *("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "pad_h", "pad_w", "dilation"),
+        *("dilation_h", "dilation_w", "groups", "in_channels", "out_channels", "window", "axis", "axis_dim"),
+        *("other_dims", "scale", "scale_h", "scale_w", "bilinear"),
+    )
+)
+"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`)."""
+
+
+def check_case(case: Tree) -> None:
+    """Report attributes no operator has, empty ranges and dtypes that appear twice in one case of a rule."""
+    for name in ("limits", "values", "below"):
+        for entry in case.at(name).items():
+            if entry.key not in OPERATOR_ATTRS:
+                entry.unknown("operator attribute", OPERATOR_ATTRS, key=True)
+    for limit in case.at("limits").items():
+        bounds = [bound.value for bound in limit.items()]
+        if len(bounds) == 2 and all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
+            limit.report(f"expected [smallest, largest], got {bounds[0]} above {bounds[1]}")
+    for other in case.at("below").texts():
+        if other.text not in OPERATOR_ATTRS:
+            other.unknown("operator attribute", OPERATOR_ATTRS)
+
+
+def check_cases(root: Tree) -> None:
+    """Report faults of every case, operators without a case, and operators both allowed and refused."""
+    refused = root.at("refused").names()
+    for operator in root.at("operators").items():
+        if operator.value == []:
+            operator.report("expected at least one case; an operator that never runs belongs under refused")
+        if operator.key in refused:
+            operator.report("expected either cases or an entry under refused, not both", key=True)
+        for case in operator.items():
+            check_case(case)
+
+
+def check_grounds_of_rules(root: Tree) -> None:
+    """Report rules without source: who says that an operator runs is the point of a rule file."""
+    entries = [root.at("job"), *root.at("unavailable").items(), *root.at("refused").items()]
+    entries += [case for operator in root.at("operators").items() for case in operator.items()]
+    entries += [entry for formats in root.at("formats").items() for entry in formats.items()]
+    for entry in entries:
+        if isinstance(entry.value, dict) and not (entry.at("source").text or entry.at("assumed").text.strip()):
+            entry.report("a rule needs source, a key of sources, or assumed, the reasoning")
+
+
+CHECKS = (check_cases, check_grounds_of_rules, check_figures)

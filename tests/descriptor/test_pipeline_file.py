@@ -135,7 +135,7 @@ CASES = [
         "26:119: stages.control.costs[0].time.error: expected a number not below 0, got -1",
     ]),
     ("note: a guess}", "note: one, two}", [
-        "26:108: stages.control.costs[0].time.two: unknown field; expected one of error, kind, note, range, source, value",
+        "26:108: stages.control.costs[0].time.two: unknown field; expected one of error, kind, note, range, source, value",  # noqa: E501
     ]),
     ("note: a guess}", "note: one, two three}", [
         "26:108: stages.control.costs[0].time.two three: unknown field; text with a comma needs quotes",

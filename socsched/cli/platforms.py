@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -81,10 +81,11 @@ def show_platform(
     platform = get_platform(name)
     chosen = get_mode(platform, mode)
     only = _engine(platform, engine)
+    drawn: dict[str, Any] = {}
     if plot:
         from socsched.cli.platform_plot import plot as draw
 
-        draw(platform, chosen, plot, pipeline, precision, engine)
+        drawn = draw(platform, chosen, plot, pipeline, precision, engine)
         output.note(f"wrote {plot}")
     total = accelerated_int8(platform, chosen)
     document = {
@@ -92,6 +93,7 @@ def show_platform(
         "mode": chosen.name,
         "peaks": [asdict(item) for item in peaks(platform, chosen)],
         "int8_total": {"dense": total.dense, "sparse": total.sparse},
+        **drawn,
     }
     output.result(document, lambda: _show(platform, chosen, only))
 

@@ -23,8 +23,15 @@ MODELS: dict[str, str] = {
     "pointpillars.backbone": "socsched.models.pointpillars.network:backbone",
     "pointpillars.head": "socsched.models.pointpillars.network:head",
     "pointpillars.decode": "socsched.models.pointpillars.decode:model",
+    "centerpoint.voxelise": "socsched.models.centerpoint.voxelise:model",
+    "centerpoint.pfn": "socsched.models.centerpoint.network:pfn",
+    "centerpoint.scatter": "socsched.models.centerpoint.network:scatter",
+    "centerpoint.backbone": "socsched.models.centerpoint.network:backbone",
+    "centerpoint.head": "socsched.models.centerpoint.network:head",
+    "centerpoint.decode": "socsched.models.centerpoint.decode:model",
     "camera.preprocess": "socsched.models.camera:preprocess",
     "camera.detector": "socsched.models.camera:detector",
+    "camera.decode": "socsched.models.camera_decode:model",
 }
 """Model name -> "module:factory"; a factory takes the stage's params and returns a `Model`."""
 
@@ -43,7 +50,7 @@ class Model:
 
     Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
-    compiler's IR.
+    compiler's IR.  `classes` names the labels a detector's last stage gives.
     """
 
     name: str
@@ -52,6 +59,7 @@ class Model:
     network: Callable[[], Network] | None = None
     function: Callable[..., tuple[Any, ...]] | None = None
     operators: tuple[Operator, ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:

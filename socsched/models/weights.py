@@ -53,14 +53,14 @@ def seeded_weights(network: Network, seed: int = 0) -> Weights:
     """Return random weights for every parameter, the same for the same seed and network.
 
     Weights are normal with variance 2 / fan-in (He et al., Delving Deep into Rectifiers, ICCV 2015, eq. 10); biases are
-    zero, except a classifier's ("cls.bias"), which is set so that its sigmoid starts at `CLASS_PRIOR`.
+    zero, except a classifier's ("cls.bias", "heatmap.bias"), set so that its sigmoid starts at `CLASS_PRIOR`.
     """
     generator = np.random.default_rng(seed)
     transposed = {layer.weights["weight"] for layer in network.layers if layer.op == "conv2d_transpose"}
     weights: Weights = {}
     for name, shape in network.params.items():
         if len(shape) == 1:
-            prior = -np.log((1 - CLASS_PRIOR) / CLASS_PRIOR) if name == "cls.bias" else 0.0
+            prior = -np.log((1 - CLASS_PRIOR) / CLASS_PRIOR) if name in ("cls.bias", "heatmap.bias") else 0.0
             weights[name] = np.full(shape, prior, np.float32)
             continue
         # A transposed convolution with kernel = stride adds up its input channels only.

@@ -11,16 +11,20 @@ import hashlib
 import json
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
+from socsched.models.registry import get_model
 from socsched.run.backends.base import plain
 from socsched.trace.trace import Trace
 
 TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
 """Output port -> name in the figures, where they differ."""
+DETECTION_PORTS = ("boxes", "scores", "labels")
+"""Outputs that together are detections; those of a camera carry the prefix "image_"."""
 _BACKLOG = 16
 
 
@@ -50,26 +54,39 @@ def voxel_figures(outputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def detections(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return boxes (x, y, z_bottom, w, l, h, ry in m and rad), scores and classes as plain data, best first."""
-    from socsched.models.pointpillars.anchors import CLASSES
+def detections(outputs: Mapping[str, Any], classes: Sequence[str], prefix: str = "") -> list[dict[str, Any]]:
+    """Return boxes, scores and classes as plain data, best first; `classes` names the labels.
 
-    rows = zip(outputs["boxes"], outputs["scores"], outputs["labels"], strict=True)
+    Boxes are x, y, z_bottom, w, l, h, ry in m and rad, or with the prefix "image_" left, top, right, bottom in pixels.
+    """
+    rows = zip(*(outputs[prefix + port] for port in DETECTION_PORTS), strict=True)
     return [
-        {"class": CLASSES[int(label)], "label": int(label), "score": float(score), "box": [float(v) for v in box]}
+        {"class": classes[int(label)], "label": int(label), "score": float(score), "box": [float(v) for v in box]}
         for box, score, label in rows
     ]
+
+
+def _prefix(outputs: Mapping[str, Any]) -> str | None:
+    """Return the prefix of the ports in which detections stand, None where there are none."""
+    prefixes = ("", "image_")
+    return next((p for p in prefixes if all(p + port in outputs for port in DETECTION_PORTS)), None)
+
+
+def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """Return, for every stage with a built-in model, the names of the classes it finds."""
+    return {stage.name: get_model(stage.model, stage.params).classes for stage in pipeline.stages if stage.model}
 
 
 class Collector:
     """Turns stage outputs into `Trace.details`, one dict a frame; a context manager around the run.
 
-    `frames` maps a frame to what is known of its input.  An exception while collecting is kept and raised on exit.
+    `classes` names, for every stage that gives labels, what they stand for.  An exception while collecting is kept and
+    raised on exit.
     """
 
-    def __init__(self, trace: Trace, figures: bool) -> None:
+    def __init__(self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]]) -> None:
         self._details = trace.details
-        self._figures = figures
+        self._figures, self._classes = figures, classes
         self._queue: queue.Queue[tuple[int, str, Mapping[str, Any]] | None] = queue.Queue(_BACKLOG if figures else 0)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="collect", daemon=True)
@@ -90,7 +107,7 @@ class Collector:
 
     def add(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
         """Hand over what a stage put out for a frame; waits when figures cannot keep up."""
-        if self._figures or {"boxes", "scores", "labels"} <= set(outputs):
+        if self._figures or _prefix(outputs) is not None:
             self._queue.put((frame, stage, outputs))
 
     def drain(self) -> None:
@@ -109,8 +126,8 @@ class Collector:
 
     def _collect(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
         found = self._details.setdefault(frame, {"frame": frame})
-        if {"boxes", "scores", "labels"} <= set(outputs):
-            found["detections"] = detections(outputs)
+        if (prefix := _prefix(outputs)) is not None:
+            found[f"{prefix}detections"] = detections(outputs, self._classes[stage], prefix)
         elif self._figures and {"voxels", "counts", "coords"} <= set(outputs):
             found.update(voxel_figures(outputs))
         elif self._figures:

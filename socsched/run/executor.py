@@ -27,7 +27,7 @@ from socsched.run import timetable
 from socsched.run.backends.base import Backend, Outputs, Setting
 from socsched.run.backends.choose import prepare, sort_of, title_of
 from socsched.run.boards import local
-from socsched.run.collect import Collector
+from socsched.run.collect import Collector, class_names
 from socsched.run.dispatch import Activation, Dispatcher
 from socsched.run.errors import StageFailed
 from socsched.run.inputs import FrameSource, ScanFiles, sources
@@ -143,7 +143,7 @@ class _Run:
             self._warm_up()
             self.dispatcher = self._dispatcher(trace)
             meter = stack.enter_context(PowerMeter(local.power_counters()))
-            self.collector = stack.enter_context(Collector(trace, stats))
+            self.collector = stack.enter_context(Collector(trace, stats, class_names(self.setting.pipeline)))
             stack.enter_context(_no_garbage_collection())
             self.origin_ns = time.monotonic_ns()
             self._release_all(horizon_ns, asap)

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 from socsched.descriptor.pipeline import Pipeline, Sensor
 from socsched.errors import InputError
 
+ALL_ROUND = frozenset(("centerpoint.voxelise",))
+"""Models that look all around: the synthetic LiDAR gives them its full turn, others what a camera ahead sees."""
 SCENES = 32
 """Synthetic scenes kept in memory; longer runs go round them."""
 _IMAGES = 4
@@ -89,6 +91,7 @@ class Scenes:
     """A drive through the synthetic street, a scene every tenth of a second; scenes are made in turn and kept."""
 
     seed: int
+    all_round: bool = False
     count: int = 0
     made: list[Frame] = field(default_factory=list)
     drive: Iterator[Any] | None = None
@@ -100,10 +103,11 @@ class Scenes:
 
     def preload(self, frames: int) -> None:
         """Make the first `frames` scenes, `SCENES` at most."""
+        from socsched.models.lidar.sensor import KITTI_CAMERA
         from socsched.models.pointpillars.scene import sequence
 
         if self.drive is None:
-            self.drive = sequence(self.seed, SCENES)
+            self.drive = sequence(self.seed, SCENES, camera=None if self.all_round else KITTI_CAMERA)
         while len(self.made) < min(frames, SCENES):
             _, points = next(self.drive)
             self.made.append(Frame({"points": points}, f"scene {len(self.made)}"))
@@ -174,7 +178,7 @@ def _source(
 ) -> FrameSource:
     ports = [(stage, port) for stage, inputs in bound.items() for port, name in inputs.items() if name == sensor.name]
     if any(port == "points" for _, port in ports):
-        scenes = Scenes(seed)
+        scenes = Scenes(seed, any(pipeline.stage(stage).model in ALL_ROUND for stage, _ in ports))
         return ScanFiles(tuple(scans), scenes) if scans else scenes
     if ports:
         stage, port = ports[0]

@@ -17,6 +17,7 @@ from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchors_at, 
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
 from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
 from socsched.models.registry import Model, Port
+from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "pointpillars.decode"
 PARAMS: dict[str, Any] = {"score": 0.1, "iou": 0.01, "candidates": 100, "max_boxes": 50, "range": None}
@@ -70,7 +71,7 @@ def detect(cls: Floats, reg: Floats, direction: Floats, settings: Settings | Non
     boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid), offsets[kinds, :, cells])
     turns = bins[kinds, :, cells]
     usable = np.isfinite(boxes).all(axis=1) & np.isfinite(turns).all(axis=1)
-    boxes, turns, scores = boxes[usable], turns[usable], _sigmoid(logits[kinds[usable], :, cells[usable]])
+    boxes, turns, scores = boxes[usable], turns[usable], sigmoid(logits[kinds[usable], :, cells[usable]])
     row, label = _best(boxes, scores, settings)
     found = boxes[row]
     found[:, 6] = _heading(found[:, 6], turns[row])
@@ -88,19 +89,13 @@ def _candidates(logits: Floats, settings: Settings) -> tuple[Indices, Indices, i
     broken = int(best.size - np.count_nonzero(finite))
     if broken:
         best = np.where(finite, best, np.float32(-np.inf))
-    floor = _logit(settings.score) - 1e-3
+    floor = logit(settings.score) - 1e-3
     if settings.candidates < best.size:
         # beyond 20 different logits may round to the same score, and then anchor order decides
-        floor = max(floor, min(float(_kth_largest(best, floor, settings.candidates)), 20.0))
+        floor = max(floor, min(float(kth_largest(best, floor, settings.candidates)), 20.0))
     kinds, cells = np.nonzero(best >= floor)
-    order = np.lexsort((cells * PER_CELL + kinds, -_sigmoid(best[kinds, cells])))[: settings.candidates]
+    order = np.lexsort((cells * PER_CELL + kinds, -sigmoid(best[kinds, cells])))[: settings.candidates]
     return kinds[order], cells[order], broken
-
-
-def _kth_largest(values: Floats, floor: float, k: int) -> float:
-    """Return the k-th largest of the values above `floor`, -inf when there are fewer."""
-    above = values[values >= floor]
-    return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else -math.inf
 
 
 def _best(boxes: Floats, scores: npt.NDArray[np.float64], settings: Settings) -> tuple[Indices, Indices]:
@@ -121,19 +116,6 @@ def _heading(angle: Floats, turns: Floats) -> Floats:
     forward = turns[:, 1] <= turns[:, 0]
     turned: Floats = (angle - np.floor(angle / np.pi + 1) * np.pi + forward * np.pi).astype(np.float32)
     return turned
-
-
-def _sigmoid(logits: Floats) -> npt.NDArray[np.float64]:
-    with np.errstate(over="ignore"):
-        scores: npt.NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
-    return scores
-
-
-def _logit(score: float) -> float:
-    if score >= 1:
-        return math.inf
-    # below -745 the score is 0 in double precision, which is not above a threshold of 0
-    return math.log(score / (1 - score)) if score > 0 else -745.0
 
 
 def decode(
@@ -164,7 +146,8 @@ def model(params: Mapping[str, Any]) -> Model:
         Port("labels", TensorType((most,), "int32")),
     )
     work = _work(inputs, outputs, settings)
-    return Model(NAME, inputs, outputs, function=partial(decode, settings=settings), operators=(work,))
+    function = partial(decode, settings=settings)
+    return Model(NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES)
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:

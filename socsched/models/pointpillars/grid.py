@@ -1,9 +1,9 @@
-"""The pillar grid all PointPillars stages share, and the check of stage params against what a stage knows."""
+"""The pillar grid all stages of a pillar network share, and the check of stage params against what a stage knows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from socsched.errors import UsageError
@@ -46,21 +46,23 @@ def check_params(stage: str, params: Mapping[str, Any], known: Mapping[str, Any]
     return {**known, **params}
 
 
-def grid_of(stage: str, extent: object) -> Grid:
-    """Return the grid of a `range` param (x0, y0, z0, x1, y1, z1 in metres; None for KITTI's), pillars as KITTI's.
+def grid_of(stage: str, extent: object, base: Grid = KITTI, multiple: int = 1) -> Grid:
+    """Return the grid of a `range` param (x0, y0, z0, x1, y1, z1 in metres; None for `base`), pillars as of `base`.
 
-    Raises UsageError unless the range is six numbers that hold a whole number of pillars, one of them high.
+    Raises UsageError unless the range is six numbers that hold a whole number of pillars, one of them high, and a
+    multiple of `multiple` of them along x and y.
     """
     if extent is None:
-        return KITTI
-    hint = "give six numbers in metres (x0, y0, z0, x1, y1, z1), whole multiples of 0.16 m apart in x and y, 4 m in z"
+        return base
+    step = f"{base.pillar[0] * multiple:g} m apart in x and y, {base.pillar[2]:g} m in z"
+    hint = f"give six numbers in metres (x0, y0, z0, x1, y1, z1), whole multiples of {step}"
     try:
         x0, y0, z0, x1, y1, z1 = (float(value) for value in extent)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise UsageError(f"{stage}: param 'range' is {extent!r}", hint) from None
-    grid = Grid((x0, y0, z0), (x1, y1, z1))
+    grid = replace(base, low=(x0, y0, z0), high=(x1, y1, z1))
     spans = [b - a for a, b in zip(grid.low, grid.high, strict=True)]
     whole = all(abs(n * s - d) < 1e-3 for n, s, d in zip(grid.cells, grid.pillar, spans, strict=True))
-    if not whole or min(grid.cells) < 1 or grid.cells[2] != 1:
+    if not whole or min(grid.cells) < 1 or grid.cells[2] != 1 or any(n % multiple for n in grid.cells[:2]):
         raise UsageError(f"{stage}: param 'range' is {extent!r}", hint)
     return grid

@@ -22,14 +22,14 @@ from typing import Any
 from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.registry import Model, Port
 
-NY, NX = 496, 432
-PILLAR_M = 0.16
-ORIGIN_M = (0.0, -39.68)
+NX, NY, _ = KITTI.cells
 CHANNELS = 64
 BLOCKS = ((4, 64), (6, 128), (6, 256))
-"""Convolutions and channels of each backbone block; the first convolution of a block has stride 2."""
+"""Convolutions and channels of each backbone block; the first convolution of a block has its stride."""
+STRIDES = (2, 2, 2)
 UPSAMPLE, UP_CHANNELS = (1, 2, 4), 128
 HEADS = (("cls", 18), ("reg", 42), ("dir", 12))
 NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
@@ -73,14 +73,19 @@ def pfn(params: Mapping[str, Any]) -> Model:
 
 def pfn_network(slots: int = 32) -> Network:
     """Return the Pillar Feature Net for `slots` points a pillar."""
+    return pillar_network("pointpillars.pfn", slots, CHANNELS, KITTI)
+
+
+def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
+    """Return a Pillar Feature Net of one layer, 9 features to `channels`, for `slots` points a pillar of `grid`."""
     decorate = Layer(
         "decorate",
         "pillar_features",
         ("voxels", "counts", "coords"),
-        attrs={"pillar": PILLAR_M, "origin": ORIGIN_M},
+        attrs={"pillar": grid.pillar[0], "origin": grid.low[:2]},
     )
     return Network(
-        "pointpillars.pfn",
+        name,
         {
             "voxels": TensorType((-1, slots, 4), "fp32"),
             "counts": TensorType((-1,), "int32"),
@@ -93,7 +98,7 @@ def pfn_network(slots: int = 32) -> Network:
             Layer("features", "reduce_max", ("relu",), attrs={"axis": 1}),
         ),
         ("features",),
-        {"pfn.weight": (CHANNELS, 9), "pfn.bias": (CHANNELS,)},
+        {"pfn.weight": (channels, 9), "pfn.bias": (channels,)},
     )
 
 
@@ -103,10 +108,12 @@ def scatter(params: Mapping[str, Any]) -> Model:
     return _model("pointpillars.scatter", scatter_network, ports, _checked(params)["pillars"])
 
 
-def scatter_network(ny: int = NY, nx: int = NX, channels: int = CHANNELS) -> Network:
+def scatter_network(
+    ny: int = NY, nx: int = NX, channels: int = CHANNELS, name: str = "pointpillars.scatter"
+) -> Network:
     """Return the scatter stage for a grid of `ny` x `nx` cells."""
     return Network(
-        "pointpillars.scatter",
+        name,
         {"features": TensorType((-1, channels), "fp32"), "coords": TensorType((-1, 2), "int32")},
         (Layer("canvas", "scatter", ("features", "coords"), attrs={"ny": ny, "nx": nx}),),
         ("canvas",),
@@ -125,24 +132,46 @@ def backbone(params: Mapping[str, Any]) -> Model:
 
 def backbone_network(taps: bool = False, ny: int = NY, nx: int = NX) -> Network:
     """Return the backbone with its neck on a canvas of `ny` x `nx` (multiples of 8)."""
+    return second_fpn("pointpillars.backbone", ny, nx, taps=taps)
+
+
+def second_fpn(
+    name: str,
+    ny: int,
+    nx: int,
+    channels: int = CHANNELS,
+    strides: tuple[int, int, int] = STRIDES,
+    pointwise: bool = False,
+    taps: bool = False,
+) -> Network:
+    """Return the SECOND backbone with its FPN neck on a canvas of `channels` x `ny` x `nx`.
+
+    `strides` are those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a
+    1x1 convolution rather than a transposed one of stride 1, which is the same function with its weights transposed.
+    """
     layers: list[Layer] = []
     shapes: dict[str, tuple[int, ...]] = {}
-    previous, width, ends = "canvas", CHANNELS, []
-    for block, (count, channels) in enumerate(BLOCKS):
+    previous, width, ends = "canvas", channels, []
+    for block, ((count, wide), stride) in enumerate(zip(BLOCKS, strides, strict=True)):
         for index in range(count):
-            name, stride = f"blocks.{block}.{index}", 2 if index == 0 else 1
-            shapes |= {f"{name}.weight": (channels, width, 3, 3), f"{name}.bias": (channels,)}
-            attrs = {"stride": stride, "padding": 1}
-            previous, width = _conv_relu(layers, name, "conv2d", previous, attrs), channels
-        ends.append((previous, channels))
+            layer = f"blocks.{block}.{index}"
+            shapes |= {f"{layer}.weight": (wide, width, 3, 3), f"{layer}.bias": (wide,)}
+            attrs = {"stride": 1 if index else stride, "padding": 1}
+            previous, width = _conv_relu(layers, layer, "conv2d", previous, attrs), wide
+        ends.append((previous, wide))
     ups = []
-    for block, ((source, channels), stride) in enumerate(zip(ends, UPSAMPLE, strict=True)):
-        name = f"de.{block}"
-        shapes |= {f"{name}.weight": (channels, UP_CHANNELS, stride, stride), f"{name}.bias": (UP_CHANNELS,)}
-        ups.append(_conv_relu(layers, name, "conv2d_transpose", source, {"stride": stride}))
+    for block, ((source, wide), stride) in enumerate(zip(ends, UPSAMPLE, strict=True)):
+        layer = f"de.{block}"
+        shapes[f"{layer}.weight"] = (wide, UP_CHANNELS, stride, stride)
+        op, attrs = "conv2d_transpose", {"stride": stride}
+        if pointwise and stride == 1:
+            shapes[f"{layer}.weight"] = (UP_CHANNELS, wide, 1, 1)
+            op, attrs = "conv2d", {"stride": 1, "padding": 0}
+        shapes[f"{layer}.bias"] = (UP_CHANNELS,)
+        ups.append(_conv_relu(layers, layer, op, source, attrs))
     layers.append(Layer("neck", "concat", tuple(ups), attrs={"axis": 1}))
     outputs = ("neck", *(source for source, _ in ends)) if taps else ("neck",)
-    return Network("pointpillars.backbone", {"canvas": _image(CHANNELS, ny, nx)}, tuple(layers), outputs, shapes)
+    return Network(name, {"canvas": _image(channels, ny, nx)}, tuple(layers), outputs, shapes)
 
 
 def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapping[str, Any]) -> str:

@@ -1,0 +1,108 @@
+"""Rooflines of a platform in a mode, and where the stages of a pipeline lie under them: numbers, no drawing.
+
+Williams, Waterman, Patterson, "Roofline", CACM 52(4) 2009: attainable rate = min(peak, intensity x bandwidth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from socsched.cost.model import CostModel, WorkOf
+from socsched.cost.peaks import peak
+from socsched.cost.power import dram_capacity
+from socsched.cost.roofline import efficiency
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Engine, Platform, PowerMode
+from socsched.errors import SocschedError
+
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """What engines of one group reach in a precision: `peak` and `reached` (convolutions) operations/s, and bytes/s.
+
+    `engines` are equal ones of which one is drawn; `bandwidth` is that of one engine alone, or the mode's memory where
+    that is less.
+    """
+
+    engines: tuple[str, ...]
+    precision: str
+    peak: float
+    reached: float
+    bandwidth: float
+
+    @property
+    def ridge(self) -> float:
+        """Intensity (operations/byte) from which on arithmetic limits."""
+        return self.peak / self.bandwidth
+
+    def attainable(self, intensity: float) -> float:
+        """Return the highest rate (operations/s) at an arithmetic intensity (operations/byte)."""
+        return min(self.peak, intensity * self.bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A stage on an engine: intensity (operations/byte), attainable and predicted rate (operations/s)."""
+
+    stage: str
+    engine: str
+    precision: str
+    intensity: float
+    attainable: float
+    predicted: float
+
+
+def roofs(
+    platform: Platform, mode: PowerMode, precisions: Sequence[str] = PRECISIONS, engine: str | None = None
+) -> tuple[Roof, ...]:
+    """Return a roof for every group of equal powered engines and precision they compute in."""
+    found: dict[tuple[str, float, float, float, str], list[str]] = {}
+    for item in platform.engines:
+        if mode.engines[item.id].units == 0 or (engine and engine not in (item.id, item.kind)):
+            continue
+        for precision in precisions:
+            roof = _roof(item, mode, precision, dram_capacity(platform, mode))
+            if roof:
+                key = (item.title, roof.peak, roof.reached, roof.bandwidth, precision)
+                found.setdefault(key, []).append(item.id)
+    return tuple(
+        Roof(tuple(ids), precision, top, reached, bandwidth)
+        for (_, top, reached, bandwidth, precision), ids in found.items()
+    )
+
+
+def _roof(engine: Engine, mode: PowerMode, precision: str, dram: float) -> Roof | None:
+    top = peak(engine, mode, precision)
+    if top is None:
+        return None
+    share = efficiency(engine.precisions[precision], "conv2d").value
+    return Roof((engine.id,), precision, top.dense, top.dense * share, min(engine.bandwidth.value, dram))
+
+
+def points(
+    pipeline: Pipeline, platform: Platform, mode: PowerMode, shown: Sequence[Roof], work: WorkOf
+) -> tuple[Point, ...]:
+    """Return every stage that states operations, on every engine and precision of `shown` that can run it.
+
+    The share is the largest an engine offers the stage; `predicted` is operations over the time the cost model gives.
+    """
+    model = CostModel(platform, mode, work)
+    found = []
+    for stage in pipeline.stages:
+        best = {(c.engine, c.precision): c for c in sorted(model.candidates(stage), key=lambda c: c.share)}
+        for roof in shown:
+            cost = best.get((roof.engines[0], roof.precision))
+            try:
+                done = model.work_of(stage, roof.precision) if cost else None
+            except SocschedError:
+                done = None
+            if cost is None or done is None or not done.flops or not done.bytes:
+                continue
+            intensity = done.flops / done.bytes
+            rate = done.flops / cost.time_ns * 1e9
+            attainable = roof.attainable(intensity)
+            found.append(Point(stage.name, roof.engines[0], roof.precision, intensity, attainable, rate))
+    return tuple(found)

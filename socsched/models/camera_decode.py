@@ -1,0 +1,172 @@
+"""Stage `camera.decode`: turn the camera detector's map into boxes in the image, best first, one box per object.
+
+Box algebra of YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2): a box has its centre in its cell, by the sigmoid of
+its offsets, and its size as its anchor times the exponential; its score is the sigmoid of the objectness times the
+softmax of its class scores.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.errors import UsageError
+from socsched.graph.operators import Operator, TensorType
+from socsched.models.camera import ANCHORS, CLASSES, HEIGHT, OUTPUTS, WIDTH
+from socsched.models.pointpillars.grid import check_params
+from socsched.models.pointpillars.nms import suppress
+from socsched.models.registry import Model, Port
+from socsched.models.scores import sigmoid
+
+NAME = "camera.decode"
+SIZES = ((0.57273, 0.677385), (1.87446, 2.06253), (3.33843, 5.47434), (7.88282, 3.52778), (9.77052, 9.16828))
+"""Width and height of the anchors in cells of 32 pixels (COCO; pjreddie/darknet, cfg/yolov2.cfg at 6df701b)."""
+CLASS_NAMES = ("Pedestrian", "Cyclist", "Car")
+CELL = 32
+"""Pixels along each side of one cell."""
+PARAMS: dict[str, Any] = {
+    "score": 0.25,
+    "iou": 0.45,
+    "candidates": 100,
+    "max_boxes": 50,
+    "height": 1080,
+    "width": 1920,
+    "input_height": HEIGHT,
+    "input_width": WIDTH,
+}
+"""Thresholds are our choice; sizes are those of the camera's image and of the network's input."""
+OPS_PER_BOX, OPS_PER_CANDIDATE, OPS_PER_PAIR = 20, 30, 14
+"""Counted from the code: a sigmoid and a softmax of three an anchor; four box terms, two of them exponentials, scaling
+and clipping a candidate; an intersection over union a pair."""
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Least score, greatest IoU between two boxes of a class, boxes looked at and returned at most, image size.
+
+    The image, in pixels, is what the camera gave: the network saw it stretched to its own input size.
+    """
+
+    score: float = 0.25
+    iou: float = 0.45
+    candidates: int = 100
+    max_boxes: int = 50
+    height: int = 1080
+    width: int = 1920
+
+
+@dataclass(frozen=True, slots=True)
+class Detections:
+    """Boxes [K, 4] (left, top, right, bottom in pixels), scores [K], labels [K] (index into CLASS_NAMES), best first.
+
+    `dropped` counts boxes left out because the network gave no finite value for them.
+    """
+
+    boxes: Floats
+    scores: Floats
+    labels: Ints
+    dropped: int = 0
+
+
+def detect(output: Floats, settings: Settings | None = None) -> Detections:
+    """Return the detections in the detector's map [40, rows, columns]; a batch axis of 1 is allowed.
+
+    Channels are anchor after anchor: x, y, width, height, objectness, class scores.  Every anchor box stands for its
+    best class.  Of the `candidates` best ones those that overlap a better one of their class, itself kept, by more than
+    `iou` are dropped, and the best `max_boxes` returned.  Equal scores are taken in the order row, column, anchor.
+    """
+    settings = settings or Settings()
+    rows, columns = output.shape[-2:]
+    maps = np.asarray(output, np.float32).reshape(ANCHORS, 5 + CLASSES, rows, columns)
+    terms = maps.transpose(2, 3, 0, 1).reshape(-1, 5 + CLASSES)
+    finite = np.isfinite(terms).all(axis=1)
+    classes = _softmax(np.where(finite[:, None], terms[:, 5:], 0))
+    label = classes.argmax(axis=1)
+    scores = np.where(finite, sigmoid(np.where(finite, terms[:, 4], 0)) * classes.max(axis=1), -1.0)
+    order = np.argsort(-scores, kind="stable")[: settings.candidates]
+    order = order[scores[order] > settings.score]
+    boxes = _boxes(order, terms[order, :4], rows, columns, settings)
+    label, scores = label[order], scores[order]
+    clash = (_iou_matrix(boxes) > settings.iou) & (label[:, None] == label[None, :])
+    kept = np.array(suppress(clash, np.arange(len(order))), np.intp)[: settings.max_boxes]
+    dropped = int(np.count_nonzero(~finite))
+    return Detections(boxes[kept], scores[kept].astype(np.float32), label[kept].astype(np.int32), dropped)
+
+
+def _softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    exponentials: npt.NDArray[np.float64] = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    exponentials /= exponentials.sum(axis=1, keepdims=True)
+    return exponentials
+
+
+def _boxes(index: npt.NDArray[np.intp], terms: Floats, rows: int, columns: int, settings: Settings) -> Floats:
+    """Return the boxes [n, 4] numbered `index` = (row * columns + column) * ANCHORS + anchor, cut at the image."""
+    cell, anchor = np.divmod(index, ANCHORS)
+    row, column = np.divmod(cell, columns)
+    centre = sigmoid(terms[:, :2]) + np.column_stack([column, row])
+    with np.errstate(over="ignore"):
+        half = np.exp(terms[:, 2:].astype(np.float64)) * np.array(SIZES)[anchor] / 2
+    scale = np.array([settings.width / columns, settings.height / rows])
+    low, high = (centre - half) * scale, (centre + half) * scale
+    size = np.array([settings.width, settings.height])
+    return np.hstack([np.clip(low, 0, size), np.clip(high, 0, size)]).astype(np.float32)
+
+
+def _iou_matrix(boxes: Floats) -> npt.NDArray[np.float64]:
+    """Return the symmetric IoU matrix [n, n] of boxes [n, 4]; 0 where both are empty."""
+    corners = boxes.astype(np.float64)
+    low = np.maximum(corners[:, None, :2], corners[None, :, :2])
+    high = np.minimum(corners[:, None, 2:], corners[None, :, 2:])
+    shared = np.maximum(high - low, 0).prod(axis=2)
+    area = (corners[:, 2:] - corners[:, :2]).prod(axis=1)
+    union = area[:, None] + area[None, :] - shared
+    overlap: npt.NDArray[np.float64] = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return overlap
+
+
+def decode(output: Floats, settings: Settings | None = None) -> tuple[Floats, Floats, Ints]:
+    """Return what `detect` finds; warns when the network's output was not finite everywhere."""
+    found = detect(output, settings)
+    if found.dropped:
+        warnings.warn(f"decode: {found.dropped} boxes without finite values left out", RuntimeWarning, stacklevel=2)
+    return found.boxes, found.scores, found.labels
+
+
+def model(params: Mapping[str, Any]) -> Model:
+    """Return the stage for `params`: those of Settings, `input_height` and `input_width` as the detector's."""
+    known = check_params(NAME, params, PARAMS)
+    inputs = {name: known.pop(name) for name in ("input_height", "input_width")}
+    for name, value in inputs.items():
+        if value % CELL:
+            raise UsageError(f"{NAME}: param {name!r} is {value}", f"give a multiple of {CELL}, as for the detector")
+    settings = Settings(**known)
+    rows, columns = (value // CELL for value in inputs.values())
+    source = Port("camera_output", TensorType((1, OUTPUTS, rows, columns), "fp32", "NCHW"))
+    most, boxes = settings.max_boxes, rows * columns * ANCHORS
+    outputs = (
+        Port("image_boxes", TensorType((most, 4), "fp32")),
+        Port("image_scores", TensorType((most,), "fp32")),
+        Port("image_labels", TensorType((most,), "int32")),
+    )
+    looked_at = min(settings.candidates, boxes)
+    work = Operator(
+        "decode",
+        "function",
+        "fp32",
+        (source.type,),
+        tuple(port.type for port in outputs),
+        OPS_PER_BOX * boxes + OPS_PER_CANDIDATE * looked_at + OPS_PER_PAIR * looked_at**2,
+        read_bytes=4 * OUTPUTS * rows * columns,
+        write_bytes=4 * most * (4 + 1 + 1),
+    )
+    function = partial(decode, settings=settings)
+    return Model(NAME, (source,), outputs, function=function, operators=(work,), classes=CLASS_NAMES)

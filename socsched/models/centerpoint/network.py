@@ -1,0 +1,116 @@
+"""The network stages of CenterPoint (Yin et al., CVPR 2021) with pillars, as Autoware deploys it.
+
+Encoder, scatter, SECOND backbone with FPN neck, and a centre head at the full resolution of the grid.  Where from:
+- input 32 x 480 x 480, maps heatmap 5, reg 2, height 1, dim 3, rot 2, vel 2: autowarefoundation/autoware.universe,
+  perception/autoware_lidar_centerpoint/include/.../centerpoint_config.hpp at 02ee90f, and lidar_centerpoint/config/
+  centerpoint_ml_package.param.yaml at b81ec45 (5 classes, downsample factor 1);
+- blocks of 1 + 3/5/5 convolutions, 64/128/256 channels, strides 1/2/2, upsampled 1/2/4 to 128 each, the first scale by
+  a 1x1 convolution: tier4/AWML, projects/CenterPoint/configs/t4dataset/Centerpoint/second_secfpn_2xb8_121m_base.py at
+  3bace00;
+- shared 3x3 convolution to 64, then for every map 1x1 to 64 and 1x1 to its channels (share_conv_channel 64,
+  final_kernel 1): tier4/AWML, projects/CenterPoint/configs/default/second_secfpn_base.py at 997e5cf.  mmdetection3d's
+  own configuration has final_kernel 3, but 5.03 M parameters, which only 1x1 heads give, are what fills the 20.14 MB of
+  the deployed file (autowarefoundation/modelzoo, centerpoint_backbone/.../pts_backbone_neck_head_centerpoint.onnx at
+  0da13b8).
+Batch norm is folded.  One simplification: Autoware's encoder has two layers (9 to 16, joined by their maximum, then 32
+to 32; README of perception/autoware_lidar_centerpoint at 0fa81d5), ours one, 9 to 32 features.  That leaves out 0.5 of
+193 billion multiply-adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+from socsched.models.centerpoint.grid import AUTOWARE, settle
+from socsched.models.pointpillars.grid import Grid
+from socsched.models.pointpillars.network import BLOCKS, UP_CHANNELS, pillar_network, scatter_network, second_fpn
+from socsched.models.registry import Model, Port
+
+CHANNELS = 32
+STRIDES = (1, 2, 2)
+SHARED = 64
+"""Channels of the head's shared convolution and of every map's own first one."""
+CLASSES = ("Car", "Truck", "Bus", "Bicycle", "Pedestrian")
+MAPS = (("heatmap", len(CLASSES)), ("reg", 2), ("height", 1), ("dim", 3), ("rot", 2), ("vel", 2))
+"""Output maps and their channels, in the order in which Autoware binds them."""
+NECK = UP_CHANNELS * len(BLOCKS)
+
+
+def pfn(params: Mapping[str, Any]) -> Model:
+    """Pillar Feature Net: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
+    known, grid = settle("centerpoint.pfn", params)
+    built = pfn_network(known["max_points"], grid)
+    return _model(built, {"features": TensorType((-1, CHANNELS), "fp32")}, known)
+
+
+def pfn_network(slots: int = 32, grid: Grid = AUTOWARE) -> Network:
+    """Return the Pillar Feature Net for `slots` points a pillar of `grid`."""
+    return pillar_network("centerpoint.pfn", slots, CHANNELS, grid)
+
+
+def scatter(params: Mapping[str, Any]) -> Model:
+    """Pillar features onto the bird's-eye grid."""
+    known, grid = settle("centerpoint.scatter", params)
+    nx, ny, _ = grid.cells
+    return _model(scatter_network(ny, nx, CHANNELS, "centerpoint.scatter"), {"canvas": _image(CHANNELS, ny, nx)}, known)
+
+
+def backbone(params: Mapping[str, Any]) -> Model:
+    """Backbone and neck at the resolution of the grid."""
+    known, grid = settle("centerpoint.backbone", params)
+    nx, ny, _ = grid.cells
+    return _model(backbone_network(ny, nx), {"neck": _image(NECK, ny, nx)}, known)
+
+
+def backbone_network(ny: int, nx: int) -> Network:
+    """Return the backbone with its neck on a canvas of `ny` x `nx` (multiples of 4)."""
+    return second_fpn("centerpoint.backbone", ny, nx, CHANNELS, STRIDES, pointwise=True)
+
+
+def head(params: Mapping[str, Any]) -> Model:
+    """Centre head: class heatmap, offset, height, size, heading and velocity of every cell."""
+    known, grid = settle("centerpoint.head", params)
+    nx, ny, _ = grid.cells
+    return _model(head_network(ny, nx), {name: _image(channels, ny, nx) for name, channels in MAPS}, known)
+
+
+def head_network(ny: int, nx: int) -> Network:
+    """Return the head over a neck of `ny` x `nx` cells."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    layers = _conv(shapes, "shared", "neck", NECK, SHARED, 3, relu=True)
+    for name, channels in MAPS:
+        layers += _conv(shapes, f"{name}.0", "shared.relu", SHARED, SHARED, 1, relu=True)
+        layers += _conv(shapes, name, f"{name}.0.relu", SHARED, channels, 1, relu=False)
+    outputs = tuple(name for name, _ in MAPS)
+    return Network("centerpoint.head", {"neck": _image(NECK, ny, nx)}, tuple(layers), outputs, shapes)
+
+
+def _conv(
+    shapes: dict[str, tuple[int, ...]], name: str, source: str, inputs: int, outputs: int, kernel: int, relu: bool
+) -> list[Layer]:
+    """Return a convolution, with its ReLU, and note the shapes of its weights."""
+    weights = {"weight": f"{name}.weight", "bias": f"{name}.bias"}
+    shapes |= {weights["weight"]: (outputs, inputs, kernel, kernel), weights["bias"]: (outputs,)}
+    layers = [Layer(name, "conv2d", (source,), weights, {"stride": 1, "padding": kernel // 2})]
+    return [*layers, Layer(f"{name}.relu", "relu", (name,))] if relu else layers
+
+
+def _image(channels: int, height: int, width: int) -> TensorType:
+    return TensorType((1, channels, height, width), "fp32", "NCHW")
+
+
+def _model(network: Network, outputs: Mapping[str, TensorType], known: Mapping[str, Any]) -> Model:
+    """Return a network's model, its varying dimension at the nominal pillar count in the ports."""
+    pillars = min(known["pillars"], known["max_pillars"])
+
+    def port(name: str, tensor: TensorType) -> Port:
+        shape = tuple(pillars if size < 0 else size for size in tensor.shape)
+        return Port(name, TensorType(shape, tensor.dtype, tensor.layout))
+
+    inputs = tuple(port(name, tensor) for name, tensor in network.inputs.items())
+    return Model(
+        network.name, inputs, tuple(port(name, tensor) for name, tensor in outputs.items()), network=lambda: network
+    )

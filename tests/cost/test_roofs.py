@@ -1,0 +1,82 @@
+"""Rooflines by hand: peaks, ridges, attainable rates, and where stages lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from socsched.cli import root
+from socsched.compile.analyze import stage_work
+from socsched.cost.model import CostModel
+from socsched.cost.roofs import points, roofs
+from socsched.descriptor.catalog import get_pipeline, get_platform
+
+ORIN = get_platform("jetson-agx-orin-64gb")
+MAXN, LOW = ORIN.mode("MAXN"), ORIN.mode("15W")
+
+
+def test_roofs_by_hand() -> None:
+    found = {(roof.engines, roof.precision): roof for roof in roofs(ORIN, MAXN)}
+    gpu = found[("gpu",), "fp16"]
+    assert gpu.peak == 16 * 1300.5e6 * 2048 and gpu.bandwidth == 168e9
+    assert gpu.reached == pytest.approx(0.33 * gpu.peak)
+    assert gpu.ridge == pytest.approx(16 * 1300.5e6 * 2048 / 168e9)
+    assert gpu.attainable(1) == 168e9 and gpu.attainable(1e6) == gpu.peak
+    assert found[("dla0", "dla1"), "int8"].peak == 16384 * 1.6e9, "one of two equal cores"
+    assert (("cpu0", "cpu1", "cpu2"), "int8") not in found
+
+
+def test_a_mode_changes_peaks_and_memory() -> None:
+    found = {(roof.engines, roof.precision): roof for roof in roofs(ORIN, LOW)}
+    assert {group for group, _ in found} == {("cpu0",), ("gpu",), ("dla0", "dla1")}
+    assert found[("gpu",), "fp16"].bandwidth == pytest.approx(136.5e9 * 174 / 204.8, rel=1e-3), "the memory's, not 168"
+    assert roofs(ORIN, LOW, ("int8",), "gpu")[0].engines == ("gpu",)
+
+
+def test_stages_lie_where_work_and_cost_put_them() -> None:
+    pipeline = get_pipeline("pointpillars")
+    placed = {(p.stage, p.engine, p.precision): p for p in points(pipeline, ORIN, MAXN, roofs(ORIN, MAXN), stage_work)}
+    model, stage = CostModel(ORIN, MAXN, stage_work), pipeline.stage("backbone")
+    cost = next(c for c in model.candidates(stage) if (c.engine, c.precision) == ("gpu", "fp16"))
+    work = stage_work(stage, "fp16")
+    point = placed["backbone", "gpu", "fp16"]
+    assert point.intensity == pytest.approx(work.flops / work.bytes)
+    assert point.predicted == pytest.approx(work.flops / (cost.time_ns * 1e-9))
+    assert point.predicted < point.attainable == 16 * 1300.5e6 * 2048
+    assert ("pfn", "dla0", "fp16") not in placed, "what an engine cannot run is not on its roof"
+    assert ("decode", "cpu0", "fp32") in placed, "host code states its operations too"
+    assert not any(p.predicted > p.attainable * 1.0001 for p in placed.values())
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_the_figure(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    for path in (first, second):
+        assert root.run(["platforms", "show", "jetson-agx-orin-64gb", "--mode", "MAXN", "--plot", str(path), "-q"]) == 0
+    assert first.read_bytes() == second.read_bytes()
+    if suffix == "png":
+        assert first.read_bytes().startswith(b"\x89PNG")
+        return
+    text = first.read_text()
+    for word in (
+        "gpu fp16",
+        "dla0, dla1 int8",
+        "cpu0, cpu1, cpu2 fp32",
+        "voxelise",
+        "pfn",
+        "backbone",
+        "head",
+        "decode",
+    ):
+        assert word in text, word
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show = ["platforms", "show", "jetson-agx-orin-64gb", "-q", "--plot"]
+    assert root.run([*show, str(tmp_path / "a.pdf")]) == 2
+    assert "use FILE.svg or FILE.png" in capsys.readouterr().err
+    assert root.run([*show, str(tmp_path / "no" / "a.svg")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert root.run([*show, str(tmp_path / "a.svg"), "--engine", "npu"]) == 2
+    assert "its engines: cpu0" in capsys.readouterr().err

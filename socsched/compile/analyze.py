@@ -24,6 +24,23 @@ if TYPE_CHECKING:
     from socsched.compile.fusion import Graph, Group
 
 _FLOATS = ("fp32", "fp16", "int8")
+ELEMENTWISE = frozenset(
+    (
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "minimum",
+        "sigmoid",
+        "tanh",
+        "exp",
+        "sqrt",
+        "clip",
+        "leaky_relu",
+    )
+)
+"""Operators of one operation an element of their result."""
 _UNTYPED = ("uint8", "int32", "int64", "bool")
 
 
@@ -84,8 +101,8 @@ def _network_operators(model: Model, network: Network, precision: str) -> tuple[
 
 def _dynamic(model: Model, network: Network) -> int:
     """The nominal size of the varying dimension: where a network input says -1, the port says how much."""
-    for port in model.inputs:
-        for size, nominal in zip(network.inputs[port.name].shape, port.type.shape, strict=True):
+    for port, inside in zip(model.inputs, network.inputs.values(), strict=True):
+        for size, nominal in zip(inside.shape, port.type.shape, strict=True):
             if size < 0:
                 return nominal
     return 0
@@ -110,7 +127,7 @@ class _Analysis:
     def operator(self, group: Group) -> Operator:
         inputs, output = tuple(map(self.type, group.inputs)), self.type(group.output)
         reads, writes = sum(map(_size, inputs)), _size(output)
-        if self.graph.in_place(group):
+        if self.graph.in_place(group) or group.kind == "reshape":
             reads = writes = 0
         elif self.shares_input(group):
             reads = 0
@@ -160,12 +177,18 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return 2 * int(group.attrs["window"]) * elements * weights[0][1]
         case "pillar_features":
             return 8 * prod(inputs[0].shape[:2])
-        case "max_pool":
+        case "matmul":
+            return 2 * elements * int(group.attrs["in_channels"])
+        case "max_pool" | "avg_pool" | "global_avg_pool":
             return elements * int(group.attrs["kernel_h"] * group.attrs["kernel_w"])
-        case "add":
-            return elements
-        case "reduce_max" | "relu":
+        case "reduce_max" | "reduce_mean" | "reduce_sum" | "relu":
             return prod(inputs[0].shape)
-        case "concat" | "scatter":
+        case "concat" | "scatter" | "slice" | "reshape" | "transpose" | "pad":
             return 0
+        case "softmax":
+            return 4 * elements
+        case "resize2d":
+            return elements * (6 if group.attrs["bilinear"] else 0)
+        case kind if kind in ELEMENTWISE:
+            return elements
     raise CompileError(f"{group.name}: no operation count for {group.kind}")

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from socsched.graph.operators import TensorType
 from socsched.graph.rules import check_operators
 from socsched.models.registry import Model, get_model
 from socsched.models.weights import check_weights, seeded_weights
+
+if TYPE_CHECKING:
+    from socsched.compile.fusion import Graph
 
 Array = np.ndarray[Any, Any]
 
@@ -58,7 +61,7 @@ def compile_stage(
     spec = resolve(engine.target, engine.id)
     if precision not in PRECISIONS:
         raise CompileError(f"{stage.name}: no compilation in {precision}: weights carry no quantisation parameters")
-    chosen, provenance = _weights(network, weights)
+    chosen, provenance = _weights(model, network, weights)
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources())
     key = digest(repr(network), provenance, *build)
     folder = cache_dir() / "artifacts" / key
@@ -95,7 +98,10 @@ def _network(stage: Stage) -> tuple[Model, Network]:
     return model, model.network()
 
 
-def _weights(network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+def _weights(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+    if model.weights is not None:  # a network from a file comes with its own
+        own = model.weights()
+        return own, f"sha256 {weights_digest(own)}"
     if weights is None:
         return seeded_weights(network, SEED), f"seed {SEED}"
     own = {name: np.asarray(weights[name], np.float32) for name in network.params if name in weights}
@@ -176,7 +182,7 @@ Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], t
 
 
 def _build_cpu(folder: Path, request: _Request) -> Built:
-    from socsched.compile.cpu.lower import lower
+    from socsched.compile.cpu.lower import lower, unruled
     from socsched.compile.environment import relax, tvm
     from socsched.compile.fusion import read
     from socsched.compile.relax_import import import_network
@@ -186,12 +192,29 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, vector_unit(request.spec))
-    executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
+    reason = unruled(graph)
+    if reason:
+        module, inputs, outputs = _general(request.network, graph, weights)
+    else:
+        lowered = lower(graph, weights, vector_unit(request.spec))
+        module, inputs, outputs = lowered.module, lowered.inputs, lowered.outputs
+    executable = relax.build(module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
+    if reason:
+        notes += (f"general schedules, which are slow: {reason}",)
     if half:
         notes += ("fp16: stage inputs, weights and outputs rounded to half precision, arithmetic in fp32",)
-    return _border(lowered.inputs, half), _border(lowered.outputs, half), files, notes
+    return _border(inputs, half), _border(outputs, half), files, notes
+
+
+def _general(
+    network: Network, graph: Graph, weights: Mapping[str, Array]
+) -> tuple[Any, tuple[TensorType, ...], tuple[TensorType, ...]]:
+    """Return the plain Relax module with weights inside, and its border tensors in NCHW."""
+    from socsched.compile.relax_import import bind_weights, import_network
+
+    module = bind_weights(import_network(network), network, weights)
+    return module, tuple(graph.values[n] for n in graph.inputs), tuple(graph.values[n] for n in graph.outputs)
 
 
 def _border(tensors: tuple[TensorType, ...], half: bool) -> tuple[TensorType, ...]:

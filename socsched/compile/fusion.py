@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from socsched.compile.relax_import import DTYPES
@@ -101,6 +102,7 @@ class _Reader:
         self.values = {str(var.name): tensor_type(var.ty) for var in self.main.params[:count]}
         self.groups: list[Group] = []
         self.helpers: set[str] = set()
+        self.biases = {layer.weights["bias"] for layer in network.layers if "bias" in layer.weights}
         self.uses: Counter[str] = Counter()
 
     def graph(self) -> Graph:
@@ -116,16 +118,16 @@ class _Reader:
     def add(self, name: str, call: Any) -> None:
         op = str(call.op.name)
         args = _operands(call)
-        if args and args[0] in self.weights:  # a parameter brought into the form its operator takes
+        if args and all(arg in self.weights for arg in args):  # a parameter brought into the form its operator takes
             self.weights[name] = self.weights[args[0]]
             return
         if op == "relax.call_tir" and self.kernel_kind(call) == "pillar_sums":  # part of the pillar_features it feeds
             self.helpers.add(name)
             return
         self.values[name] = tensor_type(call.ty)
-        producer = self.producer(args[0])
-        if op == "relax.add" and args[1] in self.weights:
-            assert producer is not None and producer.kind in _BIASED
+        producer = self.producer(args[0]) if args and args[0] not in self.weights else None
+        if op == "relax.add" and self.is_bias(producer, args):
+            assert producer is not None
             self.fold(producer, name, weights={**producer.weights, "bias": self.weights[args[1]]})
         elif op == "relax.nn.relu" and producer and producer.kind in _RECTIFIED and self.uses[args[0]] == 1:
             self.fold(producer, name, relu=True)
@@ -133,6 +135,12 @@ class _Reader:
             return
         else:
             self.groups.append(self.anchor(name.removesuffix("_linear"), name, op, args, call))
+
+    def is_bias(self, producer: Group | None, args: tuple[str, ...]) -> bool:
+        """Say whether an addition is the bias its layer asks for, the last thing that can join the layer."""
+        if producer is None or producer.kind not in _BIASED or len(args) < 2 or args[1] not in self.weights:
+            return False
+        return "bias" not in producer.weights and not producer.relu and self.weights[args[1]] in self.biases
 
     def kernel_kind(self, call: Any) -> str:
         return str(self.module[call.args[0]].attrs["socsched.kind"])
@@ -156,7 +164,8 @@ class _Reader:
         return True
 
     def anchor(self, name: str, output: str, op: str, args: tuple[str, ...], call: Any) -> Group:
-        weights = dict(zip(("weight",), (self.weights[arg] for arg in args[1:] if arg in self.weights), strict=False))
+        given = [self.weights[arg] for arg in args if arg in self.weights]
+        weights = dict(zip(("weight",), given, strict=False))
         inputs = tuple(arg for arg in args if arg not in self.weights and arg not in self.helpers)
         shapes = [self.network.params[key] for key in weights.values()]
         if op == "relax.call_tir":
@@ -166,6 +175,8 @@ class _Reader:
         if op not in _KINDS:
             raise CompileError(f"{self.network.name}: {output}: no analysis for operator {op}")
         kind, attrs = _KINDS[op]
+        if kind == "dense" and not weights:
+            kind = "matmul"
         found = attrs(call, [self.values[value].shape for value in inputs], shapes)
         return Group(name, kind, inputs, output, weights, found)
 
@@ -184,14 +195,17 @@ def _operands(expression: Any) -> tuple[str, ...]:
 def _window(attrs: Any, kernel: Any) -> dict[str, float]:
     """Geometry every sliding-window operator has; `pad` is the largest of the four."""
     pads = [int(value) for value in attrs.padding]
-    return {
+    found: dict[str, float] = {
         "kernel_h": int(kernel[0]),
         "kernel_w": int(kernel[1]),
         "stride_h": int(attrs.strides[0]),
         "stride_w": int(attrs.strides[1]),
         "pad": max(pads),
-        "dilation": int(attrs.dilation[0]),
+        "dilation": max(int(value) for value in attrs.dilation),
     }
+    if len(set(pads)) > 1:  # sides differ, which only general schedules take
+        found |= {"pad_h": max(pads[0], pads[-2]), "pad_w": max(pads[1], pads[-1]), "uneven": 1}
+    return found
 
 
 def _conv2d(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
@@ -214,18 +228,59 @@ def _max_pool(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
     return {**geometry, "window": geometry["kernel_h"], "in_channels": channels, "out_channels": channels}
 
 
-def _reduce_max(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
-    axis = int(call.attrs.axis[0])
-    return {"axis": axis, "window": inputs[0][axis]}
+def _reduce(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    axes = [int(a) for a in call.attrs.axis] if call.attrs.axis is not None else list(range(len(inputs[0])))
+    return {"axis": axes[0], "window": prod(inputs[0][axis] for axis in axes)}
+
+
+def _global_pool(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    _, channels, height, width = inputs[0]
+    shape = {"in_channels": channels, "out_channels": channels}
+    return {"kernel_h": height, "kernel_w": width, "window": max(height, width), **shape}
+
+
+def _softmax(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    axis = int(call.attrs.axis) % len(inputs[0])
+    length = inputs[0][axis]
+    return {"axis": axis, "axis_dim": length, "other_dims": prod(inputs[0]) // max(length, 1)}
+
+
+def _resize(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    height, width = (int(size) for size in call.args[1].values)
+    scales = {"scale_h": height / inputs[0][2], "scale_w": width / inputs[0][3]}
+    return {**scales, "scale": max(scales.values()), "bilinear": int("linear" in str(call.attrs.method))}
+
+
+def _dense(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    if weights:
+        return {"in_channels": weights[0][1], "out_channels": weights[0][0]}
+    return {"in_channels": inputs[1][-2], "out_channels": inputs[1][-1]}
+
+
+def _nothing(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    return {}
 
 
 _KINDS: dict[str, tuple[str, Any]] = {
     "relax.nn.conv2d": ("conv2d", _conv2d),
     "relax.nn.conv2d_transpose": ("conv2d_transpose", _conv2d_transpose),
     "relax.nn.max_pool2d": ("max_pool", _max_pool),
-    "relax.matmul": ("dense", lambda call, i, w: {"in_channels": w[0][1], "out_channels": w[0][0]}),
-    "relax.nn.relu": ("relu", lambda call, i, w: {}),
-    "relax.add": ("add", lambda call, i, w: {}),
+    "relax.nn.avg_pool2d": ("avg_pool", _max_pool),
+    "relax.nn.adaptive_avg_pool2d": ("global_avg_pool", _global_pool),
+    "relax.matmul": ("dense", _dense),
     "relax.concat": ("concat", lambda call, i, w: {"axis": int(call.attrs.axis)}),
-    "relax.max": ("reduce_max", _reduce_max),
+    "relax.max": ("reduce_max", _reduce),
+    "relax.mean": ("reduce_mean", _reduce),
+    "relax.sum": ("reduce_sum", _reduce),
+    "relax.nn.softmax": ("softmax", _softmax),
+    "relax.image.resize2d": ("resize2d", _resize),
+    "relax.strided_slice": ("slice", _nothing),
+    "relax.permute_dims": ("transpose", _nothing),
+    "relax.nn.leakyrelu": ("leaky_relu", _nothing),
+    **{
+        f"relax.{op}": (op, _nothing)
+        for op in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt")
+    },
+    **{f"relax.{op}": (op, _nothing) for op in ("clip", "reshape")},
+    **{f"relax.nn.{op}": (op, _nothing) for op in ("relu", "pad")},
 }

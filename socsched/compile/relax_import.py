@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from socsched.compile.environment import relax, tirx, tvm
+from socsched.compile.generic_ops import expression
 from socsched.compile.reference_kernels import pillar_features, pillar_sums, scatter
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
@@ -68,11 +69,14 @@ class _Importer:
         return self.builder.emit(expression, name_hint=name.replace(".", "_"))
 
     def expression(self, layer: Layer) -> Any:
-        if layer.op not in _BUILDERS:
-            raise CompileError(f"{self.network.name}: layer {layer.name!r}: unknown op {layer.op!r}")
         args = [self.values[name] for name in layer.inputs]
         weights = {role: self.values[name] for role, name in layer.weights.items()}
-        return _BUILDERS[layer.op](self, layer, args, weights)
+        if layer.op in _BUILDERS:
+            return _BUILDERS[layer.op](self, layer, args, weights)
+        made = expression(layer, args, weights, self.emit, self.dtype("fp32"))
+        if made is None:
+            raise CompileError(f"{self.network.name}: layer {layer.name!r}: unknown op {layer.op!r}")
+        return made
 
     def biased(self, layer: Layer, value: Any, weights: Mapping[str, Any]) -> Any:
         if "bias" not in weights:
@@ -87,14 +91,31 @@ class _Importer:
         return relax.call_tir(variable, args, relax.TensorType(shape, dtype or self.dtype("fp32")))
 
 
+def _window(layer: Layer) -> dict[str, Any]:
+    """Strides, padding (top, left, bottom, right), dilation and groups as Relax names them."""
+    attrs = layer.attrs
+    padding = attrs.get("padding", 0)
+    window = {
+        "strides": _pair(attrs.get("stride", 1)),
+        "padding": padding if isinstance(padding, int) else list(padding),
+    }
+    if "dilation" in attrs:
+        window["dilation"] = _pair(attrs["dilation"])
+    if "groups" in attrs:
+        window["groups"] = int(attrs["groups"])
+    return window
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+
+
 def _conv2d(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str, Any]) -> Any:
-    attrs = {"strides": layer.attrs.get("stride", 1), "padding": layer.attrs.get("padding", 0)}
-    return self.biased(layer, relax.op.nn.conv2d(args[0], weights["weight"], **attrs), weights)
+    return self.biased(layer, relax.op.nn.conv2d(args[0], weights["weight"], **_window(layer)), weights)
 
 
 def _conv2d_transpose(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str, Any]) -> Any:
-    value = relax.op.nn.conv2d_transpose(args[0], weights["weight"], strides=layer.attrs["stride"])
-    return self.biased(layer, value, weights)
+    return self.biased(layer, relax.op.nn.conv2d_transpose(args[0], weights["weight"], **_window(layer)), weights)
 
 
 def _dense(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str, Any]) -> Any:
@@ -103,8 +124,22 @@ def _dense(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str,
 
 
 def _max_pool(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str, Any]) -> Any:
-    kernel, stride, padding = layer.attrs["kernel"], layer.attrs["stride"], layer.attrs.get("padding", 0)
-    return relax.op.nn.max_pool2d(args[0], (kernel, kernel), (stride, stride), (padding, padding))
+    return relax.op.nn.max_pool2d(args[0], _pair(layer.attrs["kernel"]), **_pooling(layer))
+
+
+def _avg_pool(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str, Any]) -> Any:
+    counted = bool(layer.attrs.get("count_padding", False))
+    return relax.op.nn.avg_pool2d(args[0], _pair(layer.attrs["kernel"]), count_include_pad=counted, **_pooling(layer))
+
+
+def _pooling(layer: Layer) -> dict[str, Any]:
+    padding = layer.attrs.get("padding", 0)
+    sides = (padding, padding) if isinstance(padding, int) else tuple(padding)
+    return {
+        "strides": _pair(layer.attrs["stride"]),
+        "padding": sides,
+        "ceil_mode": bool(layer.attrs.get("ceil", False)),
+    }
 
 
 def _pillar_features(self: _Importer, layer: Layer, args: list[Any], weights: Mapping[str, Any]) -> Any:
@@ -127,10 +162,12 @@ _BUILDERS: dict[str, Callable[[_Importer, Layer, list[Any], Mapping[str, Any]], 
     "conv2d_transpose": _conv2d_transpose,
     "dense": _dense,
     "relu": lambda self, layer, args, weights: relax.op.nn.relu(args[0]),
-    "add": lambda self, layer, args, weights: relax.op.add(args[0], args[1]),
     "concat": lambda self, layer, args, weights: relax.op.concat(args, axis=layer.attrs["axis"]),
-    "reduce_max": lambda self, layer, args, weights: relax.op.max(args[0], axis=layer.attrs["axis"]),
+    "reduce_max": lambda self, layer, args, weights: relax.op.max(
+        args[0], axis=layer.attrs["axis"], keepdims=bool(layer.attrs.get("keepdims", False))
+    ),
     "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
     "pillar_features": _pillar_features,
     "scatter": _scatter,
 }

@@ -31,8 +31,31 @@ OPERATOR_CLASS = {
     "cast": "elementwise",
     "layout_transform": "elementwise",
     "resize2d": "elementwise",
+    "avg_pool": "elementwise",
+    "global_avg_pool": "elementwise",
+    "reduce_mean": "elementwise",
+    "reduce_sum": "elementwise",
+    "sigmoid": "elementwise",
+    "tanh": "elementwise",
+    "exp": "elementwise",
+    "sqrt": "elementwise",
+    "clip": "elementwise",
+    "leaky_relu": "elementwise",
+    "subtract": "elementwise",
+    "multiply": "elementwise",
+    "divide": "elementwise",
+    "maximum": "elementwise",
+    "minimum": "elementwise",
+    "softmax": "elementwise",
+    "slice": "elementwise",
+    "transpose": "elementwise",
+    "pad": "elementwise",
+    "reshape": "elementwise",
+    "depthwise": "depthwise",
 }
 """Operator kind -> efficiency class of `Precision.efficiency`; anything else is "default"."""
+INSTEAD = {"depthwise": "elementwise"}
+"""Class taken where a platform gives no efficiency for one: a depthwise convolution runs at the speed of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +80,15 @@ def launches_per_operator(engine: Engine) -> bool:
 
 def efficiency(precision: Precision, kind: str) -> Figure:
     """Return the share of the peak an operator kind reaches; that of class "default" where its own is not given."""
-    table = precision.efficiency
-    figure = table.get(OPERATOR_CLASS.get(kind, "default")) or table.get("default")
+    table, own = precision.efficiency, OPERATOR_CLASS.get(kind, "default")
+    figure = table.get(own) or table.get(INSTEAD.get(own, "default")) or table.get("default")
     return figure or Figure(1.0, "assumed", note="no efficiency given")
+
+
+def kind_of(op: Operator) -> str:
+    """Return the kind an operator is charged as: a convolution with a group a channel is "depthwise"."""
+    grouped = op.kind == "conv2d" and 1 < op.attrs.get("groups", 1) == op.attrs.get("in_channels")
+    return "depthwise" if grouped else op.kind
 
 
 def operator_ns(op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float) -> float:
@@ -72,7 +101,7 @@ def roofs_ns(
 ) -> tuple[float, float]:
     """Return the time (ns) of an operator's arithmetic and that of its DRAM traffic, the longer of which it takes."""
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
-    compute = op.flops / (peak * efficiency(precision, op.kind).value)
+    compute = op.flops / (peak * efficiency(precision, kind_of(op)).value)
     return compute * 1e9, op.bytes / min(engine.bandwidth.value, dram) * 1e9
 
 
@@ -82,7 +111,7 @@ def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram
     roofs = [roofs_ns(op, engine, mode, precision, units, dram) for op in work.operators]
     made = segments(work.operators, [max(roof) for roof in roofs], engine, work.stage)
     parts: list[tuple[float, Sequence[Figure]]] = [
-        (compute, (precision.ops_per_cycle, efficiency(precision, op.kind)))
+        (compute, (precision.ops_per_cycle, efficiency(precision, kind_of(op))))
         if compute > memory
         else (memory, (engine.bandwidth,))
         for op, (compute, memory) in zip(work.operators, roofs, strict=True)

@@ -53,8 +53,8 @@ class Stage:
 
     Exactly one trigger: `after` (sensors or stages; runs when all of them have delivered frame k) or `period_ns` (runs
     on its own timer).  `reads` are stages or sensors whose latest finished output is sampled at start.
-    `model` names a built-in model ("pointpillars.backbone"), `onnx` a file with a network (absolute path); a stage with
-    neither is known by its execution times only.  `source` or `assumed` vouches for its plain numbers.
+    `model` names a built-in model ("pointpillars.backbone"), or is "onnx" with the param `file` (absolute path); a
+    stage without is known by its execution times only.  `source` or `assumed` vouches for its plain numbers.
     `params` go to the model.  `precisions` are those whose accuracy the user accepts, best first.
     `queue` is the most frames that may wait at the stage; a frame that finds it full is dropped.
     `output_bytes` is what a stage without model hands on (a model knows its own outputs).
@@ -75,14 +75,13 @@ class Stage:
     share: int = 0
     output_bytes: int = 0
     criticality: str = "firm"
-    onnx: str | None = None
     source: str = ""
     assumed: str = ""
 
     @property
     def modelled(self) -> bool:
         """Whether there is something to compile or call: a built-in model or a network from a file."""
-        return self.model is not None or self.onnx is not None
+        return self.model is not None
 
 
 @dataclass(frozen=True, slots=True)

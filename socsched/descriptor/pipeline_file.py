@@ -70,7 +70,11 @@ class StageFile(Grounded):
 
     title: str = Field(min_length=1, description="what the stage does, in a few words")
     model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
-    onnx: str | None = Field(None, min_length=1, description="network in an ONNX file, path relative to this file")
+    onnx: str | None = Field(
+        None,
+        min_length=1,
+        description="network in an ONNX file, path relative to this file; params inputs and outputs rename its ports",
+    )
     after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
     period: Period | None = Field(None, description="runs on its own timer with this period")
     offset: Duration = Field(0, description="first activation of the timer after the start")
@@ -90,19 +94,18 @@ class StageFile(Grounded):
         return Stage(
             name=name,
             title=self.title,
-            model=self.model,
+            model="onnx" if self.onnx else self.model,
             after=tuple(self.after),
             period_ns=self.period,
             offset_ns=self.offset,
             reads=tuple(self.reads),
-            params=dict(self.params),
+            params={**({"file": str((folder / self.onnx).resolve())} if self.onnx else {}), **self.params},
             precisions=tuple(self.precisions),
             costs=tuple(cost.lower() for cost in self.costs),
             queue=self.queue,
             share=self.share,
             output_bytes=self.output_bytes,
             criticality=self.criticality,
-            onnx=str((folder / self.onnx).resolve()) if self.onnx else None,
             source=self.source,
             assumed=self.assumed,
         )

@@ -29,6 +29,7 @@ MODELS: dict[str, str] = {
     "centerpoint.backbone": "socsched.models.centerpoint.network:backbone",
     "centerpoint.head": "socsched.models.centerpoint.network:head",
     "centerpoint.decode": "socsched.models.centerpoint.decode:model",
+    "onnx": "socsched.models.onnx_import:model",
     "camera.preprocess": "socsched.models.camera:preprocess",
     "camera.detector": "socsched.models.camera:detector",
     "camera.decode": "socsched.models.camera_decode:model",
@@ -50,7 +51,8 @@ class Model:
 
     Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
-    compiler's IR.  `classes` names the labels a detector's last stage gives.
+    compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
+    with the network (a file's own), None for a network without.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Model:
     function: Callable[..., tuple[Any, ...]] | None = None
     operators: tuple[Operator, ...] = ()
     classes: tuple[str, ...] = ()
+    weights: Callable[[], dict[str, Any]] | None = None
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:

@@ -58,6 +58,24 @@ def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered
     return _Lowering(graph, weights, vector).run()
 
 
+def unruled(graph: Graph) -> str:
+    """Return why a network cannot be lowered by the rules here, empty when it can."""
+    for group in graph.groups:
+        if group.kind not in _EMITTERS:
+            return f"no rule for {group.kind}"
+        a = group.attrs
+        if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
+            return f"no rule for {group.kind} with groups, dilation or uneven padding"
+        if group.kind in ("conv2d", "max_pool") and a["stride_h"] != a["stride_w"]:
+            return f"no rule for {group.kind} with different strides"
+        shapes = [graph.values[name].shape for name in (*group.inputs, group.output)]
+        if group.kind in ("add", "relu", "concat") and any(len(shape) != 4 for shape in shapes):
+            return f"no rule for {group.kind} of anything but images"
+        if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
+            return "no rule for additions that broadcast"
+    return ""
+
+
 class _Lowering:
     def __init__(self, graph: Graph, weights: Mapping[str, Array], vector: Vector) -> None:
         self.graph, self.weights, self.vector = graph, weights, vector

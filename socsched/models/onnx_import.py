@@ -1,0 +1,91 @@
+"""Networks from ONNX files: a file becomes layers and weights of our own vocabulary, batch norm and constants folded.
+
+Operators are those of image networks (ResNet, MobileNet, YOLO-like detectors).  A symbolic batch becomes 1; every
+other size must be fixed.  Files with quantised operators are refused: their integer scales would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.errors import InputError, MachineError, UsageError
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.models.onnx_graph import OnnxGraph, read
+from socsched.models.onnx_layers import translate
+from socsched.models.registry import Model, Port
+from socsched.models.weights import Weights
+
+_PARAMS = ("file", "inputs", "outputs")
+
+
+def model(params: Mapping[str, Any]) -> Model:
+    """Return the model of an ONNX file: params `file` (path), `inputs` and `outputs` (ONNX name -> port name).
+
+    Ports are called like the file's inputs and outputs unless renamed, so that stages can be connected by name.  Raises
+    UsageError for unknown params or names, InputError for a file that cannot be used, MachineError without the reader.
+    """
+    unknown = sorted(set(params) - set(_PARAMS))
+    if unknown:
+        raise UsageError(f"onnx: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(_PARAMS)}")
+    path = Path(str(params.get("file", "")))
+    found = _load(path, _stamp(path))
+    return Model(
+        f"onnx:{path.name}",
+        _ports(path, "inputs", params, found.inputs),
+        _ports(path, "outputs", params, found.outputs),
+        network=lambda: found.network,
+        weights=lambda: found.weights,
+    )
+
+
+def _ports(path: Path, side: str, params: Mapping[str, Any], found: Mapping[str, TensorType]) -> tuple[Port, ...]:
+    renamed = params.get(side) or {}
+    if not isinstance(renamed, Mapping) or not all(isinstance(name, str) for name in renamed.values()):
+        raise UsageError(f"{path.name}: {side}: expected ONNX name: port name", f"there are: {', '.join(found)}")
+    wrong = [name for name in renamed if name not in found]
+    if wrong:
+        raise UsageError(f"{path.name}: {side}: the file has no {wrong[0]!r}", f"there are: {', '.join(found)}")
+    return tuple(Port(str(renamed.get(name, name)), tensor) for name, tensor in found.items())
+
+
+def load(path: Path) -> tuple[Network, Weights]:
+    """Return the network and the weights of an ONNX file; InputError names the node that is not understood."""
+    found = _load(path, _stamp(path))
+    return found.network, found.weights
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}", "expected an ONNX file") from None
+    return status.st_mtime_ns, status.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    network: Network
+    weights: Weights
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+
+
+@lru_cache(maxsize=8)
+def _load(path: Path, stamp: tuple[int, int]) -> _File:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        problem = f"{path.name}: reading ONNX files needs the package onnx"
+        raise MachineError(problem, "pip install 'socsched[onnx]'") from None
+    graph: OnnxGraph = read(path)
+    network, weights = translate(graph)
+    kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
+    inputs = {name: graph.tensor(name) for name in graph.inputs}
+    return _File(network, kept, inputs, {name: graph.tensor(name) for name in graph.outputs})

@@ -1,0 +1,144 @@
+"""Small networks of the usual families as ONNX files, with seeded weights; the oracle runs the same files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+class Builder:
+    """Nodes and weights as they accumulate; every method returns the name of its output."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+
+    def constant(self, array: np.ndarray[Any, Any]) -> str:
+        name = f"c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(array, name))
+        return name
+
+    def op(self, kind: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:
+        names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=f"{kind}_{len(self.nodes)}", **attrs))
+        return names[0] if outputs == 1 else names
+
+    def normal(self, *shape: int) -> np.ndarray[Any, Any]:
+        fan_in = int(np.prod(shape[1:])) or 1
+        return (self.random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32)
+
+    def conv(
+        self, x: str, cin: int, cout: int, k: int = 3, stride: int = 1, groups: int = 1, norm: bool = True, **attrs: Any
+    ) -> str:
+        attrs = {"pads": [k // 2] * 4, "strides": [stride] * 2, "group": groups, **attrs}
+        weight = self.constant(self.normal(cout, cin // groups, k, k))
+        if not norm:
+            return str(self.op("Conv", x, weight, self.constant(self.normal(cout)), **attrs))
+        x = self.op("Conv", x, weight, **attrs)
+        statistics = [
+            self.random.uniform(0.5, 1.5, cout),
+            self.random.normal(0, 0.1, cout),
+            self.random.normal(0, 0.1, cout),
+        ]
+        statistics.append(self.random.uniform(0.5, 1.5, cout))
+        return str(
+            self.op("BatchNormalization", x, *(self.constant(s.astype(np.float32)) for s in statistics), epsilon=1e-5)
+        )
+
+    def save(self, path: Path, shape: list[Any], outputs: list[str], name: str = "image") -> Path:
+        infos = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None) for output in outputs]
+        source = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        graph = helper.make_graph(self.nodes, "net", [source], infos, self.weights)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+        return path
+
+
+def resnet(path: Path) -> Path:
+    """Stem, max pool, two residual stages, global pool, classifier."""
+    b = Builder(1)
+    x = b.op("Relu", b.conv("image", 3, 32, 7, 2))
+    x = b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for cin, cout, stride in ((32, 32, 1), (32, 64, 2)):
+        y = b.conv(b.op("Relu", b.conv(x, cin, cout, 3, stride)), cout, cout)
+        skip = x if stride == 1 else b.conv(x, cin, cout, 1, stride)
+        x = b.op("Relu", b.op("Add", y, skip))
+    x = b.op("Flatten", b.op("GlobalAveragePool", x))
+    x = b.op("Gemm", x, b.constant(b.normal(10, 64)), b.constant(b.normal(10)), transB=1)
+    return b.save(path, ["N", 3, 64, 96], [b.op("Softmax", x, axis=-1)])
+
+
+def trunk(path: Path) -> Path:
+    """Convolutions, pooling and residual additions only: what the own rules cover."""
+    b = Builder(2)
+    x = b.op("Relu", b.conv("image", 3, 32, 3, 2))
+    x = b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    y = b.conv(b.op("Relu", b.conv(x, 32, 32)), 32, 32)
+    return b.save(path, [1, 3, 64, 96], [b.op("Relu", b.op("Add", y, x))])
+
+
+def mobilenet(path: Path) -> Path:
+    """Inverted residuals: depthwise convolutions, ReLU6, hard swish, squeeze and excitation."""
+    b = Builder(3)
+    zero, six = b.constant(np.float32(0)), b.constant(np.float32(6))
+    x = b.op("Clip", b.conv("image", 3, 16, 3, 2), zero, six)
+    for cin, cout, stride in ((16, 24, 2), (24, 24, 1)):
+        y = b.op("Clip", b.conv(x, cin, 3 * cin, 1), zero, six)
+        y = b.op("HardSwish", b.conv(y, 3 * cin, 3 * cin, 3, stride, groups=3 * cin))
+        gate = b.op("GlobalAveragePool", y)
+        gate = b.op("HardSigmoid", b.conv(gate, 3 * cin, 3 * cin, 1, norm=False), alpha=0.2, beta=0.5)
+        y = b.conv(b.op("Mul", y, gate), 3 * cin, cout, 1)
+        x = b.op("Add", x, y) if cin == cout and stride == 1 else y
+    x = b.op("ReduceMean", x, axes=[2, 3], keepdims=0)
+    return b.save(path, [1, 3, 64, 64], [b.op("MatMul", x, b.constant(b.normal(24, 7)))])
+
+
+def yolo(path: Path) -> Path:
+    """SiLU, split, spatial pyramid pooling, upsampling, concatenation, a box head with softmax over bins."""
+    b = Builder(4)
+
+    def silu(x: str) -> str:
+        return str(b.op("Mul", x, b.op("Sigmoid", x)))
+
+    x = silu(b.conv("image", 3, 16, 6, 2, pads=[2] * 4))
+    deep = silu(b.conv(x, 16, 32, 3, 2))
+    first, second = b.op("Split", deep, b.constant(np.array([12, 20])), axis=1, outputs=2)
+    deep = b.op("Concat", first, silu(b.conv(second, 20, 20)), second, axis=1)
+    pools = [deep, *(b.op("MaxPool", deep, kernel_shape=[k] * 2, strides=[1, 1], pads=[k // 2] * 4) for k in (5, 9))]
+    deep = silu(b.conv(b.op("Concat", *pools, axis=1), 156, 32, 1))
+    scales = b.constant(np.array([1, 1, 2, 2], np.float32))
+    up = b.op(
+        "Resize", deep, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
+    both = b.op("Concat", up, x, axis=1)
+    shifted = b.op("Slice", both, *(b.constant(np.array(v)) for v in ([1, 0], [2**31, 30], [2, 3], [1, 2])))
+    box = b.op("Reshape", b.conv(both, 48, 64, 1, norm=False), b.constant(np.array([1, 4, 16, -1])))
+    bins = b.op("Softmax", b.op("Transpose", box, perm=[0, 2, 1, 3]), axis=1)
+    smooth = b.op(
+        "Resize",
+        both,
+        "",
+        b.constant(np.array([1, 1, 2, 2], np.float32)),
+        mode="linear",
+        coordinate_transformation_mode="half_pixel",
+    )
+    return b.save(path, [1, 3, 64, 64], [bins, b.op("LeakyRelu", shifted, alpha=0.1), b.op("Tanh", smooth)])
+
+
+def odd(path: Path) -> Path:
+    """Dilation, uneven padding, transposed convolution, average pooling, constants on either side."""
+    b = Builder(5)
+    x = b.op("Relu", b.conv("image", 4, 8, 3, pads=[2] * 4, dilations=[2, 2]))
+    x = b.conv(x, 8, 8, 3, 2, pads=[0, 0, 1, 1])
+    x = b.op("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1)
+    x = b.op("ConvTranspose", x, b.constant(b.normal(8, 6, 2, 2)), b.constant(b.normal(6)), strides=[2, 2])
+    x = b.op("Sub", b.constant(np.float32(1)), b.op("Div", x, b.constant(np.full((1, 6, 1, 1), 3, np.float32))))
+    x = b.op("Pad", x, b.constant(np.array([0, 0, 1, 0, 0, 0, 0, 2])), b.constant(np.float32(0.5)))
+    return b.save(path, [1, 4, 31, 37], [x, b.op("ReduceMax", x, axes=[1], keepdims=1)])
+
+
+FILES = {"resnet": resnet, "trunk": trunk, "mobilenet": mobilenet, "yolo": yolo, "odd": odd}

@@ -1,0 +1,185 @@
+"""Networks from ONNX files: the same numbers as ONNX Runtime, the same work as the file's own shapes say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from onnx_files import FILES, Builder  # noqa: E402
+
+from socsched.cli import root  # noqa: E402
+from socsched.compile.analyze import stage_work  # noqa: E402
+from socsched.compile.builder import compile_stage  # noqa: E402
+from socsched.compile.layouts import convert  # noqa: E402
+from socsched.compile.runtime import load  # noqa: E402
+from socsched.cost.model import CostModel  # noqa: E402
+from socsched.descriptor.catalog import get_platform  # noqa: E402
+from socsched.descriptor.pipeline import Stage  # noqa: E402
+from socsched.errors import InputError, UsageError  # noqa: E402
+from socsched.graph.operators import TensorType  # noqa: E402
+from socsched.models.registry import get_model  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("onnx")
+    return {name: make(folder / f"{name}.onnx") for name, make in FILES.items()}
+
+
+def stage(path: Path, **params: Any) -> Stage:
+    return Stage("net", "net", "onnx", params={"file": str(path), **params}, precisions=("fp32", "fp16"))
+
+
+def oracle(path: Path) -> tuple[np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (source,) = session.get_inputs()
+    shape = [size if isinstance(size, int) else 1 for size in source.shape]
+    image = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    return image, session.run(None, {source.name: image})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_outputs_equal_onnx_runtime(name: str, files: dict[str, Path]) -> None:
+    image, wanted = oracle(files[name])
+    host = get_platform("host").engines[0]
+    artifact = compile_stage(stage(files[name]), host, "fp32", threads=1)
+    compiled = load(artifact)
+    source = TensorType(image.shape, "fp32", "NCHW")
+    results = compiled(convert(image, source, compiled.inputs[0]))
+    assert len(results) == len(wanted)
+    for result, tensor, expected in zip(results, compiled.outputs, wanted, strict=True):
+        if len(expected.shape) == 4:
+            result = convert(result, tensor, TensorType(expected.shape, "fp32", "NCHW"))
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(result.reshape(expected.shape), expected, atol=1e-4 * scale, rtol=0)
+    slow = any("general schedules" in note for note in artifact.notes)
+    assert slow == (name != "trunk"), "plain convolutions have rules of their own"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_operations_are_those_of_the_file(name: str, files: dict[str, Path]) -> None:
+    """Two per multiply-add of convolutions and dense layers, counted from the shapes ONNX infers."""
+    model = onnx.load(str(files[name]))
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        if not dim.HasField("dim_value"):
+            dim.dim_value = 1
+    model = onnx.shape_inference.infer_shapes(model)
+    constants = {w.name: tuple(w.dims) for w in model.graph.initializer}
+    shapes = {
+        v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim)
+        for v in (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    }
+    wanted = 0
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            wanted += 2 * int(np.prod(shapes[node.output[0]])) * int(np.prod(constants[node.input[1]][1:]))
+        elif node.op_type == "ConvTranspose":
+            wanted += 2 * int(np.prod(shapes[node.input[0]])) * int(np.prod(constants[node.input[1]][1:]))
+        elif node.op_type in ("Gemm", "MatMul"):
+            wanted += 2 * int(np.prod(constants[node.input[1]]))
+    work = stage_work(stage(files[name]), "fp32")
+    heavy = [op for op in work.operators if op.kind in ("conv2d", "conv2d_transpose", "dense")]
+    assert sum(op.flops for op in heavy) == wanted
+    bare = [op for op in work.operators if op.kind == "batch_norm"]
+    assert not bare, "every batch norm here follows a convolution"
+
+
+def test_depthwise_convolutions_are_charged_as_such(files: dict[str, Path]) -> None:
+    from socsched.cost.roofline import efficiency, kind_of
+
+    work = stage_work(stage(files["mobilenet"]), "fp32")
+    kinds = [kind_of(op) for op in work.operators if op.kind == "conv2d"]
+    assert kinds.count("depthwise") == 2 and kinds.count("conv2d") == 7
+    npu = get_platform("rk3588").engine("npu0").precisions["int8"]
+    assert efficiency(npu, "depthwise").value == 0.13 < efficiency(npu, "conv2d").value
+    cpu = get_platform("rk3588").engine("a55").precisions["fp32"]
+    assert efficiency(cpu, "depthwise") == efficiency(cpu, "add"), "memory speed where nobody says better"
+
+
+def test_accelerators_judge_networks_from_files(files: dict[str, Path]) -> None:
+    orin = get_platform("jetson-agx-orin-64gb")
+    model = CostModel(orin, orin.mode("MAXN"), stage_work)
+    assert {"dla0", "gpu", "cpu0"} <= {c.engine for c in model.candidates(stage(files["trunk"]))}
+    other = replace(stage(files["mobilenet"]), name="other")
+    refused = {r.engine: r.reason for r in model.refused(other) if r.precision == "fp16"}
+    assert "global_avg_pool is not supported" in refused["dla0"]
+
+
+def test_a_pipeline_names_a_file_beside_it(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = files["resnet"].parent
+    (folder / "net.yaml").write_text(
+        """\
+schema_version: "1"
+name: net
+title: a network from a file
+sensors: {camera: {kind: camera, period: 100 ms, bytes_per_frame: 73728 B}}
+stages:
+  classify: {title: classify, onnx: resnet.onnx, after: [camera]}
+chains: {seen: {path: [camera, classify], deadline: 100 ms}}
+"""
+    )
+    file = str(folder / "net.yaml")
+    assert root.run(["pipelines", "check", file, "-p", "jetson-agx-orin-64gb"]) == 0
+    assert root.run(["plan", file, "-p", "jetson-agx-orin-64gb", "--mode", "MAXN", "-q"]) == 0
+    plan = folder / "plan.json"
+    assert root.run(["plan", file, "-p", "host", "-q", "-o", str(plan)]) in (0, 1)
+    capsys.readouterr()
+    assert root.run(["run", str(plan), "--frames", "2", "--pipeline", file, "--json", "-q"]) in (0, 1)
+
+
+def test_ports_are_renamed_to_fit_neighbours(files: dict[str, Path]) -> None:
+    model = get_model("onnx", {"file": str(files["trunk"]), "inputs": {"image": "camera_input"}})
+    assert [port.name for port in model.inputs] == ["camera_input"]
+    assert model.inputs[0].type == TensorType((1, 3, 64, 96), "fp32", "NCHW")
+    with pytest.raises(UsageError, match="the file has no 'imag'"):
+        get_model("onnx", {"file": str(files["trunk"]), "inputs": {"imag": "x"}})
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path, files: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match=r"missing\.onnx: cannot be read"):
+        get_model("onnx", {"file": str(tmp_path / "missing.onnx")})
+    junk = tmp_path / "junk.onnx"
+    junk.write_bytes(b"not a network" * 50)
+    with pytest.raises(InputError, match=r"junk\.onnx: not a usable ONNX file"):
+        get_model("onnx", {"file": str(junk)})
+    b = Builder()
+    strange = b.save(tmp_path / "strange.onnx", [1, 3, 8, 8], [b.op("Erf", "image")])
+    with pytest.raises(InputError, match="Erf_0: operator Erf is not known"):
+        get_model("onnx", {"file": str(strange)})
+    b = Builder()
+    wide = b.save(tmp_path / "wide.onnx", [1, 3, "H", "W"], [b.op("Relu", "image")])
+    with pytest.raises(InputError, match="is not fixed"):
+        get_model("onnx", {"file": str(wide)})
+    b = Builder()
+    scale, zero = b.constant(np.float32(0.1)), b.constant(np.int8(0))
+    quantised = b.op("DequantizeLinear", b.op("QuantizeLinear", "image", scale, zero), scale, zero)
+    with pytest.raises(InputError, match="quantised operators are not read"):
+        get_model("onnx", {"file": str(b.save(tmp_path / "q.onnx", [1, 3, 8, 8], [quantised]))})
+
+
+def test_a_real_pillar_feature_net(shared_data: Path) -> None:
+    path = shared_data / "npu_int8" / "pfn_fp32.onnx"
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    fixed = all(isinstance(size, int) for source in session.get_inputs() for size in source.shape[1:])
+    if not fixed:
+        with pytest.raises(InputError, match="is not fixed"):
+            get_model("onnx", {"file": str(path)})
+        return
+    arrays = [
+        np.random.default_rng(3).standard_normal([s if isinstance(s, int) else 1 for s in i.shape]).astype(np.float32)
+        for i in session.get_inputs()
+    ]
+    wanted = session.run(None, {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)})
+    compiled = load(compile_stage(stage(path), get_platform("host").engines[0], "fp32", threads=1))
+    results = compiled(
+        *(convert(a, replace(t, layout="NCHW"), t) for a, t in zip(arrays, compiled.inputs, strict=True))
+    )
+    for result, expected in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(result.reshape(expected.shape), expected, atol=1e-4 * np.abs(expected).max(), rtol=0)

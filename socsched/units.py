@@ -6,6 +6,7 @@ energy microjoules.  Text such as ``"10 ms"`` or ``"204.8 GB/s"`` is parsed here
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from fractions import Fraction
@@ -70,6 +71,18 @@ EXAMPLES = {
 }
 """Dimension -> a quantity a message or a schema can show."""
 
+_WORDS = {
+    "second": "s",
+    "minute": "min",
+    "hour": "h",
+    "watt": "w",
+    "volt": "v",
+    "byte": "b",
+    "hertz": "hz",
+    "hert": "hz",
+}
+"""What units are called in words, singular, as `nearest_unit` compares them."""
+
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _QUANTITY = re.compile(rf"\s*({NUMBER})\s*(\S*)\s*")
 _LONGEST = 64  # characters: beyond any sensible quantity, and short enough that no exponent can exhaust memory
@@ -86,7 +99,10 @@ def parse_exact(text: object, dimension: str) -> Fraction:
     units = UNITS[dimension]
     if unit not in units:
         problem = f"unit {unit!r} is not one of {', '.join(units)}" if unit else "the unit is missing"
-        raise ValueError(f"{_wanted(dimension)}: {problem} in {str(text)!r}")
+        near = nearest_unit(unit, dimension)
+        raise ValueError(
+            f"{_wanted(dimension)}: {problem} in {str(text)!r}" + (f"; did you mean {near!r}?" if near else "")
+        )
     # A float first: the exponent of "1e999999999" must not be expanded into digits.
     if not math.isfinite(float(number)) or abs(float(number)) * float(units[unit]) > 2.0 * _LARGEST:
         raise ValueError(f"{_wanted(dimension)}, got {str(text)!r}, which is too large")
@@ -96,6 +112,23 @@ def parse_exact(text: object, dimension: str) -> Fraction:
     if abs(value) > _LARGEST:
         raise ValueError(f"{_wanted(dimension)}, got {str(text)!r}, which is too large")
     return value
+
+
+def nearest_unit(unit: str, dimension: str) -> str:
+    """Return the unit of a dimension that a misspelt one most likely means, empty when none is near.
+
+    A unit of another dimension is no slip of the pen, so nothing is suggested for it.
+    """
+    if any(unit in units for units in UNITS.values()):
+        return ""
+    known = {name.lower(): name for name in reversed(UNITS[dimension])}
+    plain = unit.lower().replace("μ", "µ").removesuffix(".")
+    plain = _WORDS.get(plain.removesuffix("s"), plain)
+    for candidate in (plain, plain.replace("ps", "/s"), plain.removesuffix("s"), plain.removesuffix("ec")):
+        if candidate in known:
+            return known[candidate]
+    near = difflib.get_close_matches(plain, known, n=1, cutoff=0.6) if plain else []
+    return known[near[0]] if near else ""
 
 
 def parse(text: object, dimension: str) -> int:

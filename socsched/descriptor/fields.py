@@ -63,6 +63,7 @@ Voltage = Annotated[int, Quantity("voltage", positive=True)]
 Rate = Annotated[float, Field(gt=0, le=1e9)]
 Share = Annotated[float, Field(gt=0, le=1)]
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+VERSION_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 LAYOUT_PATTERN = r"^N(CHW|HWC)([1-9][0-9]{0,2}[hwc])*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 PrecisionName = Literal["fp32", "fp16", "int8"]

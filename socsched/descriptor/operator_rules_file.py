@@ -11,6 +11,7 @@ from pydantic import Field
 from socsched import resources
 from socsched.descriptor.fields import (
     LAYOUT_PATTERN,
+    VERSION_PATTERN,
     Count,
     FileModel,
     Grounded,
@@ -24,7 +25,6 @@ from socsched.descriptor.rule_checks import CHECKS
 from socsched.descriptor.source import read
 from socsched.descriptor.validation import validate
 
-VERSION_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 Limit = Annotated[list[float], Field(min_length=2, max_length=2)]
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 

@@ -63,7 +63,7 @@ def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
         if precision.text in seen:
             precision.report(f"{precision.text!r} is listed twice")
         seen.add(precision.text)
-    given = [cost.at("precision").text for cost in stage.at("costs").items()]
+    given = [text for cost in stage.at("costs").items() if (text := cost.at("precision").text)]
     if given and not network and not set(given) & set(accepted):
         wanted, got = ", ".join(accepted), ", ".join(dict.fromkeys(given))
         stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, there are only {got}")

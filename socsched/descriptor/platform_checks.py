@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from socsched.descriptor.fields import Quantity
-from socsched.descriptor.operator_rules_file import VERSION_PATTERN, find_rules, load_rules, rule_names
+from socsched.descriptor.fields import VERSION_PATTERN, Quantity
+from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names
 from socsched.descriptor.rule_checks import check_case
 from socsched.descriptor.validation import Tree, check_figures
 from socsched.units import format_bandwidth, format_frequency

@@ -118,6 +118,8 @@ def parse(raw: bytes, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(str(error.problem or error.context or "malformed").split())
+        if _line(text, mark).lstrip(" ").startswith("\t"):
+            what = "the line is indented with a tab, YAML takes spaces only"
         document.add(_mark(mark), "file", f"expected valid YAML: {what}")
     except yaml.reader.ReaderError as error:
         document.add(_position(text, error.position), "file", f"expected printable text: {error.reason}")
@@ -170,6 +172,12 @@ def _decode(raw: bytes, document: Document) -> str:
         document.add(_position(before, len(before)), "file", "expected UTF-8 text, got other bytes")
         document.check()
     return text
+
+
+def _line(text: str, mark: Any) -> str:
+    """Return the line an error is on, empty when it has no place."""
+    lines = text.split("\n") if mark else []
+    return lines[mark.line] if mark and mark.line < len(lines) else ""
 
 
 def _position(text: str, offset: int) -> Mark:

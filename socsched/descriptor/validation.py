@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from socsched.descriptor.fields import LAYOUT_PATTERN, NAME_PATTERN
+from socsched.descriptor.fields import LAYOUT_PATTERN, NAME_PATTERN, VERSION_PATTERN
 from socsched.descriptor.platform import PROVENANCE
 from socsched.descriptor.source import MAX_FINDINGS, Document, Path, kind_of
 
@@ -183,6 +183,7 @@ _TYPES = {
 }
 _PATTERNS = {
     NAME_PATTERN: "a name of letters, digits, '_', '-', '.', starting with a letter or digit",
+    VERSION_PATTERN: "a version of numbers and dots, such as 8.6.2",
     LAYOUT_PATTERN: "a layout: NCHW, NHWC or NCHW with a block of channels, such as NCHW16c",
 }
 _BOUNDS = {
@@ -205,7 +206,7 @@ def _expected(kind: str, detail: Any) -> str:
     if kind == "literal_error":
         return f"expected one of {context['expected']}{got}"
     if kind == "string_pattern_mismatch":
-        return f"expected {_PATTERNS[context['pattern']]}{got}"
+        return f"expected {_PATTERNS.get(context['pattern'], 'text like ' + context['pattern'])}{got}"
     if kind in _TYPES:
         return f"expected {_TYPES[kind]}{got}"
     if kind in _BOUNDS:

@@ -99,7 +99,7 @@ CASES = [
     ]),
     ("value: 20 GB/s", "value: 20 GBps", [
         "23:24: engines.cpu.bandwidth.value: expected a bandwidth such as '204.8 GB/s': unit 'GBps' is not one of"
-        " B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s in '20 GBps'",
+        " B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s in '20 GBps'; did you mean 'GB/s'?",
     ]),
     ("value: 200 mW", "value: 200 mJ", [
         "34:19: engines.cpu.idle.value: expected a power such as '15 W': unit 'mJ' is not one of mW, W in '200 mJ'",

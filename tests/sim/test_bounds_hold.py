@@ -51,7 +51,8 @@ def platform(cores: str, accelerator: str) -> Platform:
         "only", (), 0, True, None, figure(0), figure(25e9),
         {e.id: EngineMode(e.units, int(e.clock_hz.value), e.dynamic_mw) for e in engines},
     )  # fmt: skip
-    return Platform("toy", "toy", "none", engines, Dram(figure(25e9), figure(25e9), figure(2**30), figure(10)), (mode,), {})
+    memory = Dram(figure(25e9), figure(25e9), figure(2**30), figure(10))
+    return Platform("toy", "toy", "none", engines, memory, (mode,), {})
 
 
 @st.composite

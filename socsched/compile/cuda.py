@@ -90,6 +90,9 @@ def write_cubin(compiler: str, source: Path, binary: Path, arch: str) -> None:
     command = [compiler, "-cubin", f"-arch={arch}", "-O3", "--disable-warnings", "-o", str(binary), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
+        old = "Unsupported gpu architecture" in done.stderr
+        hint = f"this toolkit no longer builds for {arch}: put the nvcc of an older one first on PATH (CUDA 12 or 11)"
         raise CompileError(
-            f"nvcc refused {source.name} for {arch}: {done.stderr.strip()[:2000]}", "check the toolkit's version"
+            f"nvcc refused {source.name} for {arch}: {done.stderr.strip()[:2000]}",
+            hint if old else "check the toolkit's version",
         )

@@ -16,9 +16,11 @@ check() { # how, environment
   cd "$work/empty" # a checkout's own folders must not be found by accident
   "$2/bin/socsched" platforms list --json >"$work/platforms"
   "$2/bin/socsched" pipelines list --json >"$work/pipelines"
+  "$2/bin/socsched" platforms rules jetson-agx-orin-64gb --json >"$work/rules"
   "$2/bin/socsched" doctor >"$work/doctor"
   expect jetson-agx-orin-64gb "$work/platforms"
   expect pointpillars "$work/pipelines"
+  expect nvdla-v2 "$work/rules"
   "$2/bin/python" -m socsched --version
   echo "ok: $1"
 }

@@ -77,10 +77,25 @@ QUANTITY = re.compile(
 )
 
 
+OPAQUE = re.compile(r"\b(target|params|host):")  # what a compiler or a model reads; any key may stand there
+
+
+def _inside_opaque(lines: list[str], index: int) -> bool:
+    """Return whether a line continues a mapping whose keys are not the descriptor's."""
+    indent = len(lines[index]) - len(lines[index].lstrip())
+    for line in reversed(lines[:index]):
+        depth = len(line) - len(line.lstrip())
+        if line.strip() and depth < indent:
+            if OPAQUE.search(line):
+                return True
+            indent = depth
+    return False
+
+
 def broken(lines: list[str], index: int, dice: random.Random) -> tuple[str, int] | None:
     """Break line `index`; return the new text of it and the line a finding must name, None where nothing fits."""
     line = lines[index]
-    if line.lstrip().startswith("#") or "target:" in line or "params:" in line:
+    if line.lstrip().startswith("#") or OPAQUE.search(line) or _inside_opaque(lines, index):
         return None
     choices: list[tuple[str, int]] = []
     for match in re.finditer(rf"(?<![\w-])({'|'.join(KEYS)}): ", line):

@@ -94,14 +94,9 @@ def modes(platform: Platform, chosen: PowerMode) -> RenderableType:
     """Return every power mode: what is online at which clock, and the caps."""
     rows = []
     for mode in platform.modes:
-        groups: dict[tuple[str, int, int], int] = {}
-        for engine in platform.engines:
-            state = mode.engines[engine.id]
-            key = (engine.id.rstrip("0123456789") or engine.id, state.units, state.clock_hz)
-            groups[key] = groups.get(key, 0) + 1
         online = ", ".join(
-            f"{name} {f'{count} x ' if count > 1 else ''}{units} at {format_frequency(clock)}"
-            for (name, units, clock), count in groups.items()
+            f"{_together(ids)} {units} at {format_frequency(clock)}"
+            for (_, units, clock), ids in _alike(platform, mode).items()
             if units
         )
         cap = format_power(mode.cap_mw.value) if mode.cap_mw else "none stated"
@@ -109,6 +104,23 @@ def modes(platform: Platform, chosen: PowerMode) -> RenderableType:
         name = mode.name + (f" ({mode.family})" if mode.family else "")
         rows.append([name, str(mode.id), cap, format_bandwidth(mode.dram.value), online, mark])
     return table("Power modes", ["mode", "id", "cap", "DRAM peak", "online", ""], rows, (1, 2, 3))
+
+
+def _alike(platform: Platform, mode: PowerMode) -> dict[tuple[str, int, int], list[str]]:
+    """Return the ids of engines that differ by a final digit only (dla0, dla1), by name, units online and clock."""
+    stems = [engine.id.rstrip("0123456789") for engine in platform.engines]
+    groups: dict[tuple[str, int, int], list[str]] = {}
+    for engine, stem in zip(platform.engines, stems, strict=True):
+        state = mode.engines[engine.id]
+        same = [e for e, other in zip(platform.engines, stems, strict=True) if other == stem and e.kind == engine.kind]
+        alike = len({(*sorted(e.precisions), e.units, e.clock_hz.value) for e in same}) == 1
+        name = stem if alike and len(same) > 1 else engine.id
+        groups.setdefault((name, state.units, state.clock_hz), []).append(engine.id)
+    return groups
+
+
+def _together(ids: list[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{ids[0].rstrip('0123456789')} {len(ids)} x"
 
 
 def rails(platform: Platform) -> RenderableType | None:

@@ -132,7 +132,11 @@ class CostModel:
     ) -> Estimate | None:
         roof = estimate(work, engine, self.mode.engines[engine.id], share, self.dram) if work else None
         known = self._known_time(stage, engine, precision, share, work)
-        if known is None or (roof is not None and known.foreign and roof.error < known.error):
+        if known is None:
+            return roof
+        # The roof of host code is a lower bound, as its accesses depend on data: a time from elsewhere says more.
+        carried = known.foreign and work is not None and not is_host_code(work)
+        if roof is not None and carried and roof.error < known.error:
             return roof
         segments = roof.segments if roof else _single(stage, engine, known.time_ns, stage.output_bytes)
         bandwidth = min(engine.bandwidth.value, self.dram)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.cpu import kernels, pillar_kernels
+from socsched.compile.cpu import kernels, pillar_kernels, winograd
 from socsched.compile.cpu.vector import Vector, tile
 from socsched.compile.environment import relax, tirx
 from socsched.compile.fusion import Graph, Group
@@ -24,6 +24,8 @@ from socsched.graph.operators import TensorType
 
 EDGE = 1
 """Zero border (pixels) of blocked images that cross a stage border."""
+
+_FEWEST_TILES = 12  # below, transforming and reading four times the weights costs more than it saves
 
 Array = np.ndarray[Any, Any]
 
@@ -239,6 +241,8 @@ class _Lowering:
         target = _Image(None, channels, height, width, self.c, self.border_of(group, members))
         stride, (first, total) = int(group.attrs["stride_h"]), self.placed(group, target)
         self.reject_unusual(group)
+        if self.suits_winograd(group, source, weight):
+            return self.winograd(group, source, target, weight)
         args = (
             *(source.blocks, source.block, target.blocks, self.c, source.height, source.width),
             *(weight.shape[2:], stride, int(group.attrs["pad"]), source.border, target.border),
@@ -248,6 +252,23 @@ class _Lowering:
         self.finish(group, target, kernels.conv2d, args, [source.var, *constants])
         if len(members) > 1:
             self.split(members)
+
+    def suits_winograd(self, group: Group, source: _Image, weight: Array) -> bool:
+        """Say whether Winograd pays: 3x3, stride 1, whole blocks of channels, and enough tiles to share weights."""
+        plain = weight.shape[2:] == (3, 3) and group.attrs["stride_h"] == 1 and group.attrs["pad"] == 1
+        enough = winograd.tiles(source.height, source.width) >= _FEWEST_TILES
+        return bool(plain and enough and source.block == self.c and source.border >= 1)
+
+    def winograd(self, group: Group, source: _Image, target: _Image, weight: Array) -> None:
+        first, total = self.placed(group, target)
+        shape = (source.blocks, source.block, target.blocks, self.c, source.height, source.width)
+        together, held = winograd.group(winograd.tiles(source.height, source.width), self.vector)
+        args = (*shape, source.border, target.border, total, first, group.relu, together, held)
+        padded = _padded(winograd.transformed(weight), (0, target.blocks * self.c), (1, source.blocks * source.block))
+        blocked = padded.reshape(target.blocks, self.c, source.blocks, source.block, 36).transpose(0, 4, 2, 3, 1)
+        constant = relax.const(np.ascontiguousarray(blocked), "float32")
+        operands = [source.var, constant, self.bias([group], target.blocks * self.c)]
+        self.finish(group, target, winograd.conv2d_winograd, args, operands)
 
     def reject_unusual(self, group: Group) -> None:
         a = group.attrs

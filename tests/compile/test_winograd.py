@@ -1,0 +1,96 @@
+"""Winograd's convolution: the algebra in float64, the kernel against a direct convolution, and when it is taken."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import references
+
+from socsched.compile.aligned import from_tvm, to_tvm
+from socsched.compile.cpu import winograd
+from socsched.compile.cpu.lower import lower
+from socsched.compile.cpu.vector import AVX2, AVX512, NEON, SSE, Vector
+from socsched.compile.environment import relax, tvm
+from socsched.compile.fusion import read
+from socsched.compile.layouts import convert
+from socsched.compile.relax_import import import_network
+from socsched.compile.targets import native_target
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+from socsched.models.weights import seeded_weights
+
+VECTORS = [AVX512, AVX2, NEON, SSE]
+
+
+def network(channels: int, outputs: int, height: int, width: int, **attrs: Any) -> Network:
+    """A convolution behind another, so that its input lies blocked whatever the channels of the image."""
+    shape = TensorType((1, 3, height, width), "fp32", "NCHW")
+    first = Layer("a", "conv2d", ("x",), {"weight": "a.w", "bias": "a.b"}, {"stride": 1, "padding": 1})
+    second = Layer("c", "conv2d", ("a",), {"weight": "c.w", "bias": "c.b"}, {"stride": 1, "padding": 1, **attrs})
+    kernel = 5 if attrs.get("padding") == 2 else 3
+    params = {
+        "a.w": (channels, 3, 3, 3),
+        "a.b": (channels,),
+        "c.w": (outputs, channels, kernel, kernel),
+        "c.b": (outputs,),
+    }
+    return Network("net", {"x": shape}, (first, second, Layer("r", "relu", ("c",))), ("r",), params)
+
+
+def lowered(net: Network, vector: Vector) -> Any:
+    return lower(read(import_network(net), net), seeded_weights(net, 3), vector)
+
+
+def kernels(net: Network, vector: Vector) -> set[str]:
+    return {variable.name_hint for variable in lowered(net, vector).module.get_global_vars()}
+
+
+def test_the_algebra_in_double_precision() -> None:
+    """A^T [(G g G^T) * (B^T d B)] A of one tile is its convolution; A and B as in Lavin & Gray, 2016."""
+    generator = np.random.default_rng(0)
+    patch, weight = generator.normal(size=(6, 6)), generator.normal(size=(1, 1, 3, 3))
+    rows = ("4 0 -5 0 1 0", "0 -4 -4 1 1 0", "0 4 -4 -1 1 0", "0 -2 -1 2 1 0", "0 2 -1 -2 1 0", "0 4 0 -5 0 1")
+    b = np.array([row.split() for row in rows], float)
+    a = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
+    found = a @ (winograd.transformed(weight)[0, 0].astype(np.float64) * (b @ patch @ b.T)) @ a.T
+    wanted = [[(patch[y : y + 3, x : x + 3] * weight[0, 0]).sum() for x in range(4)] for y in range(4)]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)
+@pytest.mark.parametrize(("height", "width"), [(12, 16), (13, 18), (15, 31), (9, 64)])
+@pytest.mark.parametrize(("channels", "outputs"), [(16, 16), (32, 48), (48, 24)])
+def test_kernel_equals_float64(vector: Vector, height: int, width: int, channels: int, outputs: int) -> None:
+    net = network(channels, outputs, height, width)
+    assert "conv2d_winograd" in kernels(net, vector)
+    source = np.random.default_rng(height * width).normal(size=(1, 3, height, width)).astype(np.float32)
+    form = lowered(net, vector)
+    target = tvm.target.Target(dict(native_target()))
+    function = relax.VirtualMachine(relax.build(form.module, target=target), tvm.cpu())["main"]
+    for scale in (1e6, 1.0):  # what the first run leaves in memory must not show in the second
+        operand = convert(source * np.float32(scale), TensorType(source.shape, "fp32", "NCHW"), form.inputs[0])
+        result = from_tvm(function(to_tvm(operand, form.inputs[0], "x"))[0])
+    plain = convert(result, form.outputs[0], TensorType((1, outputs, height, width), "fp32", "NCHW"))
+    (wanted,) = references.run(net, seeded_weights(net, 3), {"x": source})
+    assert np.abs(plain - wanted).max() <= 2e-5 * np.abs(wanted).max()
+
+
+def test_it_is_taken_where_it_pays() -> None:
+    assert "conv2d_winograd" in kernels(network(32, 32, 24, 24), AVX512)
+    for attrs in ({"stride": 2}, {"padding": 2}):
+        assert "conv2d_winograd" not in kernels(network(32, 32, 24, 24, **attrs), AVX512), attrs
+    assert "conv2d_winograd" not in kernels(network(32, 32, 8, 8), AVX512), "four tiles share no weights"
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)
+def test_groups_fit_registers_and_cover_all_tiles(vector: Vector) -> None:
+    for count in (12, 56, 224, 837, 3348):
+        together, held = winograd.group(count, vector)
+        assert together % held == 0 and held * vector.per_block < vector.registers
+        assert -(-count // together) * together >= count

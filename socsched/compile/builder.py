@@ -5,6 +5,7 @@ What a precision means on a target that this machine executes:
     fp16   llvm and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision (their dtype
            is fp16), everything between is fp32.  So storage and hand-over rounding are modelled; half-precision
            rounding and overflow of intermediate activations and the accumulators' width are not.
+    int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import numpy as np
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.link import tools, write_library
+from socsched.compile.quantize.build import build_int8, scales_part
+from socsched.compile.quantize.scales import Scales
 from socsched.compile.store import cache_dir, digest, write_json
 from socsched.compile.targets import TargetSpec, resolve
 from socsched.compile.versions import PINNED, rule_sources
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 SEED = 0
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp32", "fp16", "int8")
 
 
 def compile_stage(
@@ -49,27 +52,35 @@ def compile_stage(
     precision: str = "fp32",
     weights: Mapping[str, Array] | None = None,
     threads: int = 0,
+    scales: Scales | None = None,
 ) -> Artifact:
     """Return the artefact of `stage` for `engine`, from the cache if it was built before.
 
     `weights` are the network's parameters (others are ignored); None means random ones of seed 0.  `threads` is how
-    many threads the loaded stage will use, 0 for all the process may.  Raises UsageError for a stage that is no
-    network, InputError for weights that do not fit, CompileError for what the engine or target cannot do, MachineError
-    for a missing tool.
+    many threads the loaded stage will use, 0 for all the process may.  `scales` are those of the network's values in
+    int8 (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  Raises UsageError for a stage that
+    is no network, InputError for weights that do not fit, CompileError for what the engine or target cannot do,
+    MachineError for a missing tool.
     """
     model, network = _network(stage)
     spec = resolve(engine.target, engine.id)
-    if precision not in PRECISIONS:
-        raise CompileError(f"{stage.name}: no compilation in {precision}: weights carry no quantisation parameters")
+    if not compiles(engine, precision):
+        raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = _weights(model, network, weights)
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources())
-    key = digest(repr(network), provenance, *build)
+    key = digest(repr(network), provenance, scales_part(precision, scales), *build)
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
     if artifact is None:
         _check_rules(stage, engine, precision, spec)
-        artifact = _store(folder, _Request(stage, engine, model, network, spec, precision, chosen, provenance, key))
+        request = _Request(stage, engine, model, network, spec, precision, chosen, provenance, key, scales)
+        artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads)
+
+
+def compiles(engine: Engine, precision: str) -> bool:
+    """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
+    return precision in PRECISIONS and (precision != "int8" or engine.target.get("kind") != "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,7 @@ class _Request:
     weights: Mapping[str, Array]
     provenance: str
     key: str
+    scales: Scales | None
 
 
 def _network(stage: Stage) -> tuple[Model, Network]:
@@ -153,6 +165,10 @@ def _build(folder: Path, request: _Request) -> Artifact:
 
         inputs, outputs, files, notes = build_cuda(
             folder, request.network, request.weights, request.spec, request.precision
+        )
+    elif request.precision == "int8":
+        inputs, outputs, files, notes = build_int8(
+            folder, request.network, request.weights, request.spec, request.scales
         )
     else:
         inputs, outputs, files, notes = _build_cpu(folder, request)

@@ -11,7 +11,8 @@ import numpy as np
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import Artifact
-from socsched.compile.builder import PRECISIONS, compile_stage
+from socsched.compile.builder import PRECISIONS, compile_stage, compiles
+from socsched.compile.quantize.scales import Scales
 from socsched.compile.store import write_json
 from socsched.compile.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
@@ -36,18 +37,19 @@ def compile_pipeline(
     engine: str | None = None,
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
     note: Callable[[str], None] = lambda message: None,
+    scales: Mapping[str, Scales] | None = None,
 ) -> dict[str, Any]:
     """Compile network stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
 
     `placement` is a plan's choice, an engine id, or None for every engine that can compute the stage; `stage` and
-    `engine` narrow it down.  `note` is told of each artefact.  Raises UsageError for unknown names, and what
-    `compile_stage` raises.
+    `engine` narrow it down.  `note` is told of each artefact; `scales` are those of int8 stages by stage name.  Raises
+    UsageError for unknown names, and what `compile_stage` raises.
     """
     if isinstance(placement, str):
         placement, engine = None, engine or placement
     entries = []
     for chosen, target, precision in _choices(pipeline, platform, placement, stage, engine):
-        artifact = compile_stage(chosen, target, precision, weights)
+        artifact = compile_stage(chosen, target, precision, weights, scales=(scales or {}).get(chosen.name))
         note(f"{chosen.name} for {target.id} in {precision}")
         entries.append(_place(artifact, out_dir))
     manifest = {
@@ -104,12 +106,13 @@ def _choices(
 def _able(stage: Stage, engines: list[Engine], explicit: bool) -> Iterator[tuple[Stage, Engine, str]]:
     """The engines that take the stage, each in the best precision the stage accepts; a named engine is not filtered."""
     for engine in engines:
-        fitting = [p for p in stage.precisions if p in engine.precisions and p in PRECISIONS]
+        fitting = [p for p in stage.precisions if p in engine.precisions and compiles(engine, p)]
         for precision in fitting[:1]:
             if explicit or not check_operators(stage_work(stage, precision), engine):
                 yield stage, engine, precision
         if explicit and not fitting:
             raise UsageError(
                 f"stage {stage.name!r} has no precision in common with {engine.id} that can be compiled",
-                f"stage: {', '.join(stage.precisions)}; engine: {', '.join(engine.precisions)}; compiler: fp32, fp16",
+                f"stage: {', '.join(stage.precisions)}; engine: {', '.join(engine.precisions)}; "
+                f"compiler: {', '.join(p for p in PRECISIONS if compiles(engine, p))}",
             )

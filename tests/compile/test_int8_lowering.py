@@ -20,6 +20,7 @@ from socsched.compile.layouts import convert
 from socsched.compile.quantize import reference
 from socsched.compile.quantize.fixed_point import Scale
 from socsched.compile.quantize.network import QuantisedGraph, quantised
+from socsched.compile.quantize.scales import Scales
 from socsched.compile.relax_import import import_network
 from socsched.compile.targets import cpu_flags, resolve
 from socsched.errors import CompileError
@@ -70,7 +71,7 @@ def scales_of(graph: Any, signed: Mapping[str, bool]) -> dict[str, Scale]:
 
 def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
     graph = read(import_network(network), network)
-    return quantised(graph, weights_of(network), scales_of(graph, signed or {}), floats)
+    return quantised(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
 
 
 def full_range(network: Network, q: QuantisedGraph) -> dict[str, Array]:
@@ -223,7 +224,7 @@ def test_concat(case: str, floats: bool) -> None:
     scales = scales_of(graph, {})
     if case == "other step":
         scales["b"] = Scale(scales["join"].step * 0.4375, False)
-    q = quantised(graph, weights_of(network), scales, floats)
+    q = quantised(graph, weights_of(network), Scales(scales), floats)
     inputs = full_range(network, q)
     for found, expected in zip(execute(q, inputs, "lanes16"), reference.outputs(q, inputs), strict=True):
         assert np.array_equal(found, expected)
@@ -246,10 +247,10 @@ def test_backbone_on_a_small_canvas(path: str) -> None:
 def test_what_has_no_int8_form_is_named() -> None:
     network = Network("net", {"x": image(16, 4, 4)}, (Layer("s", "sigmoid", ("x",)),), ("s",))
     with pytest.raises(CompileError, match="s: no int8 rule for sigmoid"):
-        quantised(read(import_network(network), network), {}, {})
+        quantised(read(import_network(network), network), {}, Scales({}))
     network = conv(16, 16, 4, 4, 3, 1, 1, True)
     with pytest.raises(CompileError, match="no scale for r"):
-        quantised(read(import_network(network), network), weights_of(network), {"x": Scale(1.0, True)})
+        quantised(read(import_network(network), network), weights_of(network), Scales({"x": Scale(1.0, True)}))
 
 
 def test_camera_detector_has_an_int8_form() -> None:

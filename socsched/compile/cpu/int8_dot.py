@@ -55,6 +55,8 @@ def dot_for(spec: TargetSpec) -> tuple[Vector, Dot]:
 
     if vector is NEON:
         return vector, Dot("sdot", 4, signed=True) if has("dotprod") else Dot("lanes", 4)
+    if not spec.native and not spec.triple.startswith(("x86_64", "i686")):
+        return vector, Dot("lanes", vector.lanes)
     if vector is AVX512 and has("avx512vnni"):
         return vector, Dot("vnni", 16)
     if vector is AVX2 and has("avxvnni"):

@@ -18,6 +18,7 @@ from socsched.compile.cpu.vector import Tile
 from socsched.compile.environment import T
 
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
+_ROUNDER, _ROUNDER_BITS = 12582912.0, 0x4B400000
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +375,9 @@ def quantise(
 
     def rounded(x: Any) -> Any:
         scaled = T.min(T.max(x * T.float32(inverse), T.float32(low)), T.float32(high))
-        return T.Cast(dtype, T.Cast("int32", T.nearbyint(scaled)) + T.int32(stored.zero))
+        # Added to 1.5 * 2^23 a small number is rounded, halves to even, into the low bits of the sum.
+        bits = T.reinterpret(scaled + T.float32(_ROUNDER), dtype="int32")
+        return T.Cast(dtype, bits - T.int32(_ROUNDER_BITS - stored.zero))
 
     def source(X: Any, block: Any, y: Any, x: Any, v: Any) -> Any:
         if not plain:

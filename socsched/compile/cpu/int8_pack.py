@@ -87,9 +87,9 @@ def int8_tile(vector: Vector, dot: Dot, out_blocks: int, width: int) -> Tile:
     moved back over the one before), then the largest.
     """
     per_block = -(-vector.block // dot.lanes)
-    sums, most = (24, 4) if vector.registers >= 32 else (8, 2)
+    sums, most = (24, 5) if vector.registers >= 32 else (8, 2)
     choices = []
-    for blocks in (n for n in (4, 3, 2, 1) if out_blocks % n == 0 and n * per_block <= max(most, per_block)):
+    for blocks in (n for n in (5, 4, 3, 2, 1) if out_blocks % n == 0 and n * per_block <= max(most, per_block)):
         limit = min(sums // (blocks * per_block), width, 9)
         for pixels in range(max(1, limit // 2), max(1, limit) + 1):
             wasted = -(-width // pixels) * pixels / width

@@ -25,6 +25,7 @@ from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.registry import Model, bindings, get_model
+from socsched.models.weights import check_weights
 
 DEFAULT_SAMPLES = 2
 Sample = Mapping[str, Array]
@@ -149,16 +150,14 @@ def calibrate_pipeline(
 
     A frame gives arrays by port name, as `{"points": scan}`.  Stages run one after the other in fp32 on this machine,
     so that each sees the inputs it will see in service; weights that come with a network (a file's own) win.  Raises
-    UsageError without frames.
+    UsageError without frames, InputError for weights that do not fit.
     """
     bound = bindings(pipeline)
     stages = [(stage, get_model(stage.model, stage.params)) for stage in pipeline.stages if stage.model]
-    observers = {
-        stage.name: Observer(model.network(), _weights_of(model, weights)) for stage, model in stages if model.network
-    }
     order, given = _in_order(pipeline, stages), list(frames)
     if not given:
         raise UsageError(f"{pipeline.name}: nothing to calibrate with", "give at least one frame")
+    observers = {stage.name: _observer(model.network(), model, weights) for stage, model in stages if model.network}
     for _ in ("histograms", "means"):
         for frame in given:
             _pass(order, bound, observers, frame)
@@ -201,8 +200,10 @@ def _in_order(pipeline: Pipeline, stages: list[tuple[Stage, Model]]) -> list[tup
     return [by_name[name] for name in order if name in by_name]
 
 
-def _weights_of(model: Model, weights: Mapping[str, Array]) -> Mapping[str, Array]:
-    return model.weights() if model.weights is not None else weights
+def _observer(network: Network, model: Model, weights: Mapping[str, Array]) -> Observer:
+    own = model.weights() if model.weights is not None else dict(weights)
+    check_weights(network, own)
+    return Observer(network, own)
 
 
 def shared(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from socsched.compile.cpu import int8_kernels, int8_pack, kernels
+from socsched.compile.cpu.images import EDGE
 from socsched.compile.cpu.int8_dot import Dot
 from socsched.compile.cpu.int8_kernels import Epilogue, Operand, Stored
-from socsched.compile.cpu.lower import EDGE, Lowered
+from socsched.compile.cpu.lower import Lowered
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import relax
 from socsched.compile.layouts import physical_shape
@@ -278,14 +279,9 @@ class _Lowering:
             raise CompileError(f"{step.output}: only channels in whole blocks of {self.c} can be concatenated on CPUs")
         first = 0
         for value, factor, source in zip(step.group.inputs, step.factors, sources, strict=True):
-            if source.dtype == "float32":
-                shape = (source.blocks, self.c, source.height, source.width, source.border, target.border)
-                args: tuple[Any, ...] = (*shape, target.blocks, first, False)
-                self.into(step.output, target, kernels.copy, args, [source.var])
-            else:
-                args = self.combined(step, source, Operand(self.stored(value), source.border, factor), None, target)
-                args = (*args[:7], target.blocks, first, *args[9:])
-                self.into(step.output, target, int8_kernels.combine, args, [source.var, self.nothing()])
+            args = self.combined(step, source, Operand(self.stored(value), source.border, factor), None, target)
+            args = (*args[:7], target.blocks, first, *args[9:])
+            self.into(step.output, target, int8_kernels.combine, args, [source.var, self.nothing()])
             first += source.blocks
 
     def combined(

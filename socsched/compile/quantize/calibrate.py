@@ -229,18 +229,12 @@ def _never_negative(graph: Graph) -> set[str]:
 
 
 def _compiled(network: Network, weights: Mapping[str, Array]) -> tuple[Any, tuple[TensorType, ...], tuple[Any, ...]]:
-    from socsched.compile.cpu import lower
+    from socsched.compile.cpu.lower import lower
     from socsched.compile.environment import relax, tvm
-    from socsched.compile.relax_import import bind_weights, import_network
+    from socsched.compile.relax_import import import_network
     from socsched.compile.targets import native_target, resolve, vector_unit
 
-    spec = resolve({"kind": "llvm", "host": True})
-    graph = read(import_network(network), network)
-    if lower.unruled(graph):
-        module: Any = bind_weights(import_network(network), network, weights)
-        inputs, outputs = (tuple(graph.values[name] for name in side) for side in (graph.inputs, graph.outputs))
-    else:
-        lowered = lower.lower(graph, weights, vector_unit(spec))
-        module, inputs, outputs = lowered.module, lowered.inputs, lowered.outputs
-    executable = relax.build(module, tvm.target.Target(dict(native_target())))
-    return relax.VirtualMachine(executable, tvm.cpu())["main"], inputs, outputs
+    unit = vector_unit(resolve({"kind": "llvm", "host": True}))
+    lowered = lower(read(import_network(network), network), weights, unit)
+    executable = relax.build(lowered.module, tvm.target.Target(dict(native_target())))
+    return relax.VirtualMachine(executable, tvm.cpu())["main"], lowered.inputs, lowered.outputs

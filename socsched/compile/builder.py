@@ -77,7 +77,7 @@ def compile_stage(
 
 def compiles(engine: Engine, precision: str) -> bool:
     """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
-    return precision in PRECISIONS and (precision != "int8" or engine.target.get("kind") != "cuda")
+    return precision in PRECISIONS and (precision != "int8" or engine.target.get("kind") not in ("cuda", "opencl"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ import numpy as np
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.link import tools, write_library
-from socsched.compile.quantize.build import build_int8, scales_part
+from socsched.compile.quantize.build import build_int8, key_part
 from socsched.compile.quantize.scales import Scales
 from socsched.compile.store import cache_dir, digest, write_json
 from socsched.compile.targets import TargetSpec, resolve
@@ -65,7 +65,7 @@ def compile_stage(
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = _weights(model, network, weights)
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources())
-    key = digest(repr(network), provenance, scales_part(precision, scales), *build)
+    key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec))
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
     if artifact is None:

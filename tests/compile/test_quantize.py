@@ -17,7 +17,16 @@ from socsched.compile.layouts import convert
 from socsched.compile.quantize.calibrate import Observer, calibrate, calibrate_pipeline, seeded_samples
 from socsched.compile.quantize.fixed_point import SHIFT, Scale, bounds, multiplier, quantise, requantise
 from socsched.compile.quantize.histogram import Histogram
-from socsched.compile.quantize.scales import FILE, Means, Scales, read_scales, write_scales
+from socsched.compile.quantize.scales import (
+    FILE,
+    Means,
+    Scales,
+    per_tensor,
+    read_pipeline_scales,
+    read_scales,
+    write_pipeline_scales,
+    write_scales,
+)
 from socsched.compile.runtime import load
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
@@ -133,8 +142,27 @@ def test_the_file_keeps_everything(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(json.dumps({"source": "x", "values": {"a": {"step": 0, "signed": True}}}))
     with pytest.raises(InputError, match="a: a step must be a positive number"):
         read_scales(tmp_path / "t.json")
-    with pytest.raises(InputError, match="not a file of scales"):
+    with pytest.raises(InputError, match="not scales"):
         read_scales(tmp_path / "absent.json")
+
+
+def test_scales_of_a_pipeline_and_of_vendors_tools(tmp_path: Path) -> None:
+    """Both forms of the file are read; a fused layer's inside has the step of what comes out of it."""
+    network = backbone_network(ny=16, nx=24)
+    scales = calibrate(network, seeded_weights(network, 0), seeded_samples(network))
+    write_pipeline_scales(tmp_path / "s.json", {"backbone": scales})
+    assert read_pipeline_scales(tmp_path / "s.json") == {"backbone": scales}
+    plain = per_tensor(network, scales)
+    assert list(plain) == ["canvas", *(layer.name for layer in network.layers)]
+    assert plain["canvas"] == scales.values["canvas"].step
+    assert plain["de.1"] == plain["de.1.relu"] == pytest.approx(scales.values["neck"].step * 255 / 127)
+    (tmp_path / "t.json").write_text(json.dumps({"backbone": plain}))
+    again = read_pipeline_scales(tmp_path / "t.json")["backbone"]
+    assert again.values["de_1_relu"] == Scale(plain["de.1.relu"], True) and not again.means
+    for text in ("[]", "{}", '{"backbone": 3}', '{"backbone": {"a": "b"}}'):
+        (tmp_path / "t.json").write_text(text)
+        with pytest.raises(InputError, match="scales"):
+            read_pipeline_scales(tmp_path / "t.json")
 
 
 def test_scales_are_part_of_the_artefact(make_engine: Make) -> None:

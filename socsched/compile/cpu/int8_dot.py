@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.compile.cpu.vector import AVX2, AVX512, NEON, Vector
-from socsched.compile.targets import TargetSpec, vector_unit
+from socsched.compile.targets import TargetSpec, cpu_flags, native_target, vector_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,17 @@ def dot_for(spec: TargetSpec) -> tuple[Vector, Dot]:
 
 def int8_options(spec: TargetSpec) -> dict[str, Any]:
     """Return what TVM is told for int8: this machine's dot product instructions, which its x86-64 level leaves out."""
-    from socsched.compile.targets import cpu_flags, native_target
-
     options = dict(spec.tvm)
-    if spec.kind in ("llvm", "simulated") and options == dict(native_target()):
-        flags = cpu_flags()
+    if spec.native and options == dict(native_target()):
         wide = str(options.get("mcpu", "")) == "x86-64-v4"
-        added = [f"+{llvm}" for flag, llvm in _FLAGS if flag in flags and (wide or llvm == "avxvnni")]
+        flags = cpu_flags() if wide else cpu_flags() - {"avx512_vnni"}
+        added = [f"+{llvm}" for flag, llvm in _FLAGS if flag in flags]
         if added:
             options["mattr"] = added
     return options
 
 
-_FLAGS = (("avx512_vnni", "avx512vnni"), ("avx_vnni", "avxvnni"))
+_FLAGS = (("avx512_vnni", "avx512vnni"), ("avx_vnni", "avxvnni"), ("asimddp", "dotprod"))
 _MADD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 _VNNI = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
 _BYTE_PAIRS = 0x00FF00FF

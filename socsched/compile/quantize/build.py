@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from socsched.compile.cpu.int8_dot import dot_for, int8_options
 from socsched.compile.link import write_library
 from socsched.compile.quantize.fixed_point import Array
 from socsched.compile.quantize.scales import FILE, Scales, write_scales
@@ -24,11 +25,11 @@ DEFAULT = "seeded normal inputs"
 Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], tuple[str, ...]]
 
 
-def scales_part(precision: str, scales: Scales | None) -> str:
-    """Return what the scales add to an artefact's key."""
+def key_part(precision: str, scales: Scales | None, spec: TargetSpec) -> tuple[object, ...]:
+    """Return what int8 adds to an artefact's key: the scales, and the instructions used beyond the target's level."""
     if precision != "int8":
-        return ""
-    return scales.digest if scales else DEFAULT
+        return ()
+    return (scales.digest if scales else DEFAULT, int8_options(spec))
 
 
 def stays_float(graph: Graph) -> bool:
@@ -44,7 +45,6 @@ def build_int8(
     Tensors at the stage's border are fp32.  Without scales the network is calibrated on seeded normal inputs, which
     says nothing about real ones, and a note says so.  Raises CompileError for what has no int8 form.
     """
-    from socsched.compile.cpu.int8_dot import dot_for, int8_options
     from socsched.compile.cpu.int8_lower import lower_int8
     from socsched.compile.cpu.lower import lower
     from socsched.compile.environment import relax, tvm

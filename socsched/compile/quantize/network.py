@@ -23,7 +23,7 @@ from socsched.compile.quantize.fixed_point import (
     Scale,
     multiplier,
 )
-from socsched.compile.quantize.scales import Means, Scales
+from socsched.compile.quantize.scales import Means, Scales, key_of
 from socsched.errors import CompileError
 
 CONVOLUTIONS = ("conv2d", "conv2d_transpose")
@@ -164,7 +164,9 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
     A maximum pool's result has its input's scale, whatever `scales` says.
     """
     require(graph)
-    known = dict(scales.values)
+    known = dict(scales.values) | {
+        name: scales.values[key_of(name)] for name in graph.values if key_of(name) in scales.values
+    }
     for group in graph.groups:
         if group.kind == "max_pool":
             known[group.output] = known[group.inputs[0]]
@@ -187,13 +189,18 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
                 known[producer.inputs[0]],
                 known[group.output],
                 RESIDUAL_SHIFT,
-                scales.means.get(producer.inputs[0]),
+                scales.means.get(key_of(producer.inputs[0])),
             )
             ratio = _ratio(known, other, group.output, RESIDUAL_SHIFT)
             steps.append(Step(producer, group.output, group.relu, layer, (ratio,), other))
         elif group.kind in CONVOLUTIONS:
             layer = make_layer(
-                group, weights, known[group.inputs[0]], known[group.output], SHIFT, scales.means.get(group.inputs[0])
+                group,
+                weights,
+                known[group.inputs[0]],
+                known[group.output],
+                SHIFT,
+                scales.means.get(key_of(group.inputs[0])),
             )
             steps.append(Step(group, group.output, group.relu, layer))
         elif group.kind in ("add", "concat", "relu"):

@@ -166,6 +166,12 @@ def calibrate_pipeline(
     return {name: observer.scales() for name, observer in observers.items() if not unruled(observer.graph)}
 
 
+def networks_of(pipeline: Pipeline) -> list[Network]:
+    """Return the networks of a pipeline's stages that bring no weights of their own."""
+    models = [get_model(stage.model, stage.params) for stage in pipeline.stages if stage.model]
+    return [model.network() for model in models if model.network is not None and model.weights is None]
+
+
 def _pass(
     order: list[tuple[Stage, Model]],
     bound: Mapping[str, Mapping[str, str]],

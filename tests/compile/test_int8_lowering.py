@@ -278,3 +278,22 @@ def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path
     exact, found = Observer(network, weights)(samples[0]), execute(integers, samples[0], RUNNABLE[0], weights)
     for expected, array in zip(exact, found, strict=True):
         assert np.sqrt(((array - expected) ** 2).mean()) < 0.1 * expected.std()
+
+
+def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:
+    """The added value's step is too coarse for the convolution's fixed point: the addition stands alone."""
+    layers = (
+        Layer("a", "conv2d", ("x",), {"weight": "a.weight", "bias": "a.bias"}, {"stride": 1, "padding": 1}),
+        Layer("sum", "add", ("a", "x")),
+    )
+    params = {"a.weight": (16, 16, 3, 3), "a.bias": (16,)}
+    network = Network("net", {"x": image(16, 9, 11)}, layers, ("sum",), params)
+    graph = read(import_network(network), network)
+    scales = {**scales_of(graph, {}), "x": Scale(0.1, True), "sum": Scale(0.03, True)}
+    q = quantised(graph, weights_of(network), Scales(scales))
+    assert [step.group.kind for step in q.steps] == ["conv2d", "add"]
+    inputs = full_range(network, q)
+    (found,), (expected,) = execute(q, inputs, RUNNABLE[0]), reference.outputs(q, inputs)
+    assert np.unique(expected).size > 50 and np.array_equal(found, expected)
+    with pytest.raises(CompileError, match="its step is 100 times finer than that of x"):
+        quantised(graph, weights_of(network), Scales({**scales, "sum": Scale(0.001, True)}))

@@ -32,7 +32,7 @@ RATIO_SHIFT = 16
 LARGEST = 2**30
 """Bound of the clipped product where a second operand is added."""
 LARGEST_MULTIPLIER = 2**28
-"""A sum's unit may be worth 64 steps of the result: beyond that the result would be no more than a few of its values."""
+"""The unit of a sum may be worth 64 steps of the result; beyond, the result could take a few values only."""
 INT32 = 2**31 - 1
 
 
@@ -50,7 +50,7 @@ class Scale:
 
 
 def multiplier(ratio: Any, shift: int = SHIFT) -> Array:
-    """Return the fixed-point form of positive ratios (array or number) as int32, at least 1 and at most `LARGEST_MULTIPLIER`."""
+    """Return the fixed-point form of positive ratios (array or number) as int32 between 1 and LARGEST_MULTIPLIER."""
     scaled = np.rint(np.asarray(ratio, np.float64) * 2.0**shift)
     result: Array = np.clip(scaled, 1, LARGEST_MULTIPLIER).astype(np.int32)
     return result

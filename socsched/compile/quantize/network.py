@@ -192,7 +192,11 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
         raise CompileError(
             f"{graph.network.name}: no scale for {missing[0]}", "calibrate the network, or give its scale"
         )
-    absorbed = _absorbed(graph)
+    absorbed = {
+        value: (add, conv, other)
+        for value, (add, conv, other) in _absorbed(graph).items()
+        if known[other].step <= known[add.output].step * _finest(RESIDUAL_SHIFT)
+    }
     steps = []
     for group in graph.groups:
         if group.output in absorbed:
@@ -232,11 +236,16 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
 
 def _ratio(scales: Mapping[str, Scale], value: str, target: str, shift: int) -> int:
     ratio = scales[value].step / scales[target].step
-    if ratio > 2 ** (30 - 9 - shift):
+    if ratio > _finest(shift):
         raise CompileError(
             f"{target}: its step is {ratio:.0f} times finer than that of {value}", "scales differ too much"
         )
     return int(multiplier(ratio, shift))
+
+
+def _finest(shift: int) -> int:
+    """How many times finer than an operand's step the result's may be, so that products fit 32 bits."""
+    return 1 << (21 - shift)
 
 
 def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:

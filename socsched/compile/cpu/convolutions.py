@@ -14,7 +14,7 @@ from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import Tile, tile
 from socsched.compile.fusion import Group
 
-_FEWEST_TILES = 12  # below, transforming and reading four times the weights costs more than it saves
+_FEWEST_TILES = 32  # below, transforming and reading four times the weights costs more than it saves
 _CACHED = 1 << 18  # bytes of activations a task of a pointwise convolution may walk over again and again
 _TASKS = 16  # at least so many, that several threads find work
 
@@ -99,7 +99,8 @@ class Convolutions(Images):
             return
         weight = _ungrouped(weight, groups)
         if self.suits_winograd(group, source, weight, window):
-            together, held = winograd.group(winograd.tiles(target.height, target.width), self.vector)
+            count, channels = winograd.tiles(target.height, target.width), (weight.shape[0], weight.shape[1])
+            together, held = winograd.group(count, channels, self.vector)
             numbers = (source.lying, lying, act, border, together, held)
             operands = [source.var, self.winograd_weight(weight, source, target), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
@@ -127,14 +128,16 @@ class Convolutions(Images):
         strided = window.stride != (1, 1)
         if not pointwise or source.border or target.border or beside or group.output in self.slices:
             chosen = tile(self.vector, target.blocks, target.width, strided)
-            args = (source.lying, lying, window, act, border, chosen, Order(1, True))
+            order = Order(1, _rows_first(source, target, window))
+            args = (source.lying, lying, window, act, border, chosen, order)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return
         pixels = target.height * target.width
         chosen = tile(self.vector, target.blocks, pixels)
         flat_source = Lying(source.blocks, source.block, 1, pixels, 0)
         flat = Lying(target.blocks, self.c, 1, pixels, 0)
-        order = Order(_parts(chosen, target.blocks, pixels, source.blocks * source.block), True)
+        parts = _parts(chosen, target.blocks, pixels, source.blocks * source.block)
+        order = Order(parts, _rows_first(source, target, window))
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
@@ -232,6 +235,12 @@ def _ungrouped(weight: Array, groups: int) -> Array:
         rows = slice(g * (o // groups), (g + 1) * (o // groups))
         whole[rows, g * i : (g + 1) * i] = weight[rows]
     return whole
+
+
+def _rows_first(source: Image, target: Image, window: Window) -> bool:
+    """Walk over the larger operand once: rows of the image, or channel groups of the weights."""
+    image = source.blocks * (source.height + 2 * source.border) * (source.width + 2 * source.border)
+    return image >= target.blocks * target.block * source.blocks * window.kernel[0] * window.kernel[1]
 
 
 def _parts(chosen: Tile, blocks: int, pixels: int, channels: int) -> int:

@@ -23,6 +23,7 @@ from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import T
 
 OUT, PATCH = 4, 6
+_HEAVY = 4 << 20  # bytes of transformed weights
 _G = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24
 
 
@@ -37,13 +38,17 @@ def tiles(height: int, width: int) -> int:
     return -(-height // OUT) * -(-width // OUT)
 
 
-def group(count: int, vector: Vector) -> tuple[int, int]:
-    """Return (tiles a task transforms together, tiles whose products are held in registers).
+def group(count: int, channels: tuple[int, int], vector: Vector) -> tuple[int, int]:
+    """Return (tiles a task transforms together, tiles whose products are held in registers) for `count` tiles.
 
-    A task reads all transformed weights once, so it should take many tiles; but there should be several tasks a thread.
+    A task reads all transformed weights once, so it should take many tiles; but its transformed tiles should stay in
+    the second-level cache, and there should be several tasks a thread.  Where the weights exceed that cache by far,
+    they decide: a fourth of the image together.
     """
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
     groups = max(min(count // (held * 16), 3), 1)
+    if 36 * 4 * channels[0] * channels[1] > _HEAVY:
+        groups = max(min(-(-count // (held * 4)), 8), 1)
     return held * groups, held
 
 

@@ -9,11 +9,9 @@ What a precision means on a target that this machine executes:
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ import numpy as np
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.link import tools, write_library
-from socsched.compile.store import cache_dir, digest, write_json
+from socsched.compile.store import cache_dir, digest, publish, require_space, scratch, write_json
 from socsched.compile.targets import TargetSpec, resolve, share_in_code
 from socsched.compile.values import value_types
 from socsched.compile.versions import PINNED, rule_sources
@@ -164,25 +162,25 @@ def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, par
 
 
 def _store(folder: Path, request: _Request) -> Artifact:
-    """Build aside, then move the whole folder into the cache; whoever comes second keeps the first one's."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
-        aside = Path(scratch) / "entry"
-        aside.mkdir()
-        artifact = _build(aside, request)
-        write_json(aside / META, description(artifact, aside))
-        try:
-            os.rename(aside, folder)
-        except OSError:
-            if find(folder) is None:  # a damaged entry is in the way
-                shutil.rmtree(folder, ignore_errors=True)
-                os.rename(aside, folder)
+    """Build aside, then move the whole folder into the cache."""
+    with scratch(folder.parent) as space:
+        made = space / "entry"
+        made.mkdir()
+        require_space(made, _space(request))
+        artifact = _build(made, request)
+        write_json(made / META, description(artifact, made))
+        publish(made, folder, lambda place: find(place) is not None)
     stored = find(folder)
     if stored is None:
         raise MachineError(
             f"{folder}: the artefact just written cannot be read back", "check the disk, or set SOCSCHED_CACHE"
         )
     return stored
+
+
+def _space(request: _Request) -> int:
+    """Most bytes a build writes: Winograd turns nine weights into 36, and they lie in an object file and a library."""
+    return 2 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
 
 
 def _build(folder: Path, request: _Request) -> Artifact:

@@ -60,18 +60,18 @@ def compile_stage(
     share that does not exist, InputError for weights that do not fit, CompileError for what the engine or target cannot
     do, MachineError for a missing tool or a full disk.
     """
-    model, network = _network(stage)
+    model, network = network_of(stage)
     spec = resolve(engine.target, engine.id)
     check_share(engine, share)
     if precision not in PRECISIONS:
         raise CompileError(f"{stage.name}: no compilation in {precision}: weights carry no quantisation parameters")
-    chosen, provenance = _weights(model, network, weights)
+    chosen, provenance = weights_for(model, network, weights)
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), share_in_code(spec, share))
     key = digest(repr(network), provenance, *build, *([str(part)] if part else []))
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
     if artifact is None:
-        names = _port_names(model, network)
+        names = port_names(model, network)
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
@@ -109,7 +109,8 @@ class _Request:
     key: str
 
 
-def _network(stage: Stage) -> tuple[Model, Network]:
+def network_of(stage: Stage) -> tuple[Model, Network]:
+    """Return the model and the network of a stage; UsageError when it has none."""
     if stage.model is None:
         raise UsageError(
             f"stage {stage.name!r} has no model: nothing to compile", "it is known by its execution times only"
@@ -120,13 +121,14 @@ def _network(stage: Stage) -> tuple[Model, Network]:
     return model, model.network()
 
 
-def _port_names(model: Model, network: Network) -> dict[str, str]:
-    """Network inputs and outputs -> the ports they are; tensors between parts have no port and keep their names."""
+def port_names(model: Model, network: Network) -> dict[str, str]:
+    """Return network inputs and outputs -> ports they are; tensors between parts have no port and keep their names."""
     sides = ((network.inputs, model.inputs), (network.outputs, model.outputs))
     return {value: port.name for values, ports in sides for value, port in zip(values, ports, strict=True)}
 
 
-def _weights(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+    """Return the weights a stage is built with and where they are from: its own file, those given, or seeded ones."""
     if model.weights is not None:  # a network from a file comes with its own
         own = model.weights()
         return own, f"sha256 {weights_digest(own)}"

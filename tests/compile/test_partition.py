@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import references
+from chains import chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.builder import compile_stage
-from socsched.compile.layouts import convert
-from socsched.compile.runtime import load
 from socsched.compile.values import value_types
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
@@ -151,21 +150,6 @@ def test_what_is_no_cut() -> None:
     with pytest.raises(UsageError, match="is no part of a network"):
         parse_part("neck")
     assert parse_part(str(Part(MIDDLE, ()))) == Part(MIDDLE)
-
-
-def chain(artifacts: list[Any], given: Mapping[str, Array]) -> dict[str, Array]:
-    """Run artefacts one after the other as an executor does, converting between their border layouts."""
-    values = {name: (array, None) for name, array in given.items()}
-    for artifact in artifacts:
-        arrays = []
-        for name, tensor in zip(artifact.input_names, artifact.inputs, strict=True):
-            array, lies = values[name]
-            plain = TensorType(tensor.shape, "fp32", "NCHW")
-            arrays.append(convert(array, lies or plain, tensor))
-        results = load(artifact)(*arrays)
-        values |= {n: (r, t) for n, r, t in zip(artifact.output_names, results, artifact.outputs, strict=True)}
-    plain_types = {n: TensorType(t.shape, "fp32", "NCHW") for n, (_, t) in values.items() if t}
-    return {n: convert(array, t, plain_types[n]) for n, (array, t) in values.items() if t}
 
 
 @pytest.mark.parametrize("middle", [("blocks.1.3.relu",), MIDDLE, ("blocks.1.3",)], ids=["block", "late", "torn"])

@@ -105,8 +105,8 @@ def _convolution(op: str) -> Handler:
         kernel = list(export.network.params[layer.weights["weight"]][2:])
         inputs = [layer.inputs[0], *(export.weight(layer.weights[r]) for r in ("weight", "bias") if r in layer.weights)]
         a = layer.attrs
-        window = {"kernel_shape": kernel, "strides": _pair(a.get("stride", 1)), "pads": _pads(layer)}
-        more = {"dilations": _pair(a.get("dilation", 1)), "group": int(a.get("groups", 1))}
+        window: dict[str, Any] = {"kernel_shape": kernel, "strides": _pair(a.get("stride", 1)), "pads": _pads(layer)}
+        more: dict[str, Any] = {"dilations": _pair(a.get("dilation", 1)), "group": int(a.get("groups", 1))}
         export.node(op, layer, inputs, **window, **more)
 
     return handle
@@ -147,10 +147,12 @@ def _binary(op: str) -> Handler:
     return handle
 
 
-def _unary(op: str, *attrs: str) -> Handler:
-    return lambda export, layer: export.node(
-        op, layer, list(layer.inputs), **{name: float(layer.attrs[name]) for name in attrs}
-    )
+def _unary(op: str, *names: str) -> Handler:
+    def handle(export: _Export, layer: Layer) -> None:
+        attrs: dict[str, Any] = {name: float(layer.attrs[name]) for name in names}
+        export.node(op, layer, list(layer.inputs), **attrs)
+
+    return handle
 
 
 def _hard_swish(export: _Export, layer: Layer) -> None:  # an operator of its own from opset 14 on

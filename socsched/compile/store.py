@@ -63,6 +63,8 @@ def scratch(parent: Path) -> Iterator[Path]:
     try:
         yield folder
     except OSError as error:
+        if error.filename and not str(error.filename).startswith(str(parent)):  # something else, a tool or an input
+            raise
         raise _unwritable(parent, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

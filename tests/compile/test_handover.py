@@ -19,7 +19,9 @@ import pytest
 from chains import chain
 
 from socsched.compile.builder import compile_stage, network_of
+from socsched.compile.handover import tensorrt
 from socsched.compile.handover.export import to_onnx
+from socsched.compile.handover.package import Package
 from socsched.compile.handover.scales import aimet_encodings, checked, shared, tensorrt_cache, version_number
 from socsched.compile.handover.write import DESCRIPTION, hand_over, has_toolchain
 from socsched.descriptor.catalog import get_platform
@@ -371,3 +373,11 @@ def test_who_gets_a_hand_over(dla: Engine, make_engine: Make, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
         hand_over(HEAD, dla, "fp16", tmp_path / "file" / "out")
+
+
+def test_a_dla_takes_images_only(dla: Engine) -> None:
+    layers = (Layer("y", "dense", ("x",), {"weight": "w"}),)
+    network = Network("n", {"x": TensorType((1, 8), "fp32")}, layers, ("y",), {"w": (4, 8)})
+    package = Package("n", dla, "fp16", network, {}, {"x": TensorType((1, 8), "fp16")}, {}, {})
+    with pytest.raises(UsageError, match=r"no DLA format for a border tensor \[1, 8\]"):
+        tensorrt.write(package)

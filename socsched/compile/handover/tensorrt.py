@@ -27,8 +27,8 @@ from socsched.graph.operators import TensorType
 JETPACK = {"8.4.1": "5.0.2", "8.5.2": "5.1", "8.6.2": "6.0", "10.3.0": "6.1", "10.7.0": ""}
 """TensorRT -> the JetPack that brings it (8.5.2 and 8.6.2: Deep-Learning-Accelerator-SW, operators/README.md)."""
 CACHE = "calibration.cache"
-FORMATS = {"NCHW16c": "chw16", "NCHW32c": "chw32", "NCHW": "dla_linear", "NHWC4c": "dla_hwc4"}
-_PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR", "dla_hwc4": "DLA_HWC4"}
+FORMATS = {"NCHW16c": "chw16", "NCHW32c": "chw32", "NCHW": "dla_linear"}
+_PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"}
 
 
 def write(package: Package) -> dict[str, str]:
@@ -47,7 +47,10 @@ def write(package: Package) -> dict[str, str]:
 
 def _format(package: Package, tensor: TensorType) -> str:
     if tensor.layout not in FORMATS:
-        raise UsageError(f"{package.engine.id}: TensorRT has no format for layout {tensor.layout!r}")
+        raise UsageError(
+            f"{package.stage}: no DLA format for a border tensor {list(tensor.shape)} {tensor.layout}".rstrip(),
+            "cut the network where images cross: a DLA takes four-dimensional tensors only",
+        )
     return FORMATS[tensor.layout]
 
 

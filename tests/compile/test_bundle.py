@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 from chains import chain
 
 from socsched.cli.root import run
@@ -112,6 +113,35 @@ def test_it_runs_without_the_compiler(pipeline: Pipeline, board: Platform, make_
     assert np.array_equal(found["scatter.canvas"], expected) and np.count_nonzero(expected) > 1000
     assert manifest["weights"]["file"] == "weights.npz"
     assert np.array_equal(np.load(folder / "weights.npz")["pfn.weight"], weights["pfn.weight"])
+
+
+@pytest.fixture
+def site_without_compiler(tmp_path: Path) -> Path:
+    """Return a folder of packages as on a board: numpy and TVM without its compiler's library."""
+    packages, site = Path(tvm_ffi.__file__).parents[1], tmp_path / "site"
+    site.mkdir()
+    needed = ("numpy", "numpy.libs", "tvm_ffi", "typing_extensions.py", "ml_dtypes", "psutil")
+    for source in (*(packages / name for name in needed), *packages.glob("apache_tvm*.dist-info")):
+        if source.exists():
+            (site / source.name).symlink_to(source)
+    ignored = shutil.ignore_patterns("*_compiler.so", "src", "include", "3rdparty", "__pycache__")
+    shutil.copytree(packages / "tvm", site / "tvm", ignore=ignored)
+    return site
+
+
+def test_it_runs_where_there_is_no_compiler(
+    pipeline: Pipeline, board: Platform, site_without_compiler: Path, tmp_path: Path
+) -> None:
+    """Not only is the compiler's library not loaded: it is not there."""
+    folder = tmp_path / "b"
+    compile_bundle(pipeline, board, Request(), folder)
+    path = f"{folder / 'lib'}:{site_without_compiler}"
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": path, "TVM_USE_RUNTIME_LIB": "1"}
+    command = [sys.executable, "-S", "-c", ON_A_BOARD, str(folder), "--input", str(scan(tmp_path / "frame.bin"))]
+    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout)["frames"][0]["times_ns"]) == ["voxelise", "pfn", "scatter"]
+    assert not list(site_without_compiler.rglob("libtvm_compiler*")) and "libtvm_compiler" not in done.stderr
 
 
 def test_the_start_script(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:

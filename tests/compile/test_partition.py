@@ -117,6 +117,22 @@ def test_every_closed_set_of_units_is_a_frontier(network: Network) -> None:
     assert {point.before for point in frontiers(network, types_of(network))} == expected
 
 
+def test_every_cut_of_the_backbone() -> None:
+    """All frontiers of PointPillars' backbone on a small canvas, in the reference arithmetic."""
+    network = backbone_network(taps=True, ny=16, nx=8)
+    types, weights, given = value_types(network), seeded_weights(network), feed(network)
+    expected = references.run(network, weights, given)
+    points = frontiers(network, types)
+    assert len(points) == 47 and {("blocks.1.3.relu",), MIDDLE} <= {point.after for point in points}
+    for point in points:
+        parts = cut(network, [point], types)
+        values = compose(parts, given, lambda part, inputs: references.run(part, weights, inputs))
+        for name, array in zip(network.outputs, expected, strict=True):
+            assert np.array_equal(values[name], array), point.after
+        size = sum(values[name].size * 4 for name in point.crossing)  # the reference computes in float64
+        assert point.bytes == size
+
+
 def test_fused_layers_stay_together() -> None:
     assert units(pfn_network()) == (("decorate", "linear", "relu", "features"),)
     groups = units(detector_network())

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from socsched.cli.root import run
 from socsched.compile import builder, link, store
 from socsched.compile.artifact import META, find
 from socsched.compile.builder import compile_stage
@@ -250,6 +251,18 @@ def test_a_disk_that_really_is_full(
     with pytest.raises(MachineError, match="no space left") as caught:
         compile_stage(PFN, make_engine())
     assert caught.value.exit_code == EXIT_MACHINE
+
+
+def test_the_command_line_ends_with_3(
+    fresh_cache: Path, stub: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compile", "pointpillars", "-p", "host", "--stage", "pfn", "-q", "-o", str(tmp_path / "out")]
+    monkeypatch.setattr(builder, "_space", lambda request: 1 << 60)
+    assert run(command) == EXIT_MACHINE
+    told = capsys.readouterr().err
+    assert "no space left on device" in told and "set SOCSCHED_CACHE" in told
+    monkeypatch.setattr(builder, "_space", lambda request: 0)
+    assert run(command) == 0
 
 
 def test_the_linker_runs_out_of_space(

@@ -1,6 +1,7 @@
 """A network as an ONNX model with its weights inside, for toolchains that are not ours.
 
-Opset 13 and IR version 7, which TensorRT 8.5, QNN 2.20 and ONNX Runtime all read.  Values keep the names of the layers
+Opset 13 (TensorRT reads it from 7.2 on: onnx-tensorrt, operators.md) and the IR version of its time, so that tools of
+some years ago read the file too; what came later (HardSwish) is spelt out.  Values keep the names of the layers
 that make them, so that scales, calibration tables and messages of the vendor's tools speak of our layers.
 """
 

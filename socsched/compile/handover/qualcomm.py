@@ -86,7 +86,7 @@ def _inputs(package: Package) -> list[str]:
     for index, (name, tensor) in enumerate(package.inputs.items()):
         size = prod(tensor.shape) * DTYPE_BYTES["fp32"]
         lines.append(f"head -c {size} /dev/zero > build/input{index}.raw")
-        entries.append(f"{name}:=build/input{index}.raw")
+        entries.append(f"{name}:=build/input{index}.raw" if len(package.inputs) > 1 else f"build/input{index}.raw")
     return [*lines, f"echo {shlex.quote(' '.join(entries))} > build/inputs.txt"]
 
 

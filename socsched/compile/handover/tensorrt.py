@@ -24,8 +24,9 @@ from socsched.descriptor.operator_rules import version_key
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 
-JETPACK = {"8.4.1": "5.0.2", "8.5.2": "5.1", "8.6.2": "6.0", "10.3.0": "6.1", "10.7.0": ""}
-"""TensorRT -> the JetPack that brings it (8.5.2 and 8.6.2: Deep-Learning-Accelerator-SW, operators/README.md)."""
+JETPACK = {"8.5.2": "5.1.1", "8.6.2": "6", "10.3.0": "6.1"}
+"""TensorRT -> the JetPack that brings it (8.5.2 and 8.6.2: NVIDIA/Deep-Learning-Accelerator-SW, operators/README.md;
+10.3: Torch-TensorRT documentation, JetPack 6.1)."""
 CACHE = "calibration.cache"
 FORMATS = {"NCHW16c": "chw16", "NCHW32c": "chw32", "NCHW": "dla_linear"}
 _PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"}

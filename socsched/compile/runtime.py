@@ -62,7 +62,7 @@ class CompiledStage:
     def _configure(self) -> None:
         """The thread pool belongs to the calling thread, so its size is set on the first call, not at loading."""
         if self.artifact.threads and not self._configured:
-            from socsched.compile.environment import tvm
+            from socsched.compile.tvm_runtime import tvm
 
             tvm.get_global_func("runtime.config_threadpool")(1, self.artifact.threads)
         self._configured = True
@@ -79,10 +79,10 @@ def _open(artifact: Artifact) -> Any:
             f"{artifact.path.name} of stage {artifact.stage!r} is code for {where}, which this machine cannot run",
             "deploy it to the board, or compile the stage for the host platform",
         )
-    from socsched.compile.environment import relax, tvm
+    from socsched.compile.tvm_runtime import VirtualMachine, tvm
 
     try:
         module = tvm.runtime.load_module(str(artifact.path.resolve()))
-        return relax.VirtualMachine(module, tvm.cpu())["main"]
+        return VirtualMachine(module, tvm.cpu())["main"]
     except (RuntimeError, OSError, AttributeError, ValueError) as error:
         raise MachineError(f"{artifact.path}: cannot be loaded: {error}", "delete it; it is built again") from error

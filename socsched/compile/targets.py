@@ -59,6 +59,12 @@ def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
     raise CompileError(f"{engine}: no compiler for target kind {kind!r}", "kinds: llvm, cuda, simulated")
 
 
+def share_in_code(spec: TargetSpec, share: int) -> int:
+    """Return what of an engine's share the code depends on: a CPU's kernels are split over threads when they start, a
+    GPU's grids are laid out for its SMs when they are built."""
+    return share if spec.kind == "cuda" else 0
+
+
 def _machine() -> str:
     return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
 

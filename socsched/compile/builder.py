@@ -154,6 +154,12 @@ def _build(folder: Path, request: _Request) -> Artifact:
         inputs, outputs, files, notes = build_cuda(
             folder, request.network, request.weights, request.spec, request.precision
         )
+    elif request.spec.kind == "opencl":
+        from socsched.compile.opencl.lower import build_opencl
+
+        inputs, outputs, files, notes = build_opencl(
+            folder, request.network, request.weights, request.spec, request.precision
+        )
     else:
         inputs, outputs, files, notes = _build_cpu(folder, request)
     return Artifact(

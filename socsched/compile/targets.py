@@ -34,7 +34,7 @@ HEXAGON = ("v65", "v66", "v68", "v69", "v73", "v75")
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """A resolved target: `kind` llvm | cuda | opencl | hexagon | simulated, `tvm` what TVM is told, `native` whether it runs here."""
+    """A resolved target: `kind` as in the entry, `tvm` what TVM is told, `native` whether its code runs here."""
 
     kind: str
     tvm: Mapping[str, Any]

@@ -83,7 +83,7 @@ def _emit(builder: Any, call: Any, make: Any, packed: np.ndarray[Any, Any], tile
 
 
 def _constant(expression: Any) -> np.ndarray[Any, Any] | None:
-    value = getattr(expression, "value", None)
+    value: Any = getattr(expression, "value", None)
     return value.numpy() if hasattr(value, "numpy") else None
 
 

@@ -128,7 +128,7 @@ class Recorder:
 
     def share(self) -> None:
         """Give scratch buffers that are never in use together one storage; only equal sizes share if they vary."""
-        last = {}
+        last: dict[int, int] = {}
         for step, launch in enumerate(self.launches):
             last |= {a["buffer"]: step for a in launch["arguments"] if "buffer" in a}
         free: list[tuple[int, Size]] = []

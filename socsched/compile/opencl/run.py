@@ -1,7 +1,6 @@
-"""Executes OpenCL stages with pyopencl: reference for board programs, and how the kernels are tested.
+"""Executes OpenCL stages on the first device of the machine: reference for board programs, and how kernels are tested.
 
-pyopencl is no dependency of this package: `pip install pyopencl`, and a device of some vendor or PoCL (Debian:
-pocl-opencl-icd), which runs kernels on the CPU.
+PoCL (Debian: pocl-opencl-icd) is a device that runs kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import numpy as np
 
 from socsched.compile.aligned import check
 from socsched.compile.artifact import Artifact
+from socsched.compile.opencl.device import Device
 from socsched.compile.store import read_json
-from socsched.errors import InputError, MachineError
+from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]
 
@@ -74,39 +74,22 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
     raise InputError(f"launch plan: {text!r} is no size", f"sizes are arithmetic on {', '.join(symbols) or 'numbers'}")
 
 
-def pyopencl() -> Any:
-    """Return the module pyopencl; MachineError when it is not installed or finds no device."""
-    try:
-        import pyopencl as module
-    except ImportError:
-        raise MachineError("pyopencl is not installed: OpenCL stages cannot run", "pip install pyopencl") from None
-    try:
-        found = [device for platform in module.get_platforms() for device in platform.get_devices()]
-    except module.Error as error:
-        raise MachineError(f"no OpenCL platform: {error}", "sudo apt-get install -y pocl-opencl-icd") from None
-    if not found:
-        raise MachineError("no OpenCL device", "sudo apt-get install -y pocl-opencl-icd")
-    return module
-
-
 class OpenClStage:
-    """A stage ready to run on an OpenCL device (the first one there is): call it with one array per input.
+    """A stage ready to run on the first OpenCL device: call it with one array per input and get one per output.
 
     Inputs and outputs lie as the artefact's `inputs` and `outputs` say.  Memory is allocated a call, which a board's
-    program would do once.  Raises MachineError without pyopencl, a device or half precision, InputError for a folder
+    program would do once.  Raises MachineError without a device or when it refuses the kernels, InputError for a folder
     that holds no launch plan and for arrays that do not fit.
     """
 
-    def __init__(self, artifact: Artifact) -> None:
-        self.cl = pyopencl()
-        self.artifact = artifact
+    def __init__(self, artifact: Artifact, device: Device | None = None) -> None:
+        self.artifact, self.device = artifact, device or Device()
         self.plan = _read(artifact.path)
-        platform = self.cl.get_platforms()[0]
-        self.context = self.cl.Context(platform.get_devices()[:1])
-        self.queue = self.cl.CommandQueue(self.context)
         folder = artifact.path.parent
-        self.program = self._build((folder / self.plan["source"]).read_text())
-        self.kernels = {k.function_name: k for k in self.program.all_kernels()}
+        source = (folder / self.plan["source"]).read_text()
+        if "cl_khr_fp16" in source and "cl_khr_fp16" not in self.device.extensions:
+            source = _WITHOUT_HALF + source
+        self.kernels = self.device.build(source) if self.plan["launches"] else {}
         self.constants = self._constants((folder / self.plan["weights"]).read_bytes())
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
@@ -118,74 +101,61 @@ class OpenClStage:
         symbols = {
             name: int(arrays[where["input"]].shape[where["axis"]]) for name, where in self.plan["symbols"].items()
         }
-        memory = self._memory(arrays, symbols)
-        for launch in self.plan["launches"]:
-            self._launch(launch, memory, symbols)
-        return tuple(self._fetch(index, memory, symbols) for index in self.plan["outputs"])
-
-    def _build(self, source: str) -> Any:
-        half = "cl_khr_fp16" in source
-        if half and "cl_khr_fp16" not in self.context.devices[0].extensions:
-            source = _WITHOUT_HALF + source
+        memory = self._memory(symbols)
         try:
-            return self.cl.Program(self.context, source).build()
-        except self.cl.RuntimeError as error:
-            name, problem = self.context.devices[0].name, str(error)[:2000]
-            hint = "the device has no half precision: compile the stage in fp32" if half else "update the driver"
-            raise MachineError(f"{self.artifact.stage}: {name} refuses the kernels: {problem}", hint) from error
+            for index, array in zip(self.plan["inputs"], arrays, strict=True):
+                self.device.write(memory[index], np.ascontiguousarray(array))
+            for launch in self.plan["launches"]:
+                self._launch(launch, {**self.constants, **memory}, symbols)
+            return tuple(self._fetch(index, memory, symbols) for index in self.plan["outputs"])
+        finally:
+            for part in {id(part): part for part in memory.values()}.values():
+                self.device.release(part)
 
     def _constants(self, data: bytes) -> dict[int, Any]:
-        flags = self.cl.mem_flags.READ_ONLY | self.cl.mem_flags.COPY_HOST_PTR
         found = {}
         for index, buffer in enumerate(self.plan["buffers"]):
             if buffer["role"] == "constant":
-                part = np.frombuffer(data, np.uint8, buffer["bytes"], buffer["offset"]).copy()
-                found[index] = self.cl.Buffer(self.context, flags, hostbuf=part)
+                found[index] = self.device.allocate(buffer["bytes"])
+                self.device.write(found[index], np.frombuffer(data, np.uint8, buffer["bytes"], buffer["offset"]))
         return found
 
-    def _memory(self, arrays: tuple[Array, ...], symbols: Mapping[str, int]) -> dict[int, Any]:
-        """Device memory by buffer index; scratch buffers of one storage get the same."""
-        memory, storages = dict(self.constants), dict[int, int]()
-        for buffer in self.plan["buffers"]:
+    def _memory(self, symbols: Mapping[str, int]) -> dict[int, Any]:
+        """Device memory by index of all buffers but constants; scratch buffers of one storage get the same."""
+        sizes = [evaluate(buffer["bytes"], symbols) for buffer in self.plan["buffers"]]
+        storages: dict[int, int] = {}
+        for buffer, size in zip(self.plan["buffers"], sizes, strict=True):
             if "storage" in buffer:
-                size = evaluate(buffer["bytes"], symbols)
                 storages[buffer["storage"]] = max(size, storages.get(buffer["storage"], 0))
-        shared = {storage: self._buffer(size) for storage, size in storages.items()}
-        for index, buffer in enumerate(self.plan["buffers"]):
-            if "storage" in buffer:
-                memory[index] = shared[buffer["storage"]]
-            elif index not in memory:
-                memory[index] = self._buffer(evaluate(buffer["bytes"], symbols))
-        for index, array in zip(self.plan["inputs"], arrays, strict=True):
-            if array.size:
-                self.cl.enqueue_copy(self.queue, memory[index], np.ascontiguousarray(array))
-        return memory
-
-    def _buffer(self, size: int) -> Any:
-        return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(size, 1))
+        shared = {storage: self.device.allocate(size) for storage, size in storages.items()}
+        return {
+            index: shared[buffer["storage"]] if "storage" in buffer else self.device.allocate(sizes[index])
+            for index, buffer in enumerate(self.plan["buffers"])
+            if buffer["role"] != "constant"
+        }
 
     def _launch(self, launch: Mapping[str, Any], memory: Mapping[int, Any], symbols: Mapping[str, int]) -> None:
         groups = [evaluate(size, symbols) for size in launch["groups"]]
-        items = [evaluate(size, symbols) for size in launch["items"]]
         if 0 in groups:
             return
         arguments = [
             memory[a["buffer"]] if "buffer" in a else np.dtype(a["dtype"]).type(evaluate(a["value"], symbols))
             for a in launch["arguments"]
         ]
-        total = [count * size for count, size in zip(groups, items, strict=True)]
-        self.kernels[launch["kernel"]](self.queue, total, items, *arguments)
+        items = [evaluate(size, symbols) for size in launch["items"]]
+        self.device.launch(self.kernels[launch["kernel"]], groups, items, arguments)
 
     def _fetch(self, index: int, memory: Mapping[int, Any], symbols: Mapping[str, int]) -> Array:
         buffer = self.plan["buffers"][index]
         result = np.empty([evaluate(size, symbols) for size in buffer["shape"]], buffer["dtype"])
-        if result.size:
-            self.cl.enqueue_copy(self.queue, result, memory[index])
+        self.device.read(memory[index], result)
         return result
 
 
 def _read(path: Path) -> Any:
     plan = read_json(path)
     if not isinstance(plan, dict) or plan.get("format") != _FORMAT:
-        raise InputError(f"{path}: no launch plan of format {_FORMAT}", "compile the stage for an engine of kind opencl")
+        raise InputError(
+            f"{path}: no launch plan of format {_FORMAT}", "compile the stage for an engine of kind opencl"
+        )
     return plan

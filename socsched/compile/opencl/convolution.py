@@ -45,9 +45,10 @@ def _pixels(width: int, channels: int) -> int:
     return found if found > 1 or width <= most else min(most, 4)
 
 
-def _items(count: int) -> int:
+def _items(count: int, most: int) -> int:
     """Work-items a group, of `count` in all: again a divisor if there is one about the size of a hardware wave."""
-    return next((n for n in (*range(64, 23, -1), *range(128, 64, -1)) if count % n == 0), 64)
+    sizes = (*range(min(64, most), 23, -1), *range(min(128, most), 64, -1))
+    return next((n for n in sizes if count % n == 0), min(64, most))
 
 
 def _conv2d(builder: Any, call: Any) -> Any:
@@ -155,16 +156,16 @@ def _finished(total: Any, dtype: Any) -> Any:
     return tvm.te.compute(total.shape, lambda *i: total[i].astype(str(dtype)), name="rounded")
 
 
-def schedule(function: Any) -> Any:
-    """Return a function that holds a block named `BLOCK` scheduled, None for any other."""
+def schedule(function: Any, most: int) -> Any:
+    """Return a function that holds a block named `BLOCK` scheduled for groups of `most` work-items, None for others."""
     made = tvm.s_tir.Schedule(function)
     blocks = {str(made.get(b).name_hint): b for b in made.get_child_blocks(made.get_sblock("root"))}
     if BLOCK not in blocks:
         return None
-    return _scheduled(made, blocks).mod["main"].with_attr("tirx.is_scheduled", True)
+    return _scheduled(made, blocks, most).mod["main"].with_attr("tirx.is_scheduled", True)
 
 
-def _scheduled(schedule: Any, blocks: dict[str, Any]) -> Any:
+def _scheduled(schedule: Any, blocks: dict[str, Any], most: int) -> Any:
     total = blocks[BLOCK]
     channels, pixels, phases = (int(n) for n in schedule.get(total).annotations["socsched.tile"])
     names = list(blocks)
@@ -187,7 +188,7 @@ def _scheduled(schedule: Any, blocks: dict[str, Any]) -> Any:
     schedule.reorder(b, group, *([phase] if phases > 1 else []), y, step, inner, across)
     items = schedule.fuse(y, step)
     plane = group if phases > 1 else schedule.fuse(b, group)
-    row, item = schedule.split(items, [None, _items(int(schedule.get(items).extent))])
+    row, item = schedule.split(items, [None, _items(int(schedule.get(items).extent), most)])
     schedule.bind(plane, "blockIdx.y")
     schedule.bind(row, "blockIdx.x")
     schedule.bind(item, "threadIdx.x")

@@ -61,6 +61,16 @@ class Recorder:
             self.buffers[index]["role"] = "output"
         self.share()
 
+    def check(self, most: int) -> None:
+        """Raise CompileError for a launch whose groups have more than `most` work-items: a device would refuse it."""
+        for launch in self.launches:
+            count = math.prod(size for size in launch["items"] if isinstance(size, int))
+            if count > most:
+                raise CompileError(
+                    f"{self.name}: {launch['kernel']} needs {count} work-items a group, the target allows {most}",
+                    "place this stage on another engine, or raise max_threads_per_block if the GPU can do more",
+                )
+
     def plan(self) -> dict[str, Any]:
         """Return the plan as plain data."""
         inputs = [index for index, buffer in enumerate(self.buffers) if buffer["role"] == "input"]

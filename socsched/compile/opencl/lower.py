@@ -42,6 +42,7 @@ def build_opencl(
     lowered = _split(module, target)
     recorder = Recorder(network.name, module, lowered)
     recorder.record()
+    recorder.check(int(target.attrs["max_threads_per_block"]))
     write_json(folder / PLAN, {**recorder.plan(), "source": SOURCE, "weights": WEIGHTS})
     (folder / SOURCE).write_text(_source(lowered, target))
     (folder / WEIGHTS).write_bytes(recorder.constants())
@@ -60,7 +61,7 @@ def _border(values: Mapping[str, TensorType], names: tuple[str, ...], precision:
 def _scheduled(module: Any, target: Any) -> Any:
     from tvm.s_tir import dlight
 
-    transform = relax.transform
+    transform, most = relax.transform, int(target.attrs["max_threads_per_block"])
     with target:
         fused = tvm.transform.Sequential(
             [
@@ -73,7 +74,7 @@ def _scheduled(module: Any, target: Any) -> Any:
             ]
         )(module)
         for variable, function in fused.functions.items():
-            own = convolution.schedule(function) if isinstance(function, tirx.PrimFunc) else None
+            own = convolution.schedule(function, most) if isinstance(function, tirx.PrimFunc) else None
             if own is not None:
                 fused.update_func(variable, own)
         gpu = dlight.gpu

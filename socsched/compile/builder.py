@@ -162,6 +162,10 @@ def _build(folder: Path, request: _Request) -> Artifact:
         )
     else:
         inputs, outputs, files, notes = _build_cpu(folder, request)
+    if request.spec.kind == "hexagon":
+        from socsched.compile.hexagon import check_objects
+
+        notes += check_objects(folder, files)
     return Artifact(
         stage=request.stage.name,
         model=request.model.name,

@@ -21,15 +21,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from socsched.compile.cpu.vector import AVX2, AVX512, NEON, SSE, Vector
+from socsched.compile.cpu.vector import AVX2, AVX512, HVX, NEON, SSE, Vector
 from socsched.errors import CompileError, MachineError
 
 _AVX512_FLAGS = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _AVX2_FLAGS = {"avx2", "fma", "f16c", "bmi2"}
 _OWN_KEYS = ("host", "note")
 _OPENCL_LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
-HEXAGON = ("v65", "v66", "v68", "v69", "v73", "v75")
-"""Architectures with 128-byte HVX that LLVM knows; v68 brought HVX floating point."""
+HEXAGON = ("v68", "v69", "v73", "v75")
+"""Architectures with floating point on HVX, which older ones would do one number at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ def _hexagon(arch: str, engine: str) -> Mapping[str, Any]:
     """LLVM's own back end, asked for by triple: TVM's hexagon tags compile the host half, all code here, for x86-64."""
     if arch not in HEXAGON:
         raise CompileError(
-            f"{engine}: target hexagon needs its architecture, got {arch!r}", f"add `arch:` {', '.join(HEXAGON)}"
+            f"{engine}: target hexagon needs an architecture with HVX floating point, got {arch!r}",
+            f"give `arch`, one of {', '.join(HEXAGON)}",
         )
-    floats = ["+hvx-qfloat", "-hvx-ieee-fp"] if HEXAGON.index(arch) >= HEXAGON.index("v68") else []
-    features = [f"+hvx{arch}", "+hvx-length128b", *floats]
+    features = [f"+hvx{arch}", "+hvx-length128b", "+hvx-qfloat", "-hvx-ieee-fp"]
     return {"kind": "llvm", "mtriple": "hexagon", "mcpu": f"hexagon{arch}", "mattr": features}
 
 
@@ -115,6 +115,8 @@ def vector_unit(spec: TargetSpec) -> Vector:
 
     if spec.triple.startswith(("aarch64", "arm64")):
         return NEON
+    if spec.kind == "hexagon":
+        return HVX
     target, has = tvm.target.Target(dict(spec.tvm)), tvm.target.codegen.target_has_features
     if has(["avx512f", "avx512vl"], target):
         return AVX512

@@ -27,7 +27,7 @@ from socsched.compile.opencl.run import OpenClStage, evaluate
 from socsched.compile.runtime import load
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
-from socsched.errors import InputError, MachineError
+from socsched.errors import CompileError, InputError, MachineError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.registry import MODELS, Model, Port
@@ -63,11 +63,14 @@ def case(name: str, folder: Path) -> tuple[Stage, list[Array]]:
 
 @pytest.mark.opencl
 @pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize("name", [*small_stages.STAGES, *ONNX])
+@pytest.mark.parametrize(
+    ("name", "limit"), [*((name, 64) for name in (*small_stages.STAGES, "resnet")), *((name, 256) for name in ONNX)]
+)
 def test_kernels_compute_what_the_host_does(
-    name: str, precision: str, tmp_path: Path, device: Device, gpu: Engine
+    name: str, limit: int, precision: str, tmp_path: Path, device: Device, make_engine: Make
 ) -> None:
     stage, arrays = case(name, tmp_path)
+    gpu = make_engine({**MALI, "max_threads_per_block": limit}, ("fp16", "fp32"), id="gpu")
     compiled = OpenClStage(compile_stage(stage, gpu, precision), device)
     found = list(compiled(*(small_stages.halved(arrays) if precision == "fp16" else arrays)))
     assert {array.dtype.name for array in found} == {"float16" if precision == "fp16" else "float32"}
@@ -184,6 +187,11 @@ def test_scratch_memory_is_shared_but_never_while_in_use(gpu: Engine) -> None:
         for second in scratch:
             if first < second and plan["buffers"][first]["storage"] == plan["buffers"][second]["storage"]:
                 assert max(uses[first]) < min(uses[second]) or max(uses[second]) < min(uses[first])
+
+
+def test_groups_larger_than_the_device_takes_are_refused(tmp_path: Path, make_engine: Make) -> None:
+    with pytest.raises(CompileError, match="needs 64 work-items a group, the target allows 32"):
+        compile_stage(small_stages.stage("pfn"), make_engine({**MALI, "max_threads_per_block": 32}, id="gpu"))
 
 
 def test_sizes_are_arithmetic_and_nothing_else() -> None:

@@ -35,6 +35,7 @@ AVX512 = Vector("avx512", 16, 32, 16)
 AVX2 = Vector("avx2", 8, 16, 8)
 NEON = Vector("neon", 4, 32, 8, by_element=True)
 SSE = Vector("sse", 4, 16, 8)
+HVX = Vector("hvx", 32, 32, 32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ of convolutions fp32.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 PLAN, SOURCE, WEIGHTS = "launch.json", "stage.cl", "weights.bin"
+
+_WIDE, _SHORT = 256, 128
 
 Tensors = tuple[TensorType, ...]
 
@@ -74,12 +77,29 @@ def _scheduled(module: Any, target: Any) -> Any:
             ]
         )(module)
         for variable, function in fused.functions.items():
-            own = convolution.schedule(function, most) if isinstance(function, tirx.PrimFunc) else None
-            if own is not None:
-                fused.update_func(variable, own)
+            if isinstance(function, tirx.PrimFunc):
+                own = convolution.schedule(function, most)
+                fused.update_func(variable, own or _by_element(function))
         gpu = dlight.gpu
-        rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
-        return dlight.ApplyDefaultSchedule(*rules)(fused)
+        # These take 256 work-items whatever the target allows.
+        wide = (gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction()) if most >= _WIDE else ()
+        return dlight.ApplyDefaultSchedule(gpu.Matmul(), *wide, gpu.Fallback())(fused)
+
+
+def _by_element(function: Any) -> Any:
+    """Poolings and other short reductions: a work-item an output, where the rules for reductions take a whole group."""
+    from tvm.s_tir import dlight
+
+    schedule = tvm.s_tir.Schedule(function)
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        parts = schedule.get(block)
+        extents = [v.dom.extent for v in parts.iter_vars if v.iter_type == tirx.IterVar.CommReduce]
+        if "matmul" in str(parts.name_hint) or not all(isinstance(e, tirx.IntImm) for e in extents):
+            return function
+        if prod(int(e) for e in extents) > _SHORT:
+            return function
+    made = dlight.gpu.Fallback().apply(function, tvm.target.Target.current(), False)
+    return function if made is None else made.mod["main"].with_attr("tirx.is_scheduled", True)
 
 
 def _split(module: Any, target: Any) -> Any:

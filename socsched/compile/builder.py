@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +33,6 @@ from socsched.graph.operators import TensorType
 from socsched.graph.rules import check_operators
 from socsched.models.registry import Model, get_model
 from socsched.models.weights import check_weights, seeded_weights
-
-if TYPE_CHECKING:
-    from socsched.compile.fusion import Graph
 
 Array = np.ndarray[Any, Any]
 
@@ -192,7 +189,7 @@ Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], t
 
 
 def _build_cpu(folder: Path, request: _Request) -> Built:
-    from socsched.compile.cpu.lower import lower, unruled
+    from socsched.compile.cpu.lower import lower
     from socsched.compile.environment import relax, tvm
     from socsched.compile.fusion import read
     from socsched.compile.relax_import import import_network
@@ -202,29 +199,14 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    reason = unruled(graph)
-    if reason:
-        module, inputs, outputs = _general(request.network, graph, weights)
-    else:
-        lowered = lower(graph, weights, vector_unit(request.spec))
-        module, inputs, outputs = lowered.module, lowered.inputs, lowered.outputs
-    executable = relax.build(module, target=tvm.target.Target(dict(request.spec.tvm)))
+    lowered = lower(graph, weights, vector_unit(request.spec))
+    executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
-    if reason:
-        notes += (f"general schedules, which are slow: {reason}",)
+    if lowered.general:
+        notes += (f"general schedules, which are slow, for: {', '.join(lowered.general)}",)
     if half:
         notes += ("fp16: stage inputs, weights and outputs rounded to half precision, arithmetic in fp32",)
-    return _border(inputs, half), _border(outputs, half), files, notes
-
-
-def _general(
-    network: Network, graph: Graph, weights: Mapping[str, Array]
-) -> tuple[Any, tuple[TensorType, ...], tuple[TensorType, ...]]:
-    """Return the plain Relax module with weights inside, and its border tensors in NCHW."""
-    from socsched.compile.relax_import import bind_weights, import_network
-
-    module = bind_weights(import_network(network), network, weights)
-    return module, tuple(graph.values[n] for n in graph.inputs), tuple(graph.values[n] for n in graph.outputs)
+    return _border(lowered.inputs, half), _border(lowered.outputs, half), files, notes
 
 
 def _border(tensors: tuple[TensorType, ...], half: bool) -> tuple[TensorType, ...]:

@@ -42,13 +42,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Fused operators in topological order; `values` gives every value's logical type (-1 where it varies)."""
+    """Fused operators in topological order; `values` gives every value's logical type (-1 where it varies).
+
+    `calls` holds the Relax expression behind every value, `params` the weight behind every parameter's name.
+    """
 
     network: Network
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     groups: tuple[Group, ...]
     values: Mapping[str, TensorType]
+    calls: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    params: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def consumers(self, value: str) -> list[Group]:
         """Return the operators that read `value`."""
@@ -110,10 +115,12 @@ class _Reader:
         *body, result = bindings
         for binding in bindings:
             self.uses.update(_operands(binding.value))
+        calls = {str(binding.var.name): binding.value for binding in body}
+        params = dict(self.weights)
         for binding in body:
             self.add(str(binding.var.name), binding.value)
         outputs = tuple(str(item.name) for item in result.value.fields)
-        return Graph(self.network, self.inputs, outputs, tuple(self.groups), self.values)
+        return Graph(self.network, self.inputs, outputs, tuple(self.groups), self.values, calls, params)
 
     def add(self, name: str, call: Any) -> None:
         op = str(call.op.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,14 +247,20 @@ def test_plain_kernels_that_other_targets_lower(network: Network) -> None:
 def test_what_has_no_kernel_is_named() -> None:
     with pytest.raises(CompileError, match="unknown op 'gelu'"):
         import_network(Network("net", {"x": image(16, 4, 4)}, (Layer("g", "gelu", ("x",)),), ("g",)))
-    two = Network("net", {"x": TensorType((2, 16, 4, 4), "fp32", "NCHW")}, (Layer("r", "relu", ("x",)),), ("r",))
-    with pytest.raises(CompileError, match="batch 2"):
-        lower(read(import_network(two), two), {}, AVX512)
 
 
-@given(VECTORS, st.integers(1, 40), st.integers(1, 500), st.integers(1, 2))
-def test_tiles_fit_the_registers(vector: Vector, blocks: int, width: int, stride: int) -> None:
-    chosen = tile(vector, blocks, width, stride)
+def test_batches_go_through_general_schedules() -> None:
+    network = replace(
+        conv_network(16, 16, 6, 7, 3, 1, 1, True), inputs={"x": TensorType((2, 16, 6, 7), "fp32", "NCHW")}
+    )
+    lowered = lower(read(import_network(network), network), weights_of(network), AVX512)
+    assert lowered.general == ("conv2d",)
+    compare(network, AVX512)
+
+
+@given(VECTORS, st.integers(1, 40), st.integers(1, 500), st.booleans())
+def test_tiles_fit_the_registers(vector: Vector, blocks: int, width: int, strided: bool) -> None:
+    """Sums, weights and a pixel are held at once."""
+    chosen = tile(vector, blocks, width, strided)
     assert blocks % chosen.blocks == 0 and 1 <= chosen.pixels <= width
-    registers = chosen.blocks * chosen.pixels * vector.per_block
-    assert registers <= vector.registers * 3 // 4 or chosen.pixels == 1
+    assert chosen.blocks * (chosen.pixels + 1) * vector.per_block + 1 <= vector.registers

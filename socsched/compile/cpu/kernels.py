@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""CPU kernels on channel-blocked activations, each a finished PrimFunc: no schedule is applied to them.
+"""CPU kernels on channel-blocked activations but for convolutions, each a finished PrimFunc: no schedule is applied.
 
 An activation is [C/c, H + 2b, W + 2b, c]: blocks of c channels, and a zero border of b pixels its producer writes, so
 that a convolution never tests for the edge.  Every kernel writes output blocks `first` onwards of a tensor of `total`
@@ -11,215 +11,137 @@ weights are).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from socsched.compile.cpu.vector import Tile
+from socsched.compile.cpu.activation import Activation, function
+from socsched.compile.cpu.shapes import Lying, Window
 from socsched.compile.environment import T
 
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
 
 
-def _activation(relu: bool) -> Callable[[Any], Any]:
-    return (lambda value: T.max(value, T.float32(0))) if relu else (lambda value: value)
-
-
-def conv2d(
-    in_blocks: int,
-    ci: int,
-    blocks: int,
-    c: int,
-    height: int,
-    width: int,
-    kernel: tuple[int, int],
-    stride: int,
-    pad: int,
-    b_in: int,
-    b_out: int,
-    total: int,
-    first: int,
-    relu: bool,
-    tile: Tile,
-) -> Any:
-    """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], O): direct convolution, bias, ReLU.
-
-    `height` x `width` is the input without border, whose width `b_in` is at least `pad`.
-    """
-    kh, kw = kernel
-    oh, ow = (height + 2 * pad - kh) // stride + 1, (width + 2 * pad - kw) // stride + 1
-    tw, to = tile.pixels, tile.blocks
-    tiles, rows, last = -(-ow // tw), blocks // to * oh, ow - tw
-    ih, iw, ph, pw, shift = height + 2 * b_in, width + 2 * b_in, oh + 2 * b_out, ow + 2 * b_out, b_in - pad
-    act = _activation(relu)
+def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
+    """Return map(X, O): a function of every number, from blocks `source.first` to blocks `target.first` onwards."""
+    blocks, c, height = target.blocks, target.block, target.height
+    sn, sh, sw, _ = source.shape
+    total, ph, pw, _ = target.shape
+    b_in, b_out, start, first, width = source.border, target.border, source.first, target.first, target.width
+    act = function(activation)
 
     @T.prim_func(s_tir=True, private=True)
-    def conv(
-        X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
-        K: T.Buffer((blocks, in_blocks, kh, kw, ci, c), "float32"),
-        B: T.Buffer((blocks, c), "float32"),
+    def map_image(X: T.Buffer((sn, sh, sw, c), "float32"), O: T.Buffer((total, ph, pw, c), "float32")):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0:sn, 0:sh, 0:sw, 0:c])
+                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                if T.Or(r % ph < b_out, r % ph >= height + b_out):
+                    for x in range(pw):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, x, v] = T.float32(0)
+                else:
+                    for e in range(b_out):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, e, v] = T.float32(0)
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
+                    for x in range(width):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, x + b_out, v] = act(
+                                X[start + r // ph, r % ph - b_out + b_in, x + b_in, v]
+                            )
+
+    return map_image
+
+
+def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
+    """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image meets every pixel of the other."""
+    blocks, c, height, width = target.blocks, target.block, target.height, target.width
+    ln, lh, lw, _ = left.shape
+    rn, rh, rw, _ = right.shape
+    total, ph, pw, _ = target.shape
+    b_out, first = target.border, target.first
+    lb, rb, act, combine = left.border, right.border, function(activation), _BINARY[op]
+    ly, lx, ry, rx = (int(size > 1) for size in (left.height, left.width, right.height, right.width))
+
+    @T.prim_func(s_tir=True, private=True)
+    def combine_images(
+        X: T.Buffer((ln, lh, lw, c), "float32"),
+        Y: T.Buffer((rn, rh, rw, c), "float32"),
         O: T.Buffer((total, ph, pw, c), "float32"),
     ):
         T.func_attr(_NO_ALIAS)
-        for task in T.parallel(rows):
+        for task in T.parallel(blocks * ph):
             with T.sblock("row"):
-                r = T.axis.spatial(rows, task)
-                T.reads(
-                    X[0:in_blocks, 0:ih, 0:iw, 0:ci], K[0:blocks, 0:in_blocks, 0:kh, 0:kw, 0:ci, 0:c], B[0:blocks, 0:c]
-                )
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0:ln, 0:lh, 0:lw, 0:c], Y[0:rn, 0:rh, 0:rw, 0:c])
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                for i in range(tiles):
-                    with T.sblock("tile"):
-                        n = T.axis.spatial(tiles, i)
-                        T.reads(
-                            X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                            K[0:blocks, 0:in_blocks, 0:kh, 0:kw, 0:ci, 0:c],
-                            B[0:blocks, 0:c],
-                        )
-                        T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                        acc = T.sblock_alloc_buffer((to, tw, c), "float32")
-                        for o, t in T.grid(to, tw):
-                            for v in T.vectorized(c):
-                                acc[o, t, v] = B[r // oh * to + o, v]
-                        for ic, y, x, k in T.grid(in_blocks, kh, kw, ci):
-                            for o in T.unroll(to):
-                                for t in T.unroll(tw):
-                                    for v in T.vectorized(c):
-                                        acc[o, t, v] = (
-                                            acc[o, t, v]
-                                            + X[
-                                                ic,
-                                                r % oh * stride + y + shift,
-                                                (T.min(n * tw, last) + t) * stride + x + shift,
-                                                k,
-                                            ]
-                                            * K[r // oh * to + o, ic, y, x, k, v]
-                                        )
-                        for o in T.unroll(to):
-                            for t in T.unroll(tw):
-                                for v in T.vectorized(c):
-                                    O[first + r // oh * to + o, r % oh + b_out, T.min(n * tw, last) + t + b_out, v] = (
-                                        act(acc[o, t, v])
-                                    )
-                for o, e in T.grid(to, b_out):
-                    for v in T.vectorized(c):
-                        O[first + r // oh * to + o, r % oh + b_out, e, v] = T.float32(0)
-                    for v in T.vectorized(c):
-                        O[first + r // oh * to + o, r % oh + b_out, pw - 1 - e, v] = T.float32(0)
-                if r % oh == 0:
-                    for o, e, x in T.grid(to, b_out, pw):
+                if T.Or(r % ph < b_out, r % ph >= height + b_out):
+                    for x in range(pw):
                         for v in T.vectorized(c):
-                            O[first + r // oh * to + o, e, x, v] = T.float32(0)
+                            O[first + r // ph, r % ph, x, v] = T.float32(0)
+                else:
+                    for e in range(b_out):
                         for v in T.vectorized(c):
-                            O[first + r // oh * to + o, ph - 1 - e, x, v] = T.float32(0)
+                            O[first + r // ph, r % ph, e, v] = T.float32(0)
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
+                    for x in range(width):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, x + b_out, v] = act(
+                                combine(
+                                    X[r // ph, (r % ph - b_out) * ly + lb, x * lx + lb, v],
+                                    Y[r // ph, (r % ph - b_out) * ry + rb, x * rx + rb, v],
+                                )
+                            )
 
-    return conv
+    return combine_images
 
 
-def conv2d_transpose(
-    in_blocks: int,
-    ci: int,
-    blocks: int,
-    c: int,
-    height: int,
-    width: int,
-    stride: int,
-    b_in: int,
-    b_out: int,
-    total: int,
-    first: int,
-    relu: bool,
-    tile: Tile,
-) -> Any:
-    """Return deconv(X, weight[blocks, s, s, in_blocks, ci, c], bias, O) for kernel = stride = s, bias, ReLU.
+_BINARY = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "maximum": lambda x, y: T.max(x, y),
+    "minimum": lambda x, y: T.min(x, y),
+}
 
-    No output pixel gets more than one input pixel, so this is s * s matrix products whose results are written s pixels
-    apart.
+
+def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
+    """Return pool(X, O): the maximum over a window, or its mean.
+
+    `average` is "" for the maximum, "inside" for the mean of the pixels inside the image, "all" for that of the whole
+    window (outside counts as zero); pixels outside never take part in a maximum.
     """
-    oh, ow = height * stride, width * stride
-    tw, to = tile.pixels, tile.blocks
-    tiles, rows, last = -(-width // tw), blocks // to * height, width - tw
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, oh + 2 * b_out, ow + 2 * b_out
-    act = _activation(relu)
+    (kh, kw), (sh, sw), (top, left) = window.kernel, window.stride, window.pad
+    blocks, c, height, width = target.blocks, target.block, source.height, source.width
+    _, ih, iw, _ = source.shape
+    _, ph, pw, _ = target.shape
+    oh, ow, b_in, b_out = target.height, target.width, source.border, target.border
+    start = T.min_value("float32") if not average else T.float32(0)
+    take = (lambda x, y: x + y) if average else (lambda x, y: T.max(x, y))
+    whole = float(kh * kw)
+
+    def size(y, x):
+        if average != "inside":
+            return T.float32(whole)
+        rows = T.min(y * sh + kh - top, height) - T.max(y * sh - top, 0)
+        columns = T.min(x * sw + kw - left, width) - T.max(x * sw - left, 0)
+        return T.Cast("float32", rows * columns)
+
+    def done(value, y, x):
+        return value / size(y, x) if average else value
 
     @T.prim_func(s_tir=True, private=True)
-    def deconv(
-        X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
-        K: T.Buffer((blocks, stride, stride, in_blocks, ci, c), "float32"),
-        B: T.Buffer((blocks, c), "float32"),
-        O: T.Buffer((total, ph, pw, c), "float32"),
-    ):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(rows):
-            with T.sblock("row"):
-                r = T.axis.spatial(rows, task)
-                T.reads(
-                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                    K[0:blocks, 0:stride, 0:stride, 0:in_blocks, 0:ci, 0:c],
-                    B[0:blocks, 0:c],
-                )
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                for y, x, i in T.grid(stride, stride, tiles):
-                    with T.sblock("tile"):
-                        dy, dx, n = T.axis.remap("SSS", [y, x, i])
-                        T.reads(
-                            X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                            K[0:blocks, 0:stride, 0:stride, 0:in_blocks, 0:ci, 0:c],
-                            B[0:blocks, 0:c],
-                        )
-                        T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                        acc = T.sblock_alloc_buffer((to, tw, c), "float32")
-                        for o, t in T.grid(to, tw):
-                            for v in T.vectorized(c):
-                                acc[o, t, v] = B[r // height * to + o, v]
-                        for ic, k in T.grid(in_blocks, ci):
-                            for o in T.unroll(to):
-                                for t in T.unroll(tw):
-                                    for v in T.vectorized(c):
-                                        acc[o, t, v] = (
-                                            acc[o, t, v]
-                                            + X[ic, r % height + b_in, T.min(n * tw, last) + t + b_in, k]
-                                            * K[r // height * to + o, dy, dx, ic, k, v]
-                                        )
-                        for o in T.unroll(to):
-                            for t in T.unroll(tw):
-                                for v in T.vectorized(c):
-                                    O[
-                                        first + r // height * to + o,
-                                        r % height * stride + dy + b_out,
-                                        (T.min(n * tw, last) + t) * stride + dx + b_out,
-                                        v,
-                                    ] = act(acc[o, t, v])
-                for o, y, e in T.grid(to, stride, b_out):
-                    for v in T.vectorized(c):
-                        O[first + r // height * to + o, r % height * stride + y + b_out, e, v] = T.float32(0)
-                    for v in T.vectorized(c):
-                        O[first + r // height * to + o, r % height * stride + y + b_out, pw - 1 - e, v] = T.float32(0)
-                if r % height == 0:
-                    for o, e, x in T.grid(to, b_out, pw):
-                        for v in T.vectorized(c):
-                            O[first + r // height * to + o, e, x, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + r // height * to + o, ph - 1 - e, x, v] = T.float32(0)
-
-    return deconv
-
-
-def max_pool(
-    blocks: int, c: int, height: int, width: int, kernel: int, stride: int, pad: int, b_in: int, b_out: int
-) -> Any:
-    """Return pool(X, O): maximum over kernel x kernel windows; pixels outside the input do not take part."""
-    oh, ow = (height + 2 * pad - kernel) // stride + 1, (width + 2 * pad - kernel) // stride + 1
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, oh + 2 * b_out, ow + 2 * b_out
-
-    @T.prim_func(s_tir=True, private=True)
-    def pool(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((blocks, ph, pw, c), "float32")):
+    def pool_image(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((blocks, ph, pw, c), "float32")):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
                 r = T.axis.spatial(blocks * ph, task)
                 T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                if r % ph < b_out or r % ph >= ph - b_out:
+                if T.Or(r % ph < b_out, r % ph >= oh + b_out):
                     for x in range(pw):
                         for v in T.vectorized(c):
                             O[r // ph, r % ph, x, v] = T.float32(0)
@@ -234,51 +156,49 @@ def max_pool(
                             w = T.axis.spatial(ow, x)
                             T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                             T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                            best = T.sblock_alloc_buffer((c,), "float32")
+                            found = T.sblock_alloc_buffer((c,), "float32")
+                            y: T.let[T.int32] = r % ph - b_out
                             for v in T.vectorized(c):
-                                best[v] = T.min_value("float32")
-                            for ky, kx in T.grid(kernel, kernel):
-                                if (
-                                    (r % ph - b_out) * stride + ky >= pad
-                                    and (r % ph - b_out) * stride + ky < height + pad
-                                    and w * stride + kx >= pad
-                                    and w * stride + kx < width + pad
+                                found[v] = start
+                            for ky, kx in T.grid(kh, kw):
+                                if T.And(
+                                    T.And(y * sh + ky >= top, y * sh + ky < height + top),
+                                    T.And(w * sw + kx >= left, w * sw + kx < width + left),
                                 ):
                                     for v in T.vectorized(c):
-                                        best[v] = T.max(
-                                            best[v],
-                                            X[
-                                                r // ph,
-                                                (r % ph - b_out) * stride + ky - pad + b_in,
-                                                w * stride + kx - pad + b_in,
-                                                v,
-                                            ],
+                                        found[v] = take(
+                                            found[v],
+                                            X[r // ph, y * sh + ky - top + b_in, w * sw + kx - left + b_in, v],
                                         )
                             for v in T.vectorized(c):
-                                O[r // ph, r % ph, w + b_out, v] = best[v]
+                                O[r // ph, r % ph, w + b_out, v] = done(found[v], y, w)
 
-    return pool
+    return pool_image
 
 
-def add(blocks: int, c: int, height: int, width: int, b_left: int, b_right: int, b_out: int, relu: bool) -> Any:
-    """Return add(X, Y, O): element-wise sum and, if asked for, ReLU."""
-    lh, lw, rh, rw = height + 2 * b_left, width + 2 * b_left, height + 2 * b_right, width + 2 * b_right
-    ph, pw = height + 2 * b_out, width + 2 * b_out
-    act = _activation(relu)
+def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
+    """Return resize(X, O): every pixel `scale` (height, width) times, which is nearest-neighbour enlargement."""
+    blocks, c, oh, ow, b_in, b_out = (
+        target.blocks,
+        target.block,
+        target.height,
+        target.width,
+        source.border,
+        target.border,
+    )
+    _, ih, iw, _ = source.shape
+    _, ph, pw, _ = target.shape
+    sy, sx = scale
 
     @T.prim_func(s_tir=True, private=True)
-    def total(
-        X: T.Buffer((blocks, lh, lw, c), "float32"),
-        Y: T.Buffer((blocks, rh, rw, c), "float32"),
-        O: T.Buffer((blocks, ph, pw, c), "float32"),
-    ):
+    def enlarge(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((blocks, ph, pw, c), "float32")):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
                 r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:lh, 0:lw, 0:c], Y[0:blocks, 0:rh, 0:rw, 0:c])
+                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                if r % ph < b_out or r % ph >= ph - b_out:
+                if T.Or(r % ph < b_out, r % ph >= oh + b_out):
                     for x in range(pw):
                         for v in T.vectorized(c):
                             O[r // ph, r % ph, x, v] = T.float32(0)
@@ -288,48 +208,51 @@ def add(blocks: int, c: int, height: int, width: int, b_left: int, b_right: int,
                             O[r // ph, r % ph, e, v] = T.float32(0)
                         for v in T.vectorized(c):
                             O[r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
-                    for x in range(width):
+                    for x in range(ow):
                         for v in T.vectorized(c):
-                            O[r // ph, r % ph, x + b_out, v] = act(
-                                X[r // ph, r % ph - b_out + b_left, x + b_left, v]
-                                + Y[r // ph, r % ph - b_out + b_right, x + b_right, v]
-                            )
+                            O[r // ph, r % ph, x + b_out, v] = X[
+                                r // ph, (r % ph - b_out) // sy + b_in, x // sx + b_in, v
+                            ]
 
-    return total
+    return enlarge
 
 
-def copy(
-    blocks: int, c: int, height: int, width: int, b_in: int, b_out: int, total: int, first: int, relu: bool
-) -> Any:
-    """Return copy(X, O): into blocks `first` onwards of a tensor with another border; with `relu`, rectified."""
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, height + 2 * b_out, width + 2 * b_out
-    act = _activation(relu)
+def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation) -> Any:
+    """Return dense(X[rows, inputs], weight[outputs / c, inputs, c], bias[outputs / c, c], O[rows, outputs])."""
+    blocks, act = -(-outputs // c), function(activation)
 
     @T.prim_func(s_tir=True, private=True)
-    def copied(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((total, ph, pw, c), "float32")):
+    def dense_rows(
+        X: T.Buffer((rows, inputs), "float32"),
+        K: T.Buffer((blocks, inputs, c), "float32"),
+        B: T.Buffer((blocks, c), "float32"),
+        O: T.Buffer((rows, outputs), "float32"),
+    ):
         T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                if r % ph < b_out or r % ph >= ph - b_out:
-                    for x in range(pw):
+        for task in T.parallel(blocks * rows):
+            with T.sblock("block"):
+                r = T.axis.spatial(blocks * rows, task)
+                T.reads(X[0:rows, 0:inputs], K[0:blocks, 0:inputs, 0:c], B[0:blocks, 0:c])
+                T.writes(O[0:rows, 0:outputs])
+                acc = T.sblock_alloc_buffer((4, c), "float32")
+                g: T.let[T.int32] = r // rows
+                for v in T.vectorized(c):
+                    acc[0, v] = B[g, v]
+                for u in T.unroll(3):
+                    for v in T.vectorized(c):
+                        acc[u + 1, v] = T.float32(0)
+                for k in range(inputs // 4):  # four sums: one would wait for itself
+                    for u in T.unroll(4):
                         for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x, v] = T.float32(0)
-                else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
-                    for x in range(width):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x + b_out, v] = act(
-                                X[r // ph, r % ph - b_out + b_in, x + b_in, v]
-                            )
+                            acc[u, v] = acc[u, v] + X[r % rows, k * 4 + u] * K[g, k * 4 + u, v]
+                for k in range(inputs % 4):
+                    for v in T.vectorized(c):
+                        acc[0, v] = acc[0, v] + X[r % rows, inputs // 4 * 4 + k] * K[g, inputs // 4 * 4 + k, v]
+                for v in range(c):
+                    if g * c + v < outputs:
+                        O[r % rows, g * c + v] = act((acc[0, v] + acc[1, v]) + (acc[2, v] + acc[3, v]))
 
-    return copied
+    return dense_rows
 
 
 def pack(channels: int, ci: int, height: int, width: int, b_out: int) -> Any:

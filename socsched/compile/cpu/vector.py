@@ -46,21 +46,29 @@ class Tile:
     blocks: int
 
 
-def tile(vector: Vector, out_blocks: int, width: int, stride: int = 1) -> Tile:
+def tile(vector: Vector, out_blocks: int, width: int, strided: bool = False) -> Tile:
     """Return the tile for `out_blocks` blocks of output channels and rows of `width` pixels.
 
     Blocks divide `out_blocks`; pixels need not divide `width` (the last tile of a row is moved back over the one
-    before), but a size that fits exactly wins among the larger half of the possible ones.
+    before, which counts as waste).  Fewer than ten accumulators cannot hide the latency of a multiply-add.  With
+    one block every multiply-add fetches a pixel of its own; with more, pixels a stride apart come from twice the lines.
     """
     if vector.by_element:
         return _by_element(vector, out_blocks, width)
-    budget = vector.registers * 3 // 4
-    blocks = max(n for n in (1, 2, 3, 4, 5) if out_blocks % n == 0 and 3 * n * vector.per_block <= vector.registers)
-    most = max(1, min(budget // (blocks * vector.per_block), width))
-    if stride > 1 and blocks > 2:
-        most = min(most, 4)  # Strided rows fetch twice the lines per pixel: the smaller tile keeps them in L1.
-    fitting = [n for n in range(most, most // 2, -1) if width % n == 0]
-    return Tile(fitting[0] if fitting else most, blocks)
+
+    def worth(choice: Tile) -> tuple[float, int]:
+        sums = choice.pixels * choice.blocks * vector.per_block
+        useful = round(width / (-(-width // choice.pixels) * choice.pixels), 2)
+        narrow = 0.93 if choice.blocks == 1 else 1.0
+        return useful * min(sums / 10, 1.0) * (narrow if not strided or choice.blocks == 1 else 0.8), sums
+
+    choices = [
+        Tile(pixels, blocks)
+        for blocks in (1, 2, 3, 4)
+        for pixels in range(1, min(width, vector.registers) + 1)
+        if out_blocks % blocks == 0 and (pixels * blocks + blocks) * vector.per_block <= vector.registers - 3
+    ]
+    return max(choices, key=worth)
 
 
 def _by_element(vector: Vector, out_blocks: int, width: int) -> Tile:

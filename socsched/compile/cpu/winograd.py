@@ -15,11 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.cpu.kernels import _NO_ALIAS, _activation
+from socsched.compile.cpu.activation import Activation, finish
+from socsched.compile.cpu.conv_kernels import residual_shape
+from socsched.compile.cpu.kernels import _NO_ALIAS
+from socsched.compile.cpu.shapes import Lying
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import T
 
 OUT, PATCH = 4, 6
+_HEAVY = 4 << 20  # bytes of transformed weights
 _G = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24
 
 
@@ -34,54 +38,57 @@ def tiles(height: int, width: int) -> int:
     return -(-height // OUT) * -(-width // OUT)
 
 
-def group(count: int, vector: Vector) -> tuple[int, int]:
-    """Return (tiles a task transforms together, tiles whose products are held in registers).
+def group(count: int, channels: tuple[int, int], vector: Vector) -> tuple[int, int]:
+    """Return (tiles a task transforms together, tiles whose products are held in registers) for `count` tiles.
 
-    A task reads all transformed weights once, so it should take many tiles; but there should be several tasks a thread.
+    A task reads all transformed weights once, so it should take many tiles; but its transformed tiles should stay in
+    the second-level cache, and there should be several tasks a thread.  Where the weights exceed that cache by far,
+    they decide: a fourth of the image together.
     """
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
     groups = max(min(count // (held * 16), 3), 1)
+    if 36 * 4 * channels[0] * channels[1] > _HEAVY:
+        groups = max(min(-(-count // (held * 4)), 8), 1)
     return held * groups, held
 
 
 def conv2d_winograd(
-    in_blocks: int,
-    ci: int,
-    blocks: int,
-    c: int,
-    height: int,
-    width: int,
-    b_in: int,
-    b_out: int,
-    total: int,
-    first: int,
-    relu: bool,
-    together: int,
-    held: int,
+    source: Lying, target: Lying, activation: Activation, residual: int, together: int, held: int
 ) -> Any:
-    """Return conv(X, U[blocks, 36, in_blocks, ci, c], bias[blocks, c], O) for kernel 3x3, stride 1, padding 1.
+    """Return conv(X, U[blocks, 36, in_blocks, ci, c], bias[blocks, c], Z, O) for kernel 3x3, stride 1, padding 1.
 
-    `height` x `width` is the image without border, `b_in` at least 1; `together` tiles a task, `held` in registers.
+    The source's border is at least 1; `together` tiles a task, `held` in registers; Z is R of `conv_kernels`.
     """
+    in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
+    height, width, b_out, first = target.height, target.width, target.border, target.first
     across = -(-width // 4)
     count = -(-height // 4) * across
     tasks, parts = -(-count // together), together // held
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, height + 2 * b_out, width + 2 * b_out
-    lead, end = b_in - 1, count - 1
-    act = _activation(relu)
+    _, ih, iw, _ = source.shape
+    total, ph, pw, _ = target.shape
+    lead, end = source.border - 1, count - 1
+    rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
+    rc = c if residual >= 0 else 1
+    done = finish(activation, residual >= 0)
 
     @T.prim_func(s_tir=True, private=True)
     def conv_winograd(
         X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
         U: T.Buffer((blocks, 36, in_blocks, ci, c), "float32"),
         B: T.Buffer((blocks, c), "float32"),
+        Z: T.Buffer((rn, rh, rw, rc), "float32"),
         O: T.Buffer((total, ph, pw, c), "float32"),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(tasks):
             with T.sblock("group"):
                 g = T.axis.spatial(tasks, task)
-                T.reads(X[0:in_blocks, 0:ih, 0:iw, 0:ci], U[0:blocks, 0:36, 0:in_blocks, 0:ci, 0:c], B[0:blocks, 0:c])
+                T.reads(
+                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
+                    U[0:blocks, 0:36, 0:in_blocks, 0:ci, 0:c],
+                    B[0:blocks, 0:c],
+                    Z[0:rn, 0:rh, 0:rw, 0:rc],
+                )
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                 V = T.sblock_alloc_buffer((36, in_blocks, together, ci), "float32")
                 M = T.sblock_alloc_buffer((36, together, c), "float32")
@@ -153,7 +160,7 @@ def conv2d_winograd(
                     for n in range(together):
                         with T.sblock("output"):
                             vo, vn = T.axis.remap("SS", [o, n])
-                            T.reads(M[0:36, vn, 0:c], B[vo, 0:c])
+                            T.reads(M[0:36, vn, 0:c], B[vo, 0:c], Z[0:rn, 0:rh, 0:rw, 0:rc])
                             T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                             R = T.sblock_alloc_buffer((4, 6, c), "float32")
                             S = T.sblock_alloc_buffer((4, 4, c), "float32")
@@ -203,7 +210,14 @@ def conv2d_winograd(
                                             T.min(g * together + vn, end) // across * 4 + y + b_out,
                                             T.min(g * together + vn, end) % across * 4 + x + b_out,
                                             v,
-                                        ] = act(S[y, x, v] + B[vo, v])
+                                        ] = done(
+                                            S[y, x, v] + B[vo, v],
+                                            Z,
+                                            vo,
+                                            T.min(g * together + vn, end) // across * 4 + y + rb,
+                                            T.min(g * together + vn, end) % across * 4 + x + rb,
+                                            v,
+                                        )
                 for o in range(blocks):
                     if o % tasks == g:
                         for e, x in T.grid(b_out, pw):

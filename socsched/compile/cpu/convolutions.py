@@ -1,0 +1,250 @@
+"""Rules of convolutions: which kernel, which tile, weights packed for it, and where the result is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from socsched.compile.cpu import conv_kernels, winograd
+from socsched.compile.cpu.activation import Activation
+from socsched.compile.cpu.fuse import activation
+from socsched.compile.cpu.images import Array, Image, Images, padded
+from socsched.compile.cpu.shapes import Lying, Order, Window
+from socsched.compile.cpu.vector import Tile, tile
+from socsched.compile.fusion import Group
+
+_FEWEST_TILES = 32  # below, transforming and reading four times the weights costs more than it saves
+_CACHED = 1 << 18  # bytes of activations a task of a pointwise convolution may walk over again and again
+_TASKS = 16  # at least so many, that several threads find work
+
+
+class Convolutions(Images):
+    """Emits convolutions, transposed ones and the concatenations they are written into."""
+
+    KINDS = ("conv2d", "conv2d_transpose")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.siblings: dict[str, list[Group]] = {}
+        self.merged: set[str] = set()
+
+    def takes(self, group: Group) -> bool:
+        """Say whether there is a rule for this convolution: images, one at a time, as many channels as blocks need."""
+        if not self.is_image(*group.inputs, group.output):
+            return False
+        a = group.attrs
+        if group.kind == "conv2d":
+            return True
+        weight = self.weights[group.weights["weight"]]
+        plain = a["groups"] == a["dilation"] == 1 and not a["pad"] and a["stride_h"] == a["stride_w"]
+        return bool(plain and weight.shape[2:] == (a["stride_h"], a["stride_h"]) and self.grows_by_stride(group))
+
+    def grows_by_stride(self, group: Group) -> bool:
+        (_, _, h, w), (_, _, oh, ow) = (self.graph.values[name].shape for name in (group.inputs[0], group.output))
+        stride = int(group.attrs["stride_h"])
+        return (oh, ow) == (h * stride, w * stride)
+
+    # Concatenations written in place, and convolutions that share their input.
+
+    def plan_slices(self) -> None:
+        """Where every input of an in-place concatenation goes: (the concatenation, its first block there)."""
+        for group in self.graph.groups:
+            if not self.graph.in_place(group):
+                continue
+            if any(self.graph.values[value].shape[1] % self.c for value in group.inputs):
+                continue
+            makers = [g for g in self.graph.groups if g.output in group.inputs]
+            if not all(self.takes(maker) for maker in makers):
+                continue
+            first = 0
+            for value in group.inputs:
+                self.slices[value] = (group, first)
+                first += self.graph.values[value].shape[1] // self.c
+
+    def plan_siblings(self) -> None:
+        """1x1 convolutions of one input whose results all leave as plain NCHW are one kernel (a detection head)."""
+        heads: dict[tuple[str, Activation], list[Group]] = {}
+        for group in self.graph.groups:
+            if group.kind != "conv2d" or len(group.inputs) > 1 or not self.takes(group):
+                continue
+            a = group.attrs
+            plain = group.output in self.graph.outputs and self.at_border(group.output).layout == "NCHW"
+            pointwise = a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] == a["groups"] == 1
+            if pointwise and plain and not a["pad"] and not self.graph.consumers(group.output):
+                heads.setdefault((group.inputs[0], activation(self.graph, group)), []).append(group)
+        self.siblings = {members[0].output: members for members in heads.values()}
+        self.merged = {group.output for members in heads.values() for group in members[1:]}
+
+    # Convolution.
+
+    def conv2d(self, group: Group) -> None:
+        members = self.siblings.get(group.output, [group])
+        source = self.image_of(group.inputs[0])
+        weight = np.concatenate([self.weights[member.weights["weight"]] for member in members])
+        groups = int(group.attrs["groups"])
+        target, lying = self.target(group, weight.shape[0])
+        window = _window(group, self.graph.calls)
+        act = activation(self.graph, group)
+        residual = self.image_of(group.inputs[1]) if len(group.inputs) > 1 else None
+        bias = self.bias(members, target.blocks * self.c)
+        border = residual.border if residual else -1
+        extra = residual.var if residual else self.constant(np.zeros((1, 1, 1, 1)))
+        if groups > 1 and groups == source.channels == weight.shape[0] and source.block == self.c:
+            pixels = tile(self.vector, 1, target.width).pixels
+            args = (source.lying, lying, window, act, border, pixels)
+            packed = padded(weight[:, 0], (0, target.blocks * self.c))
+            packed = packed.reshape(target.blocks, self.c, *weight.shape[2:]).transpose(0, 2, 3, 1)
+            self.finish(group, target, conv_kernels.depthwise, args, [source.var, self.constant(packed), bias, extra])
+            return
+        weight = _ungrouped(weight, groups)
+        if self.suits_winograd(group, source, weight, window):
+            count, channels = winograd.tiles(target.height, target.width), (weight.shape[0], weight.shape[1])
+            together, held = winograd.group(count, channels, self.vector)
+            numbers = (source.lying, lying, act, border, together, held)
+            operands = [source.var, self.winograd_weight(weight, source, target), bias, extra]
+            self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
+            return
+        operands = [source.var, self.conv_weight(weight, source, target), bias, extra]
+        self.direct(group, source, target, lying, window, act, residual, operands)
+        if len(members) > 1:
+            self.split(members)
+
+    def direct(
+        self,
+        group: Group,
+        source: Image,
+        target: Image,
+        lying: Lying,
+        window: Window,
+        act: Activation,
+        residual: Image | None,
+        operands: list[Any],
+    ) -> None:
+        """Emit a direct convolution; a pointwise one without borders sees its pixels as one long row."""
+        beside = residual.border if residual else 0
+        pointwise = window.kernel == window.stride == (1, 1)
+        border = residual.border if residual else -1
+        strided = window.stride != (1, 1)
+        if not pointwise or source.border or target.border or beside or group.output in self.slices:
+            chosen = tile(self.vector, target.blocks, target.width, strided)
+            order = Order(1, _rows_first(source, target, window))
+            args = (source.lying, lying, window, act, border, chosen, order)
+            self.finish(group, target, conv_kernels.conv2d, args, operands)
+            return
+        pixels = target.height * target.width
+        chosen = tile(self.vector, target.blocks, pixels)
+        flat_source = Lying(source.blocks, source.block, 1, pixels, 0)
+        flat = Lying(target.blocks, self.c, 1, pixels, 0)
+        parts = _parts(chosen, target.blocks, pixels, source.blocks * source.block)
+        order = Order(parts, _rows_first(source, target, window))
+        operands[0] = self.reshaped(operands[0], flat_source.shape)
+        if residual:
+            operands[3] = self.reshaped(operands[3], flat.shape)
+        args = (flat_source, flat, window, act, border, chosen, order)
+        var = self.call(conv_kernels.conv2d, args, operands, self.type(flat.shape))
+        whole = self.reshaped(var, target.lying.shape)
+        self.images[group.output] = Image(whole, target.channels, target.height, target.width, self.c, 0)
+
+    def suits_winograd(self, group: Group, source: Image, weight: Array, window: Window) -> bool:
+        """Say whether Winograd pays: 3x3, stride 1, whole blocks of channels, and enough tiles to share weights."""
+        plain = window == Window((3, 3), (1, 1), (1, 1)) and weight.shape[2:] == (3, 3)
+        same = self.graph.values[group.output].shape[2:] == (source.height, source.width)
+        enough = winograd.tiles(source.height, source.width) >= _FEWEST_TILES
+        return bool(plain and same and enough and source.block == self.c and source.border >= 1)
+
+    def winograd_weight(self, weight: Array, source: Image, target: Image) -> Any:
+        """OIHW transformed to [O/c, 36, I/b, b, c]."""
+        o, i = target.blocks, source.blocks
+        whole = padded(winograd.transformed(weight), (0, o * self.c), (1, i * source.block))
+        return self.constant(whole.reshape(o, self.c, i, source.block, 36).transpose(0, 4, 2, 3, 1))
+
+    def conv_weight(self, weight: Array, source: Image, target: Image) -> Any:
+        """OIHW to [O/c, I/b, kh, kw, b, c]; missing channels are zero."""
+        o, i = target.blocks, source.blocks
+        whole = padded(weight, (0, o * self.c), (1, i * source.block))
+        blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
+        return self.constant(blocked)
+
+    def split(self, members: list[Group]) -> None:
+        image, offset = self.images.pop(members[0].output), 0
+        for member in members:
+            tensor = self.graph.values[member.output]
+            self.plain[member.output] = self.unpacked(image, tensor, offset)
+            offset += tensor.shape[1]
+
+    # Transposed convolution.
+
+    def conv2d_transpose(self, group: Group) -> None:
+        source = self.image_of(group.inputs[0])
+        weight, stride = self.weights[group.weights["weight"]], int(group.attrs["stride_h"])
+        target, lying = self.target(group)
+        chosen: Tile = tile(self.vector, target.blocks, source.width)
+        args = (source.lying, lying, stride, activation(self.graph, group), chosen)
+        o, i = target.blocks, source.blocks
+        whole = padded(weight, (0, i * source.block), (1, o * self.c))
+        blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
+        operands = [source.var, self.constant(blocked), self.bias([group], target.blocks * self.c)]
+        self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
+
+
+def _window(group: Group, calls: Any) -> Window:
+    a = group.attrs
+    pads = _sides(group, calls)
+    kernel = (int(a["kernel_h"]), int(a["kernel_w"]))
+    stride = (int(a["stride_h"]), int(a["stride_w"]))
+    return Window(kernel, stride, pads, _dilation(group, calls))
+
+
+def _call(group: Group, calls: Any) -> Any:
+    """The convolution among the expressions that were fused into `group`."""
+    name = group.output
+    weight_ops = ("relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.nn.max_pool2d", "relax.nn.avg_pool2d")
+    pending = [name]
+    while pending:
+        call = calls.get(pending.pop())
+        if call is None:
+            continue
+        if str(call.op.name) in weight_ops:
+            return call
+        pending += [str(a.name) for a in call.args if hasattr(a, "name")]
+    raise KeyError(name)
+
+
+def _sides(group: Group, calls: Any) -> tuple[int, int]:
+    if not group.attrs.get("uneven"):
+        return int(group.attrs["pad"]), int(group.attrs["pad"])
+    pads = [int(value) for value in _call(group, calls).attrs.padding]
+    return pads[0], pads[1]
+
+
+def _dilation(group: Group, calls: Any) -> tuple[int, int]:
+    if group.attrs["dilation"] == 1:
+        return (1, 1)
+    y, x = (int(value) for value in _call(group, calls).attrs.dilation)
+    return y, x
+
+
+def _ungrouped(weight: Array, groups: int) -> Array:
+    """Weights of a grouped convolution as those of an ordinary one: zero between the groups."""
+    if groups == 1:
+        return weight
+    o, i, *kernel = weight.shape
+    whole = np.zeros((o, i * groups, *kernel), np.float32)
+    for g in range(groups):
+        rows = slice(g * (o // groups), (g + 1) * (o // groups))
+        whole[rows, g * i : (g + 1) * i] = weight[rows]
+    return whole
+
+
+def _rows_first(source: Image, target: Image, window: Window) -> bool:
+    """Walk over the larger operand once: rows of the image, or channel groups of the weights."""
+    image = source.blocks * (source.height + 2 * source.border) * (source.width + 2 * source.border)
+    return image >= target.blocks * target.block * source.blocks * window.kernel[0] * window.kernel[1]
+
+
+def _parts(chosen: Tile, blocks: int, pixels: int, channels: int) -> int:
+    """Into how many tasks a long row is cut: its activations fit the cache, and threads find work."""
+    tiles = -(-pixels // chosen.pixels)
+    cached = max(_CACHED // (4 * channels * chosen.pixels), 1)
+    return min(tiles, max(-(-tiles // cached), -(-_TASKS // (blocks // chosen.blocks))))

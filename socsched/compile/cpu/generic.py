@@ -1,0 +1,44 @@
+"""Operators without a rule: their Relax expressions on plain tensors, left to TVM's general schedules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from socsched.compile.environment import relax
+from socsched.compile.fusion import Group
+from socsched.errors import CompileError
+
+if TYPE_CHECKING:
+    from socsched.compile.cpu.images import Images
+
+
+def emit(images: Images, group: Group) -> Any:
+    """Return the plain result of `group`, from the plain values of its inputs."""
+    known = {name: images.plain_of(name) for name in group.inputs}
+    return _value(images, group.output, known)
+
+
+def _value(images: Images, name: str, known: dict[str, Any]) -> Any:
+    """Emit what lies between `name` and the known values, weights as constants."""
+    if name in known:
+        return known[name]
+    graph = images.graph
+    if name not in graph.calls:
+        known[name] = relax.const(np.ascontiguousarray(images.weights[graph.params[name]], np.float32), "float32")
+        return known[name]
+    call = graph.calls[name]
+    if str(call.op.name) == "relax.call_tir":
+        raise CompileError(f"{graph.network.name}: {name}: this kernel has a CPU form only where a dense layer follows")
+    args = [_argument(images, argument, known) for argument in call.args]
+    known[name] = images.builder.emit(relax.Call(call.op, args, call.attrs, call.ty_args))
+    return known[name]
+
+
+def _argument(images: Images, argument: Any, known: dict[str, Any]) -> Any:
+    if isinstance(argument, relax.Var):
+        return _value(images, str(argument.name), known)
+    if isinstance(argument, relax.Tuple):
+        return relax.Tuple([_argument(images, item, known) for item in argument.fields])
+    return argument

@@ -189,8 +189,18 @@ def _build(folder: Path, request: _Request) -> Artifact:
         inputs, outputs, files, notes = build_cuda(
             folder, request.network, request.weights, request.spec, request.precision
         )
+    elif request.spec.kind == "opencl":
+        from socsched.compile.opencl.lower import build_opencl
+
+        inputs, outputs, files, notes = build_opencl(
+            folder, request.network, request.weights, request.spec, request.precision
+        )
     else:
         inputs, outputs, files, notes = _build_cpu(folder, request)
+    if request.spec.kind == "hexagon":
+        from socsched.compile.hexagon import check_objects
+
+        notes += check_objects(folder, files)
     return Artifact(
         stage=request.stage.name,
         model=request.model.name,

@@ -93,5 +93,7 @@ def _objects(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str
     executable.export_library(str(folder / LIBRARY), fcompile=keep, workspace_dir=str(_workspace(folder)))
     shutil.rmtree(folder / "work", ignore_errors=True)
     files.sort(key=lambda name: not name.endswith(".o"))
+    if spec.kind == "hexagon":
+        return tuple(files), ("object files only: link them with the Hexagon SDK's hexagon-clang++ -shared",)
     tool = CROSS.get(spec.triple, f"a linker for {spec.triple}")
     return tuple(files), (f"{tool} is not installed: object files only, link them on the board with g++ -shared",)

@@ -40,7 +40,7 @@ os.environ.setdefault("TVM_NUM_THREADS", str(online_cores()))
 os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 import tvm  # noqa: E402
-from tvm import relax, tirx  # noqa: E402
+from tvm import relax, s_tir, tirx  # noqa: E402
 from tvm.script import tirx as T  # noqa: E402
 
-__all__ = ["T", "check_versions", "online_cores", "relax", "tirx", "tvm"]
+__all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "tirx", "tvm"]

@@ -42,7 +42,7 @@ def _pixel(shape: Convolution, length: int, rows: int) -> Any:
     return value
 
 
-def _target(shape: Convolution) -> tuple[Any, Any]:
+def target(shape: Convolution) -> tuple[Any, Any]:
     """Return functions (m, n) -> pixel of the result and n -> channel of the result."""
     s, width, first = shape.scale, shape.out_width, shape.first
     if s == 1:
@@ -68,7 +68,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
     m_all, n_all, outputs = shape.m, shape.n, shape.outputs
     pixels, channels = shape.height * shape.width, shape.channels
     results, total = shape.pixels, shape.total or shape.outputs
-    a, (pixel, channel) = _pixel(shape, length, rows), _target(shape)
+    a, (pixel, channel) = _pixel(shape, length, rows), target(shape)
     zero = tirx.const(0, "float16")
     act = (lambda x: tirx.max(x, zero)) if shape.relu else (lambda x: x)  # after rounding: the same values
 

@@ -19,11 +19,11 @@ _THREADS = 128
 
 
 def spread(function: Any) -> Any:
-    """Return `function` with the loops of each of its blocks bound to GPU threads; loops over 8 become vectors."""
+    """Return `function` with the loops of each of its blocks bound to GPU threads; a third loop becomes a vector."""
     sch = s_tir.Schedule(function)
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         *outer, last = sch.get_loops(block)
-        lanes = str(sch.get(last).extent) == str(VECTOR) and bool(outer)
+        lanes = len(outer) == 2
         fused = sch.fuse(*outer) if lanes else sch.fuse(*outer, last)
         grid, threads = sch.split(fused, [None, _THREADS])
         sch.bind(grid, "blockIdx.x")

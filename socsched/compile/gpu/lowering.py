@@ -1,15 +1,23 @@
-"""How scheduled GPU functions become CUDA source: TVM's pipeline with the changes that the rules need."""
+"""How a lowered module becomes CUDA source: TVM's pipeline with the changes that the rules need."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from socsched.compile.environment import tirx, tvm
+from socsched.compile.environment import relax, tirx, tvm
 
 OPTIONS = {"tirx.use_async_copy": 1, "tirx.disable_cse_tir": True}
 """Pass configuration: asynchronous copies become cp.async; common subexpressions are left to nvcc."""
 
 _WARP_BUFFERS = 8  # at most; two operands and the sums are what the rules use
+
+
+def build(module: Any, target: Mapping[str, Any]) -> Any:
+    """Return the Relax executable of a module of scheduled functions for a CUDA target."""
+    chosen = tvm.target.Target(dict(target))
+    with chosen, tvm.transform.PassContext(config=OPTIONS):
+        return relax.build(module, target=chosen, tir_pipeline=tir_pipeline())
 
 
 def tir_pipeline() -> Any:

@@ -31,11 +31,15 @@ _DENSE = 64
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A Relax module whose `main` takes and returns tensors that lie as `inputs` and `outputs` say."""
+    """A Relax module whose `main` takes and returns tensors that lie as `inputs` and `outputs` say.
+
+    `products` are its matrix products in order, with their tiles.
+    """
 
     module: Any
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+    products: tuple[tuple[Convolution, Tile], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class _Lowering:
         self.siblings: dict[str, list[Group]] = {}
         self.sums: dict[str, Group] = {}
         self.merged: set[str] = set()
+        self.products: list[tuple[Convolution, Tile]] = []
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -130,7 +135,8 @@ class _Lowering:
                         _EMITTERS[group.kind](self, group)
                 output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
             self.builder.emit_func_output(output)
-        return Lowered(self.builder.get(), inputs, tuple(self.at_border(name) for name in self.graph.outputs))
+        outputs = tuple(self.at_border(name) for name in self.graph.outputs)
+        return Lowered(self.builder.get(), inputs, outputs, tuple(self.products))
 
     # The network's border.
 
@@ -301,6 +307,7 @@ class _Lowering:
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
         tile = tile_for(shape, self.arch)
+        self.products.append((shape, tile))
         packed = _padded(weight, (1, up(shape.k, tile.depth * tile.splits)))
         bias = _padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
         source, *others = operands
@@ -328,7 +335,7 @@ class _Lowering:
             function = gemm.convolution(shape, tile)
             return schedule(function, tile) if self.bound else function
 
-        return self.kernel((shape, tile), "conv2d" if shape.scale == 1 else "conv2d_transpose", make)
+        return self.kernel((shape, tile), f"conv_{shape.key.replace(' ', '_').replace('-', '_')}", make)
 
     def bias(self, group: Group) -> Array:
         if "bias" in group.weights:

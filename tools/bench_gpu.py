@@ -3,11 +3,12 @@
 
     python tools/bench_gpu.py [--arch sm_90] [--layers] [--repeats 40]
 
-needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is compared
-with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph replays after
-warm-up, each network one graph on either side; PyTorch runs channels last with cuDNN's benchmark mode.  The first bar is
-against PyTorch as written (convolution, then ReLU in place), "fused" is the same with cuDNN's fused convolution and
-ReLU.  Host cost is the wall-clock time of a launch call.  Exit code 1 when a result is wrong or a bar is missed.
+needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is
+compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
+replays after warm-up, each network one graph on either side; PyTorch runs channels last with cuDNN's benchmark mode.
+The ratio is to PyTorch as written (convolution, then ReLU in place); "fused" is the same with cuDNN's fused convolution
+and ReLU, "queued" ours with twenty replays in a row.  Host cost is the wall-clock time of a launch call.  Exit code 1
+when a result is wrong or a bar is missed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import gpu_bench as bench
 import numpy as np
@@ -141,7 +143,9 @@ def show_layers(network: Any, stage: Any, shapes: Any, arch: str) -> None:
     """Print every kernel of a stage with its time alone and its share of the products' work."""
     graph = read(import_network(network), network)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in network.params.items()}
-    products = {f"conv_{s.key.replace(' ', '_').replace('-', '_')}": (s, t) for s, t in lower(graph, zeros, arch).products}
+    products = {
+        f"conv_{s.key.replace(' ', '_').replace('-', '_')}": (s, t) for s, t in lower(graph, zeros, arch).products
+    }
     print(f"\n{network.name}: kernels alone, twenty launches a graph")
     total = 0.0
     for name, microseconds in bench.kernel_times(stage, shapes):
@@ -181,7 +185,8 @@ def main() -> int:
         failed += [f"{name}: host cost"] if times["host"] > HOST_US else []
         rows.append((name, times, ratio, bar))
     print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, fp16, batch 1, ms")
-    print(f"{'network':14}{'socsched':>10}{'queued':>10}{'PyTorch':>10}{'fused':>10}{'ratio':>8}{'bar':>6}{'/fused':>8}{'host us':>9}")
+    titles = ("socsched", "queued", "PyTorch", "fused", "ratio", "bar", "/fused", "host us")
+    print(f"{'network':14}" + "".join(f"{t:>{w}}" for t, w in zip(titles, (10, 10, 10, 10, 8, 6, 8, 9), strict=True)))
     for name, t, ratio, bar in rows:
         print(
             f"{name:14}{t['ours']:10.4f}{t['queued']:10.4f}{t['torch']:10.4f}{t['fused']:10.4f}{ratio:8.3f}{bar:6.2f}"

@@ -39,7 +39,9 @@ class _Net:
     layers: list[Layer] = field(default_factory=list)
     params: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def add(self, op: str, name: str, *inputs: str, shape: tuple[int, ...] = (), relu: bool = False, **attrs: Any) -> str:
+    def add(
+        self, op: str, name: str, *inputs: str, shape: tuple[int, ...] = (), relu: bool = False, **attrs: Any
+    ) -> str:
         weights = {}
         if shape:
             self.params |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
@@ -88,7 +90,9 @@ def random_weights(network: Network, seed: int = 0) -> dict[str, np.ndarray[Any,
     return found
 
 
-def stage_of(network: Network, weights: Mapping[str, np.ndarray[Any, Any]], arch: str) -> tuple[GpuStage, tuple[str, ...]]:
+def stage_of(
+    network: Network, weights: Mapping[str, np.ndarray[Any, Any]], arch: str
+) -> tuple[GpuStage, tuple[str, ...]]:
     """Return a network built in fp16 as an artefact and loaded again, and the notes of its build."""
     folder = Path(tempfile.mkdtemp())
     inputs, outputs, files, notes = build_cuda(folder, network, weights, resolve(target(arch)), "fp16")
@@ -235,5 +239,3 @@ def torch_milliseconds(graph: Any, torch: Any, repeats: int = 40, warm_up: int =
         torch.cuda.synchronize()
         found.append(start.elapsed_time(end))
     return statistics.median(found)
-
-

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Find the fastest tile for every matrix product of PointPillars and ResNet-50 on this machine's GPU.
 
-    python tools/tune_gpu.py [--arch sm_90] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o socsched/compile/gpu/tile_table.py]
+    python tools/tune_gpu.py [--arch sm_90] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o FILE]
 
 builds the `tries` most promising tiles (by the model in `compile.gpu.tiles`) of each shape in parallel, checks that all
-give the same result on random data, times them as graphs of twenty launches, and rewrites the table: shapes measured now
-replace their old entries, others stay.  A tile must beat the model's choice by 1 % to be written.
+give the same result on random data, times them as graphs of twenty launches, and rewrites the table: shapes measured
+now replace their old entries, others stay.  A tile must beat the model's choice by 1 % to be written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import gpu_bench as bench
 import numpy as np
@@ -39,7 +40,7 @@ from socsched.compile.gpu.tiles import _default, candidates, estimate
 from socsched.compile.relax_import import import_network
 
 TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compile/gpu/tile_table.py"
-HEADER = '''"""Tiles found by tools/tune_gpu.py: architecture -> shape -> the fields of `shapes.Tile`.  Written by that tool."""
+HEADER = '''"""Tiles by architecture and shape, as fields of `shapes.Tile`; written by tools/tune_gpu.py."""
 
 from __future__ import annotations
 
@@ -212,7 +213,10 @@ def tune(chosen: list[Convolution], built: list[tuple[Convolution, Tile, str]], 
         default = next((us for us, tile in found if tile == _default(shape, args.arch)), float("nan"))
         rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
         best = found[0][1]
-        print(f"{shape.key:32} {found[0][0]:7.2f} us {rate:5.0f} TFLOP/s, model's {default:7.2f} us, {len(found)} tried: {best}")
+        print(
+            f"{shape.key:32} {found[0][0]:7.2f} us {rate:5.0f} TFLOP/s, model's {default:7.2f} us, "
+            f"{len(found)} tried: {best}"
+        )
         for microseconds, tile in found[1:3]:
             print(f"{'':32} {microseconds:7.2f} us {tile}", flush=True)
         if not found[0][0] > 0.99 * default:

@@ -70,7 +70,7 @@ def residual(channels: int = 3, height: int = 38, width: int = 46, width0: int =
 
 
 def pyramid(height: int = 16, width: int = 24) -> Network:
-    """A backbone of three scales, transposed convolutions into one concatenation, and three heads: PointPillars small."""
+    """PointPillars in small: three scales, transposed convolutions into one concatenation, and three heads."""
     b = Builder(32, height, width)
     x, ups = "x", []
     for scale, wide, given in ((1, 32, 32), (2, 48, 32), (4, 64, 48)):

@@ -3,8 +3,8 @@
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """Convolution as an implicit GEMM on tensor cores: the computation, not yet scheduled.
 
-The matrix A of shifted pixels is never stored: scheduling (`schedule.py`) inlines it into the copy from global to shared
-memory, where pixels outside the image become zeros, and inlines the epilogue into the copy back.
+The matrix A of shifted pixels is never stored: scheduling (`schedule.py`) inlines it into the copy from global to
+shared memory, where pixels outside the image become zeros, and inlines the epilogue into the copy back.
 """
 
 from __future__ import annotations
@@ -42,17 +42,28 @@ def _pixel(shape: Convolution, length: int, rows: int) -> Any:
     return value
 
 
-def target(shape: Convolution) -> tuple[Any, Any]:
-    """Return functions (m, n) -> pixel of the result and n -> channel of the result."""
-    s, width, first = shape.scale, shape.out_width, shape.first
-    if s == 1:
-        return (lambda m, n: m), (lambda n: first + n)
+def target(shape: Convolution) -> Any:
+    """Return a function (m, n) -> indices of C[m, n] in the result."""
+    s, width, first, outputs = shape.scale, shape.out_width, shape.first, shape.outputs
 
     def pixel(m: Any, n: Any) -> Any:
-        row, column = m // width * s + n // (shape.outputs * s), m % width * s + n // shape.outputs % s
+        if s == 1:
+            return m
+        row, column = m // width * s + n // (outputs * s), m % width * s + n // outputs % s
         return row * (width * s) + column
 
-    return pixel, lambda n: first + n % shape.outputs
+    def in_plane(m: Any, n: Any) -> tuple[Any, Any]:
+        """Pairs of channels share their plane, so that they can be written at once."""
+        pair, start = n // 2, sum(shape.planes)
+        place = None
+        for count in reversed(shape.planes):
+            start -= count
+            here = start * shape.m + m * count + (2 * pair - start)
+            place = here if place is None else tirx.if_then_else(pair < (start + count) // 2, here, place)
+        place = place + n % 2
+        return place // outputs, place % outputs
+
+    return in_plane if shape.planes else (lambda m, n: (pixel(m, n), first + (n if s == 1 else n % outputs)))
 
 
 def convolution(shape: Convolution, tile: Tile) -> Any:
@@ -68,7 +79,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
     m_all, n_all, outputs = shape.m, shape.n, shape.outputs
     pixels, channels = shape.height * shape.width, shape.channels
     results, total = shape.pixels, shape.total or shape.outputs
-    a, (pixel, channel) = _pixel(shape, length, rows), target(shape)
+    a, at = _pixel(shape, length, rows), target(shape)
     zero = tirx.const(0, "float16")
     act = (lambda x: tirx.max(x, zero)) if shape.relu else (lambda x: x)  # after rounding: the same values
 
@@ -95,7 +106,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
         for x, y in T.grid(m_all, n_all):
             with T.sblock("out"):
                 m, n = T.axis.remap("SS", [x, y])
-                O[pixel(m, n), channel(n)] = act(T.Cast("float16", C[m, n] + B[n % outputs]))
+                O[at(m, n)[0], at(m, n)[1]] = act(T.Cast("float16", C[m, n] + B[n % outputs]))
 
     @T.prim_func(s_tir=True, private=True)
     def conv_add(
@@ -121,8 +132,8 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
         for x, y in T.grid(m_all, n_all):
             with T.sblock("out"):
                 m, n = T.axis.remap("SS", [x, y])
-                O[pixel(m, n), channel(n)] = act(
-                    T.Cast("float16", C[m, n] + B[n % outputs] + T.Cast("float32", R[pixel(m, n), channel(n)]))
+                O[at(m, n)[0], at(m, n)[1]] = act(
+                    T.Cast("float16", C[m, n] + B[n % outputs] + T.Cast("float32", R[at(m, n)[0], at(m, n)[1]]))
                 )
 
     return conv_add if shape.residual else conv
@@ -151,9 +162,7 @@ def _split(shape: Convolution, tile: Tile, rows: int, length: int) -> Any:
                 s, m, n, k = T.axis.remap("SSSR", [v, x, y, z])
                 with T.init():
                     C[s, m, n] = T.float32(0)
-                C[s, m, n] = C[s, m, n] + T.Cast("float32", A[m, s * part + k]) * T.Cast(
-                    "float32", W[n, s * part + k]
-                )
+                C[s, m, n] = C[s, m, n] + T.Cast("float32", A[m, s * part + k]) * T.Cast("float32", W[n, s * part + k])
         for v, x, y in T.grid(parts, m_all, n_all):
             with T.sblock("out"):
                 s, m, n = T.axis.remap("SSS", [v, x, y])

@@ -69,7 +69,7 @@ def _fill() -> tuple[Any, Any]:
 
 
 def _load(second: bool) -> tuple[Any, Any]:
-    """Four 8x8 matrices by ldmatrix.x4, the lane naming the row it fetches; B lies as [n, k], so it is not transposed."""
+    """Four 8x8 matrices by ldmatrix.x4, each lane naming a row; B lies as [n, k], so it is not transposed."""
 
     def row(lane: Any, stride: Any) -> Any:
         if second:

@@ -42,7 +42,7 @@ def reduction(shape: Convolution, parts: int) -> Any:
     """Return finish(P[parts, m, n], B, (R,) O): add the parts of a split product, then what follows a whole one."""
     act, m, n, outputs = _activation(shape.relu), shape.m, shape.n, shape.outputs
     results, total, quads = shape.pixels, shape.total or shape.outputs, n // 4
-    pixel, channel = target(shape)
+    at = target(shape)
 
     @T.prim_func(s_tir=True, private=True)
     def finish(
@@ -63,7 +63,7 @@ def reduction(shape: Convolution, parts: int) -> Any:
                     for v in T.vectorized(4):
                         acc[v] = acc[v] + P[s, i, q * 4 + v]
                 for v in T.vectorized(4):
-                    O[pixel(i, q * 4), channel(q * 4) + v] = act(T.Cast("float16", acc[v]))
+                    O[at(i, q * 4)[0], at(i, q * 4)[1] + v] = act(T.Cast("float16", acc[v]))
 
     @T.prim_func(s_tir=True, private=True)
     def finish_add(
@@ -80,12 +80,12 @@ def reduction(shape: Convolution, parts: int) -> Any:
                 T.writes(O[0:results, 0:total])
                 acc = T.sblock_alloc_buffer((4,), "float32", scope="local")
                 for v in T.vectorized(4):
-                    acc[v] = B[q * 4 % outputs + v] + T.Cast("float32", R[pixel(i, q * 4), channel(q * 4) + v])
+                    acc[v] = B[q * 4 % outputs + v] + T.Cast("float32", R[at(i, q * 4)[0], at(i, q * 4)[1] + v])
                 for s in T.unroll(parts):
                     for v in T.vectorized(4):
                         acc[v] = acc[v] + P[s, i, q * 4 + v]
                 for v in T.vectorized(4):
-                    O[pixel(i, q * 4), channel(q * 4) + v] = act(T.Cast("float16", acc[v]))
+                    O[at(i, q * 4)[0], at(i, q * 4)[1] + v] = act(T.Cast("float16", acc[v]))
 
     return finish_add if shape.residual else finish
 
@@ -116,9 +116,7 @@ def max_pool(channels: int, height: int, width: int, window: tuple[int, int, int
                         for v in T.vectorized(VECTOR):
                             best[v] = T.max(
                                 best[v],
-                                X[
-                                    (p // ow * stride + i - pad_h) * width + p % ow * stride + j - pad_w, g * VECTOR + v
-                                ],
+                                X[(p // ow * stride + i - pad_h) * width + p % ow * stride + j - pad_w, g * VECTOR + v],
                             )
                 for v in T.vectorized(VECTOR):
                     O[p, g * VECTOR + v] = best[v]
@@ -167,7 +165,7 @@ def add(pixels: int, channels: int, relu: bool) -> Any:
 
 
 def copy(pixels: int, source: int, start: int, count: int, total: int, first: int, relu: bool) -> Any:
-    """Return copy(X[pixels, source], O[pixels, total]): channels `start` on of X to channels `first` on of O, rectified.
+    """Return copy(X[pixels, source], O[pixels, total]): channels `start`... of X to `first`... of O, rectified.
 
     Channels of O past `count` become zero where O holds nothing else (first = 0 and total < count + 16), so that
     padding channels are defined.

@@ -1,4 +1,4 @@
-"""GPU lowering in fp16: the fused operators of a network as a Relax module of bound kernels, weights packed as constants.
+"""GPU lowering in fp16: the fused operators of a network as a Relax module of bound kernels, weights packed in.
 
 Activations stay [pixels, channels] in fp16 from one end of the network to the other, which is NHWC with its channels
 rounded up to whole 16-byte groups; sums are fp32.  At the network's border images are plain NHWC.
@@ -25,6 +25,7 @@ from socsched.graph.operators import TensorType
 Array = np.ndarray[Any, Any]
 
 _DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64"}
+_ALIGNED = 64  # bytes, what kernels may assume of a tensor's address
 _DENSE = 64
 """Outputs of a dense layer are rounded up to this, for wide tiles."""
 
@@ -156,7 +157,7 @@ class _Lowering:
             self.plain[name] = variable
             return
         _, channels, height, width = tensor.shape
-        flat = self.builder.emit(relax.op.reshape(variable, (height * width, channels)))
+        flat = self.viewed(variable, (height * width, channels))
         image = _Image(flat, channels, height, width)
         if image.lying != channels:
             image = replace(image, var=self.copied(flat, image.pixels, channels, 0, channels, image.lying))
@@ -170,7 +171,12 @@ class _Lowering:
         var = image.var
         if image.lying != image.channels:
             var = self.copied(var, image.pixels, image.lying, 0, image.channels, image.channels)
-        return self.builder.emit(relax.op.reshape(var, self.physical(tensor)))
+        return self.viewed(var, self.physical(tensor))
+
+    def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
+        """The memory of `var`, from byte `offset` on, as a tensor of another shape; no kernel, unlike reshape."""
+        place = tirx.IntImm("int64", offset)
+        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), "float16", place))
 
     def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
         return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
@@ -246,6 +252,8 @@ class _Lowering:
             relu=final.relu,
             residual=total is not None,
         )
+        if len(members) > 1:
+            shape = replace(shape, planes=self.planes(members, shape))
         packed = _padded(weight, (0, shape.outputs), (1, source.lying)).transpose(0, 2, 3, 1)
         operands = [source.var]
         if total is not None:
@@ -264,13 +272,26 @@ class _Lowering:
             return var
         return self.copied(var, shape.pixels, shape.outputs, 0, lying(channels), lying(channels))
 
+    def planes(self, members: list[Group], shape: Convolution) -> tuple[int, ...]:
+        """Channels of each member, if its image can be written where it leaves: in pairs, and at aligned addresses."""
+        counts = [self.graph.values[member.output].shape[1] for member in members]
+        starts = [sum(counts[:index]) * shape.m * 2 for index in range(len(counts))]
+        if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
+            return ()
+        rest = shape.outputs - sum(counts)
+        return (*counts, rest) if rest else tuple(counts)
+
     def split(self, members: list[Group], var: Any, shape: Convolution) -> None:
         start = 0
         for member in members:
             tensor = self.at_border(member.output)
             count = tensor.shape[1]
-            part = self.copied(var, shape.pixels, shape.outputs, start, count, count)
-            self.plain[member.output] = self.builder.emit(relax.op.reshape(part, self.physical(tensor)))
+            if shape.planes:
+                part = self.viewed(var, self.physical(tensor), start * shape.m * 2)
+            else:
+                copied = self.copied(var, shape.pixels, shape.outputs, start, count, count)
+                part = self.viewed(copied, self.physical(tensor))
+            self.plain[member.output] = part
             start += count
 
     def conv2d_transpose(self, group: Group) -> None:
@@ -307,6 +328,8 @@ class _Lowering:
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
         tile = tile_for(shape, self.arch)
+        if shape.planes:
+            tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))
         packed = _padded(weight, (1, up(shape.k, tile.depth * tile.splits)))
         bias = _padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The schedule of an implicit GEMM: warps on tensor cores, operands by asynchronous copies through swizzled shared memory.
+"""The schedule of an implicit GEMM: warps on tensor cores, operands copied asynchronously to swizzled shared memory.
 
 Per block of threads: a ring of `stages` operand tiles filled by 16-byte cp.async (pixels outside the image are its zero
 fill), ldmatrix, mma.sync, and the result through shared memory so that it leaves in whole rows with bias, residual and

@@ -22,10 +22,11 @@ class Convolution:
     """A 2-D convolution of an image [height * width, channels] with `outputs` channels, as matrices.
 
     C[m, n] = sum_k A[m, k] W[n, k]: m counts output pixels, n output channels, k (kernel row, kernel column, channel).
-    With `scale` > 1 it is the transposed convolution with kernel = stride = scale: kernel_h and kernel_w are 1, n counts
-    (row, column, channel) inside a pixel's scale x scale square.  `channels` and `outputs` are physical: multiples of 8
-    and 16.  `first` and `total` say which slice of how many channels of the result is written; `residual` whether an
-    image like the result is added before the ReLU.
+    With `scale` > 1 it is the transposed convolution with kernel = stride = scale: kernel_h and kernel_w are 1, and n
+    counts (row, column, channel) inside a pixel's scale x scale square.  `channels` and `outputs` are physical:
+    multiples of 8 and 16.  `first` and `total` say which slice of how many channels of the result is written;
+    `residual` whether an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
+    `outputs`) the memory of the result is not one image but one after the other of so many channels each.
     """
 
     height: int
@@ -41,6 +42,7 @@ class Convolution:
     residual: bool = False
     first: int = 0
     total: int = 0
+    planes: tuple[int, ...] = ()
 
     @property
     def out_height(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from math import ceil
+from math import ceil, sqrt
 
 from socsched.compile.gpu.shapes import Convolution, Tile
 from socsched.compile.gpu.tile_table import TABLE
@@ -100,8 +100,12 @@ def estimate(shape: Convolution, tile: Tile, arch: str) -> float:
     reuse = tile.warp_rows * tile.warp_columns / (tile.warp_rows + tile.warp_columns)  # products per loaded element
     busy = together * tile.rows * tile.columns * tile.depth / model.rate * max(1.0, 24 / reuse)
     copied = together * (tile.rows + tile.columns) * tile.depth * 2 / 64
-    latency = _STEP * (2.0 if tile.stages < 3 else 1.0) * tile.depth / 64 + 150
-    wave = _START + rounds * max(busy, copied, latency) + together * tile.rows * tile.columns / 24
+    latency = _STEP * tile.depth / 64 + 150
+    if tile.stages == 1:  # a copy is waited for before it is used
+        step = busy + copied + 2 * latency / sqrt(together)
+    else:
+        step = max(busy, copied, latency * (1.5 if tile.stages == 2 else 1.0))
+    wave = _START + rounds * step + together * tile.rows * tile.columns / 24
     waves = ceil(blocks / (model.sms * together))
     last = _FINISH + tile.splits * shape.m * shape.n * 8 / (model.sms * 20) if tile.splits > 1 else 0
     return waves * wave + last

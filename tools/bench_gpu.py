@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare the CUDA lowering with PyTorch on this machine's GPU, in fp16: right first, then how fast.
 
-    python tools/bench_gpu.py [--arch sm_90] [--layers] [--repeats 40]
+    python tools/bench_gpu.py [--arch sm_90a] [--layers] [--repeats 40]
 
 needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is
 compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
@@ -159,7 +159,7 @@ def show_layers(network: Any, stage: Any, shapes: Any, arch: str) -> None:
 def main() -> int:
     """Check, measure, and print the table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
     args = parser.parse_args()

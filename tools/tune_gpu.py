@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Find the fastest tile for every matrix product of PointPillars and ResNet-50 on this machine's GPU.
 
-    python tools/tune_gpu.py [--arch sm_90] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o FILE]
+    python tools/tune_gpu.py [--arch sm_90a] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o FILE]
 
 builds the `tries` most promising tiles (by the model in `compile.gpu.tiles`) of each shape in parallel, checks that all
 give the same result on random data, times them as graphs of twenty launches, and rewrites the table: shapes measured
@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,43 +29,47 @@ import numpy as np
 from socsched.compile.cuda import find_nvcc, write_cubin
 from socsched.compile.environment import tvm
 from socsched.compile.fusion import read
-from socsched.compile.gpu import gemm, kernels
+from socsched.compile.gpu import gemm, hopper, kernels
 from socsched.compile.gpu.cuda_api import Stream
 from socsched.compile.gpu.device_code import supplied
 from socsched.compile.gpu.lower import lower
 from socsched.compile.gpu.lowering import OPTIONS, tir_pipeline
+from socsched.compile.gpu.patch import Patch, patches
 from socsched.compile.gpu.schedule import schedule
 from socsched.compile.gpu.shapes import Convolution, Tile, up
-from socsched.compile.gpu.tile_table import TABLE
+from socsched.compile.gpu.tile_table import PATCHES, TABLE
 from socsched.compile.gpu.tiles import _default, candidates, estimate
 from socsched.compile.relax_import import import_network
 
 TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compile/gpu/tile_table.py"
-HEADER = '''"""Tiles by architecture and shape, as fields of `shapes.Tile`; written by tools/tune_gpu.py."""
+HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by architecture and shape; written by tools/tune_gpu.py."""
 
 from __future__ import annotations
-
-TABLE: dict[str, dict[str, tuple[int, ...]]] = {
 '''
+Table = dict[str, dict[str, tuple[int, ...]]]
 
 
-def shapes(arch: str) -> list[Convolution]:
-    """Return every distinct product of the networks."""
+def shapes(arch: str, networks: str) -> list[Convolution]:
+    """Return every distinct product of the networks, named with commas between them."""
     found: dict[str, Convolution] = {}
-    for network in (bench.pointpillars(), bench.resnet50()):
+    known = {"pointpillars": bench.pointpillars, "resnet50": bench.resnet50}
+    for network in (known[name]() for name in networks.split(",")):
         zeros = {name: np.zeros(shape, np.float32) for name, shape in network.params.items()}
         for shape, _ in lower(read(import_network(network), network), zeros, arch, bound=False).products:
             found.setdefault(shape.key, shape)
     return list(found.values())
 
 
-def build(job: tuple[Convolution, Tile, str, str]) -> str:
+def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
     """Compile one product with one tile to a library; return what went wrong, empty if nothing did."""
     shape, tile, arch, path = job
     try:
-        functions = {"multiply": schedule(gemm.convolution(shape, tile), tile)}
-        if tile.splits > 1:
-            functions["finish"] = kernels.spread(kernels.reduction(shape, tile.splits))
+        if isinstance(tile, Patch):
+            functions = {"multiply": hopper.convolution(shape, tile)}
+        else:
+            functions = {"multiply": schedule(gemm.convolution(shape, tile), tile)}
+            if tile.splits > 1:
+                functions["finish"] = kernels.spread(kernels.reduction(shape, tile.splits))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
         target = tvm.target.Target(bench.target(arch))
 
@@ -78,6 +83,22 @@ def build(job: tuple[Convolution, Tile, str, str]) -> str:
     except Exception as fault:
         return f"{type(fault).__name__}: {str(fault)[:300]}"
     return ""
+
+
+def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
+    """Return what to build for a shape: the known tile and its neighbours, the model's favourites, every patch."""
+    tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))
+    fields = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
+    near: list[Tile] = []
+    if fields is not None:
+        known = Tile(*fields)
+        near = [known, replace(known, store=8)]
+        near += [replace(known, stages=known.stages + step) for step in (-1, 1, 2)]
+        near += [replace(known, depth=depth, stages=n) for depth in (32, 64, 128) for n in (2, 3, 4, 5)]
+    if shape.planes:
+        tiles, near = ([replace(tile, splits=1, store=2) for tile in group] for group in (tiles, near))
+    near = [tile for tile in near if tile.fits(shape) and tile.stages > 0 and tile.shared_bytes <= 227 << 10]
+    return list(dict.fromkeys([*near, *spread(tiles, count), *(patches(shape) if arch.endswith("a") else ())]))
 
 
 class Bench:
@@ -102,17 +123,18 @@ class Bench:
             "R": put(generator.normal(size=(shape.pixels, total)), np.float16),
         }
 
-    def measure(self, shape: Convolution, tile: Tile, path: str, data: dict[str, Any]) -> tuple[float, Any]:
+    def measure(self, shape: Convolution, tile: Tile | Patch, path: str, data: dict[str, Any]) -> tuple[float, Any]:
         """Return (microseconds, result)."""
         import tvm_ffi
 
         module = tvm.runtime.load_module(path)
-        length = up(shape.k, tile.depth * tile.splits)
+        split = isinstance(tile, Tile) and tile.splits > 1
+        length = up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k
         weight = tvm.runtime.tensor(np.pad(data["W"], ((0, 0), (0, length - shape.k))), device=self.device)
         total = shape.total or shape.outputs
         result = tvm.runtime.tensor(np.full((shape.pixels, total), np.nan, np.float16), device=self.device)
         more = [data["R"]] if shape.residual else []
-        if tile.splits > 1:
+        if split:
             parts = tvm.runtime.empty((tile.splits, shape.m, shape.n), "float32", self.device)
             multiply, finish = module["multiply"], module["finish"]
 
@@ -136,33 +158,34 @@ class Bench:
         return found, result.numpy()[:, shape.first : shape.first + shape.outputs].astype(np.float32)
 
 
-def write(table: dict[str, dict[str, tuple[int, ...]]], path: Path) -> None:
-    """Write the table as a Python module."""
+def write(tiles: Table, faster: Table, path: Path) -> None:
+    """Write both tables as a Python module."""
     lines = [HEADER]
-    for arch, entries in sorted(table.items()):
-        lines.append(f'    "{arch}": {{\n')
-        lines += [f'        "{key}": {fields},\n' for key, fields in sorted(entries.items())]
-        lines.append("    },\n")
-    path.write_text("".join(lines) + "}\n")
+    for name, table in (("TABLE", tiles), ("PATCHES", faster)):
+        lines.append(f"\n{name}: dict[str, dict[str, tuple[int, ...]]] = {{\n")
+        for arch, entries in sorted(table.items()):
+            lines.append(f'    "{arch}": {{\n')
+            lines += [f'        "{key}": {fields},\n' for key, fields in sorted(entries.items())]
+            lines.append("    },\n")
+        lines.append("}\n")
+    path.write_text("".join(lines))
 
 
 def main() -> int:
     """Sweep and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--tries", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--networks", default="pointpillars,resnet50")
+    parser.add_argument("--only", default="", help="part of a shape's name")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop building after this long")
     parser.add_argument("-o", "--output", type=Path, default=TABLE_PATH)
     args = parser.parse_args()
-    chosen = [s for s in shapes(args.arch) if args.only in s.key]
+    chosen = [s for s in shapes(args.arch, args.networks) if args.only in s.key]
     folder, jobs = tempfile.mkdtemp(), []
     for number, shape in enumerate(chosen):
-        tiles = sorted(candidates(shape, args.arch), key=lambda t, s=shape: estimate(s, t, args.arch))
-        print(f"{shape.key:32} {len(tiles)} tiles fit", flush=True)
-        known = TABLE.get(args.arch, {}).get(shape.key)
-        picked = dict.fromkeys([*([Tile(*known)] if known else []), *spread(tiles, args.tries)])
+        picked = tries(shape, args.arch, args.tries)
         jobs += [(shape, t, args.arch, f"{folder}/{number}-{i}.so") for i, t in enumerate(picked)]
     start = time.time()
     rounds = sorted(range(len(jobs)), key=lambda j: int(jobs[j][3].rsplit("-", 1)[1][:-3]))  # the promising ones first
@@ -195,37 +218,41 @@ def spread(tiles: list[Tile], count: int) -> list[Tile]:
     return picked
 
 
-def tune(chosen: list[Convolution], built: list[tuple[Convolution, Tile, str]], args: argparse.Namespace) -> None:
-    """Measure what was built and write the table."""
-    clock, table = Bench(), {arch: dict(entries) for arch, entries in TABLE.items()}
+def tune(
+    chosen: list[Convolution], built: list[tuple[Convolution, Tile | Patch, str]], args: argparse.Namespace
+) -> None:
+    """Measure what was built and write the tables."""
+    clock, general = Bench(), args.arch.rstrip("a")
+    table = {arch: dict(entries) for arch, entries in TABLE.items()}
+    faster = {arch: dict(entries) for arch, entries in PATCHES.items()}
     for shape in chosen:
-        data, found, wanted = clock.operands(shape), [], None
-        for _, tile, path in (entry for entry in built if entry[0] is shape or entry[0] == shape):
+        data, wanted = clock.operands(shape), None
+        found: list[tuple[float, Tile | Patch]] = []
+        for _, tile, path in (entry for entry in built if entry[0] == shape):
             microseconds, result = clock.measure(shape, tile, path, data)
             wanted = result if wanted is None else wanted
             if not np.abs(result - wanted).max() <= 4e-3 * np.abs(wanted).max():
                 print(f"{shape.key}: {tile} disagrees", flush=True)
                 continue
             found.append((microseconds, tile))
-        if not found:
-            continue
         found.sort(key=lambda pair: pair[0])
-        default = next((us for us, tile in found if tile == _default(shape, args.arch)), float("nan"))
+        tiles = [pair for pair in found if isinstance(pair[1], Tile)]
+        if not tiles:
+            continue
+        modelled = _default(shape, general)
+        default = next((us for us, tile in tiles if tile == modelled), float("inf"))
         rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
-        best = found[0][1]
-        print(
-            f"{shape.key:32} {found[0][0]:7.2f} us {rate:5.0f} TFLOP/s, model's {default:7.2f} us, "
-            f"{len(found)} tried: {best}"
-        )
-        for microseconds, tile in found[1:3]:
-            print(f"{'':32} {microseconds:7.2f} us {tile}", flush=True)
-        if not found[0][0] > 0.99 * default:
-            t = best
-            fields = (t.rows, t.columns, t.depth, t.warp_rows, t.warp_columns, t.stages, t.splits, t.store)
-            table.setdefault(args.arch, {})[shape.key] = fields
-        else:
-            table.setdefault(args.arch, {}).pop(shape.key, None)
-    write(table, args.output)
+        print(f"{shape.key:32} {len(found)} tried, {rate:.0f} TFLOP/s, the model's tile {default:.2f} us", flush=True)
+        patched = [pair for pair in found if isinstance(pair[1], Patch)]
+        for microseconds, tile in (*tiles[:3], *patched[:3]):
+            print(f"    {microseconds:7.2f} us {tile}", flush=True)
+        table.setdefault(general, {}).pop(shape.key, None)
+        faster.setdefault(args.arch, {}).pop(shape.key, None)
+        if tiles[0][0] <= 0.99 * default:
+            table[general][shape.key] = astuple(tiles[0][1])
+        if patched and patched[0][0] <= 0.99 * tiles[0][0]:
+            faster[args.arch][shape.key] = astuple(patched[0][1])
+    write(table, {arch: entries for arch, entries in faster.items() if entries}, args.output)
 
 
 if __name__ == "__main__":

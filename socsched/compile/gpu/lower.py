@@ -14,7 +14,8 @@ import numpy as np
 
 from socsched.compile.environment import relax, tirx
 from socsched.compile.fusion import Graph, Group
-from socsched.compile.gpu import gemm, kernels, pillar_kernels
+from socsched.compile.gpu import gemm, hopper, kernels, pillar_kernels
+from socsched.compile.gpu.patch import Patch
 from socsched.compile.gpu.schedule import schedule
 from socsched.compile.gpu.shapes import EDGE, VECTOR, Convolution, Tile, up
 from socsched.compile.gpu.tiles import tile_for
@@ -40,7 +41,7 @@ class Lowered:
     module: Any
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
-    products: tuple[tuple[Convolution, Tile], ...]
+    products: tuple[tuple[Convolution, Tile | Patch], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class _Lowering:
         self.siblings: dict[str, list[Group]] = {}
         self.sums: dict[str, Group] = {}
         self.merged: set[str] = set()
-        self.products: list[tuple[Convolution, Tile]] = []
+        self.products: list[tuple[Convolution, Tile | Patch]] = []
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -327,15 +328,15 @@ class _Lowering:
         into = self.slices.get(group.output)
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
-        tile = tile_for(shape, self.arch)
-        if shape.planes:
+        tile = tile_for(shape, self.arch if self.bound else self.arch.rstrip("a"))  # programs run on GPUs only
+        if isinstance(tile, Tile) and shape.planes:
             tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))
-        packed = _padded(weight, (1, up(shape.k, tile.depth * tile.splits)))
+        packed = _padded(weight, (1, up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k))
         bias = _padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
         source, *others = operands
         constants = [relax.const(packed.astype(np.float16), "float16"), relax.const(bias.astype(np.float32), "float32")]
-        if tile.splits > 1:
+        if isinstance(tile, Tile) and tile.splits > 1:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "float32")
             part = self.builder.emit(relax.call_tir(self.multiplying(shape, tile), [source, constants[0]], parts))
             make = lambda: self.spread(kernels.reduction(shape, tile.splits))  # noqa: E731
@@ -353,8 +354,10 @@ class _Lowering:
             self.partial[into[0].output] = var
         return var
 
-    def multiplying(self, shape: Convolution, tile: Tile) -> Any:
+    def multiplying(self, shape: Convolution, tile: Tile | Patch) -> Any:
         def make() -> Any:
+            if isinstance(tile, Patch):
+                return hopper.convolution(shape, tile)
             function = gemm.convolution(shape, tile)
             return schedule(function, tile) if self.bound else function
 

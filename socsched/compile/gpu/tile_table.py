@@ -1,4 +1,4 @@
-"""Tiles by architecture and shape, as fields of `shapes.Tile`; written by tools/tune_gpu.py."""
+"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by architecture and shape; written by tools/tune_gpu.py."""
 
 from __future__ import annotations
 
@@ -38,5 +38,11 @@ TABLE: dict[str, dict[str, tuple[int, ...]]] = {
         "7x7x2048-512 1x1s1p0u1": (32, 32, 64, 16, 32, 3, 12, 4),
         "7x7x512-2048 1x1s1p0u1": (32, 32, 128, 16, 16, 3, 1, 4),
         "7x7x512-512 3x3s1p1u1": (32, 128, 64, 32, 16, 4, 16, 4),
+    },
+}
+
+PATCHES: dict[str, dict[str, tuple[int, ...]]] = {
+    "sm_90a": {
+        "124x108x128-128 3x3s1p1u1": (8, 16, 64, 4),
     },
 }

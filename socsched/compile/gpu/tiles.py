@@ -8,8 +8,9 @@ from functools import cache
 from itertools import product
 from math import ceil, sqrt
 
+from socsched.compile.gpu.patch import Patch
 from socsched.compile.gpu.shapes import Convolution, Tile
-from socsched.compile.gpu.tile_table import TABLE
+from socsched.compile.gpu.tile_table import PATCHES, TABLE
 from socsched.errors import CompileError
 
 
@@ -47,8 +48,14 @@ def gpu(arch: str) -> Gpu:
     return GPUS[max((known for known in GPUS if known <= number), default=80)]
 
 
-def tile_for(shape: Convolution, arch: str) -> Tile:
-    """Return the tile for a shape: from the table of the architecture, else by `estimate`."""
+def tile_for(shape: Convolution, arch: str) -> Tile | Patch:
+    """Return the tile for a shape: from the table of the architecture, else by `estimate`; a patch where it was faster.
+
+    Patches are for architectures with an "a" (sm_90a), whose instructions plain sm_90 does not have.
+    """
+    faster = PATCHES.get(arch, {}).get(shape.key)
+    if faster is not None and Patch(*faster).fits(shape):
+        return Patch(*faster)
     measured = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     if measured is not None:
         return Tile(*measured)

@@ -100,6 +100,26 @@ def check_scatter(arch: str, pillars: int = 6000) -> float:
     return error(stage(features, coords)[0], torch.tensor(expected))
 
 
+def check_together(arch: str) -> float:
+    """Return how far results move when stages run at once, each on its stream: 0, or they share memory."""
+    stages, first = [], []
+    for number, network in enumerate((backbone_network(), bench.resnet50(), head_network(), backbone_network(True))):
+        stage, _ = bench.stage_of(network, bench.random_weights(network, number), arch)
+        n, c, h, w = stage.inputs[0].shape
+        x = np.random.default_rng(number).normal(size=(n, h, w, c)).astype(np.float16)
+        first.append(stage(x))
+        stages.append((stage, stage.captured(x.shape)))
+    worst = 0.0
+    for _ in range(20):
+        for stage, ready in stages:
+            stage.launch(ready)
+        for (stage, ready), expected in zip(stages, first, strict=True):
+            stage.synchronize()
+            found = [tensor.numpy() for tensor in ready.outputs]
+            worst = max(worst, *(float(np.abs(f - e).max()) for f, e in zip(found, expected, strict=True)))
+    return worst
+
+
 def host_cost(stage: Any, ready: Any, launches: int = 200) -> float:
     """Return the median wall-clock time of a launch call in microseconds, the queue never full."""
     found = []
@@ -174,6 +194,7 @@ def main() -> int:
     networks["resnet50"] = bench.resnet50()
     with torch.no_grad():
         checks += [(name, *check_images(network, args.arch)) for name, network in networks.items()]
+    checks.append(("together", check_together(args.arch), "four stages at once, bit for bit"))
     for name, worst, note in checks:
         failed += [f"{name}: error"] if not worst <= TOLERANCE else []
         print(f"{name:14} error {worst:.1e}  {'ok' if worst <= TOLERANCE else 'WRONG'}  {note}", flush=True)

@@ -35,7 +35,8 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
     a_size, b_size = patch.rows * DEPTH, columns * DEPTH
     size, transferred = a_size + b_size, (a_size + b_size) * 2
     tiles, held, row = patch.rows // ROWS, columns // 2, columns + 8
-    pieces = columns // 8
+    lanes = 2 if shape.planes else 8  # elements that lie together in the result
+    pieces = columns // lanes
     turns = patch.rows * pieces // _THREADS
     pixels, results, total = shape.height * shape.width, shape.pixels, shape.total or shape.outputs
     n_all, k_all, outputs = shape.n, shape.k, shape.outputs
@@ -115,26 +116,25 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
             T.ptx.wgmma.commit_group.sync.aligned()
             T.ptx.wgmma.wait_group.sync.aligned(1)  # the step before is done: its tile may be overwritten
             T.cuda.cta_sync()
-            if thread == 0:
-                if step + stages - 1 < steps:
-                    T.ptx.mbarrier.arrive.expect_tx.shared.b64(
-                        T.address_of(full[(step + stages - 1) % stages]), T.uint32(transferred)
-                    )
-                    T.ptx[fetch_image](
-                        T.address_of(S[(step + stages - 1) % stages * size]),
-                        T.address_of(X_map),
-                        (step + stages - 1) % blocks * DEPTH,
-                        w0 * stride + (step + stages - 1) // blocks % kernel_w - pad,
-                        h0 * stride + (step + stages - 1) // blocks // kernel_w - pad,
-                        T.address_of(full[(step + stages - 1) % stages]),
-                    )
-                    T.ptx[fetch_matrix](
-                        T.address_of(S[(step + stages - 1) % stages * size + a_size]),
-                        T.address_of(W_map),
-                        (step + stages - 1) * DEPTH,
-                        n0,
-                        T.address_of(full[(step + stages - 1) % stages]),
-                    )
+            if thread == 0 and step + stages - 1 < steps:
+                T.ptx.mbarrier.arrive.expect_tx.shared.b64(
+                    T.address_of(full[(step + stages - 1) % stages]), T.uint32(transferred)
+                )
+                T.ptx[fetch_image](
+                    T.address_of(S[(step + stages - 1) % stages * size]),
+                    T.address_of(X_map),
+                    (step + stages - 1) % blocks * DEPTH,
+                    w0 * stride + (step + stages - 1) // blocks % kernel_w - pad,
+                    h0 * stride + (step + stages - 1) // blocks // kernel_w - pad,
+                    T.address_of(full[(step + stages - 1) % stages]),
+                )
+                T.ptx[fetch_matrix](
+                    T.address_of(S[(step + stages - 1) % stages * size + a_size]),
+                    T.address_of(W_map),
+                    (step + stages - 1) * DEPTH,
+                    n0,
+                    T.address_of(full[(step + stages - 1) % stages]),
+                )
         T.ptx.wgmma.wait_group.sync.aligned(0)
         T.cuda.cta_sync()
         for tile in T.unroll(0, tiles):
@@ -155,10 +155,10 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
         T.cuda.cta_sync()
         for turn in T.serial(0, turns):
             r = T.meta_var((turn * _THREADS + thread) // pieces)
-            piece = T.meta_var((turn * _THREADS + thread) % pieces * 8)
+            piece = T.meta_var((turn * _THREADS + thread) % pieces * lanes)
             if h0 + r // wide < out_h and w0 + r % wide < out_w:
                 m = T.meta_var((h0 + r // wide) * out_w + w0 + r % wide)
-                for q in T.vectorized(0, 8):
+                for q in T.vectorized(0, lanes):
                     O[at(m, n0 + piece)[0], at(m, n0 + piece)[1] + q] = S[r * row + piece + q]
 
     return conv

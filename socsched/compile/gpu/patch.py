@@ -40,7 +40,7 @@ class Patch:
         """Say whether the shape has a rule here and this patch serves it."""
         return (
             shape.channels % DEPTH == 0
-            and not shape.planes
+            and (not shape.planes or self.columns == shape.n <= 256)
             and not shape.residual
             and shape.n % self.columns == 0
             and shape.outputs % self.columns == 0
@@ -59,7 +59,9 @@ def patches(shape: Convolution) -> Iterator[Patch]:
     square = [(8, 16), (16, 8), (8, 8), (4, 16), (16, 4), (4, 32), (8, 32), (2, 64), (4, 18), (8, 24), (16, 16)]
     pointwise = shape.kernel_h == shape.kernel_w == shape.stride == 1
     for (height, width), columns, stages in combinations(
-        flat if pointwise else square, (64, 96, 128, 192, 256), (2, 3, 4, 5, 6, 8)
+        flat if pointwise else square,
+        (shape.n,) if shape.planes else (64, 96, 128, 192, 256),
+        (2, 3, 4, 5, 6, 8),
     ):
         patch = Patch(height, width, columns, stages)
         if patch.fits(shape):

@@ -117,8 +117,9 @@ class _Schedule:
     def write_back(self, staged: Any) -> None:
         sch = self.sch
         sch.reverse_compute_inline(sch.get_sblock("out"))
-        fused = sch.fuse(*sch.get_loops(staged)[-2:])
-        _, warp, lane, vector = sch.split(fused, [None, self.tile.warps, LANES, self.tile.store])
+        row, column = sch.get_loops(staged)[-2:]
+        group, vector = sch.split(column, [None, self.tile.store])  # first, so that all see what a vector shares
+        _, warp, lane = sch.split(sch.fuse(row, group), [None, self.tile.warps, LANES])
         sch.bind(lane, "threadIdx.x")
         sch.bind(warp, "threadIdx.y")
         sch.vectorize(vector)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from socsched.compile.tvm_runtime import check_versions, online_cores, tvm  # isort: skip  (before any of TVM)
 
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.script import tirx as T
 
-__all__ = ["T", "check_versions", "online_cores", "relax", "tirx", "tvm"]
+__all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "tirx", "tvm"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,18 @@ from socsched.compile.layouts import NUMPY_DTYPES
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
+if TYPE_CHECKING:
+    from socsched.compile.gpu.runtime import GpuStage
+
 Array = np.ndarray[Any, Any]
 
 
-def load(artifact: Artifact) -> CompiledStage:
+def load(artifact: Artifact) -> CompiledStage | GpuStage:
     """Return `artifact` ready to run; MachineError when it was built for another machine or its file is unusable."""
+    if artifact.target == "cuda":
+        from socsched.compile.gpu.runtime import GpuStage
+
+        return GpuStage(artifact)
     return CompiledStage(artifact)
 
 

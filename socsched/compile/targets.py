@@ -42,8 +42,9 @@ class TargetSpec:
 
     @property
     def triple(self) -> str:
-        """The target triple, empty for this machine."""
-        return str(self.tvm.get("mtriple", ""))
+        """The target triple of the code a processor runs, empty for this machine."""
+        host = self.tvm.get("host", {})
+        return str(self.tvm.get("mtriple") or (host.get("mtriple", "") if isinstance(host, Mapping) else ""))
 
 
 def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:

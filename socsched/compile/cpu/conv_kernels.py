@@ -17,7 +17,6 @@ from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import Tile
 from socsched.compile.environment import T, tirx
 
-
 _NEAR = 1 << 17
 """Bytes of weights that stay in the second-level cache anyway."""
 

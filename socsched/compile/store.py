@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,17 @@ def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
     `made` lies in a folder of `scratch`, on the same file system, which takes what was damaged.
     """
     with (place.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the process ends, however it ends
+        with suppress(OSError):  # a file system without locks: the renames alone still keep entries whole
+            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the process ends, however it ends
         if whole(place):
             return
-        if place.exists():
-            os.rename(place, made.parent / "damaged")
-        os.rename(made, place)
+        try:
+            if place.exists():
+                os.rename(place, made.parent / "damaged")
+            os.rename(made, place)
+        except OSError:
+            if not whole(place):
+                raise
 
 
 def write_atomic(path: Path, fill: Callable[[Path], None]) -> None:

@@ -68,16 +68,18 @@ def units(network: Network, torn: bool = False) -> tuple[tuple[str, ...], ...]:
     if torn:
         return tuple((layer.name,) for layer in network.layers)
     by_name = {layer.name: layer for layer in network.layers}
+    place = {name: index for index, name in enumerate(by_name)}
     uses = Counter(name for layer in network.layers for name in layer.inputs)
     groups: dict[str, list[str]] = {}
     for layer in network.layers:
         alone = [name for name in layer.inputs if name in by_name and uses[name] == 1 and name not in network.outputs]
-        # The latest producer: the residual's other branch is there before it.
-        home = next((groups[name] for name in reversed(alone) if _joins(layer, groups[name], by_name)), None)
+        # The latest producer first: the residual's other branch is there before it.
+        latest = sorted(alone, key=place.__getitem__, reverse=True)
+        home = next((groups[name] for name in latest if _joins(layer, groups[name], by_name)), None)
         groups[layer.name] = home if home is not None else []
         groups[layer.name].append(layer.name)
-    distinct = {id(group): group for group in groups.values()}
-    return tuple(tuple(group) for group in distinct.values())
+    # Only the last layer of a group is read from outside, so the order of the last ones is topological.
+    return tuple(tuple(group) for name, group in groups.items() if name == group[-1])
 
 
 def _joins(layer: Layer, group: list[str], by_name: Mapping[str, Layer]) -> bool:

@@ -91,7 +91,7 @@ def test_a_build_that_is_killed(fresh_cache: Path, make_engine: Make, sign: str)
     assert find(artifact.folder) is not None and load(artifact)(*pillars())[0].shape == (7, 64)
 
 
-KILLED_EVERYWHERE = """
+FAKE = """
 import os, signal, shutil
 from pathlib import Path
 from socsched.compile.artifact import find
@@ -106,6 +106,12 @@ def fake(folder, request):  # as many files as a real one, without the seconds
 
 builder._build_cpu = fake
 CACHE = os.environ['SOCSCHED_CACHE']
+
+def damaged():
+    folder = compile_stage(PFN, ENGINE).folder
+    (folder / 'stage.so').write_bytes(b'short')
+"""
+KILLED_EVERYWHERE = """
 CHANGES = ('open', 'os.rename', 'os.mkdir', 'os.remove', 'os.rmdir', 'shutil.rmtree', 'tempfile.mkdtemp', 'fcntl.flock')
 
 def killing(at):
@@ -117,10 +123,6 @@ def killing(at):
             if seen == at:
                 os.kill(os.getpid(), signal.SIGKILL)
     return hook
-
-def damaged():
-    folder = compile_stage(PFN, ENGINE).folder
-    (folder / 'stage.so').write_bytes(b'short')
 
 for prepare in (lambda: None, damaged):
     at, kills = 0, 0
@@ -149,10 +151,42 @@ for prepare in (lambda: None, damaged):
 
 def test_killed_before_every_change_on_disk(fresh_cache: Path) -> None:
     """Every operation that changes the cache, in turn the last one of a process: building, and repairing an entry."""
-    process = program(KILLED_EVERYWHERE)
+    process = program(FAKE + KILLED_EVERYWHERE)
     told, errors = process.communicate()
     assert process.returncode == 0, errors
     assert all(int(kills) > 15 for kills in told.split()) and len(told.split()) == 2
+
+
+CROWD = """
+for round in range(30):
+    if round % 2:
+        damaged()
+    else:
+        shutil.rmtree(CACHE, ignore_errors=True)
+    children = []
+    for _ in range(6):
+        child = os.fork()
+        if not child:
+            try:
+                compile_stage(PFN, ENGINE)
+            except BaseException as error:
+                print(type(error).__name__, error, flush=True)
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    failed = [child for child in children if os.waitpid(child, 0)[1]]
+    entries = [p for p in (Path(CACHE) / 'artifacts').iterdir() if not p.name.startswith('.')]
+    assert len(entries) == 1 and find(entries[0]) is not None, (round, entries)
+    assert not list(Path(CACHE).rglob('.new-*'))
+    assert not failed, round
+"""
+
+
+def test_many_build_and_repair_at_once(fresh_cache: Path) -> None:
+    """Six processes, thirty times, on an empty cache and on one whose entry is damaged."""
+    process = program(FAKE + CROWD)
+    told, errors = process.communicate()
+    assert process.returncode == 0, told + errors
 
 
 def test_what_the_killed_leave_is_swept_after_a_while(

@@ -24,7 +24,7 @@ from socsched.compile.handover.export import to_onnx
 from socsched.compile.handover.package import Package
 from socsched.compile.handover.scales import aimet_encodings, checked, shared, tensorrt_cache, version_number
 from socsched.compile.handover.write import DESCRIPTION, hand_over, has_toolchain
-from socsched.descriptor.catalog import get_platform
+from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError, UsageError
@@ -364,6 +364,39 @@ def test_fallbacks_are_told_before_anything_is_written(dla: Engine, tmp_path: Pa
     with pytest.raises(UsageError, match=r"precision fp32|given fp16 or int8, not fp32"):
         hand_over(HEAD, dla, "fp32", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def toolchains() -> list[tuple[str, str]]:
+    """One engine of every rule file of a toolchain we know, by platform and id."""
+    found = {}
+    for platform in sorted(platform_names()):
+        for e in get_platform(platform).engines:
+            if has_toolchain(e):
+                found.setdefault((e.operators.name, e.operators.version), (platform, e.id))
+    return list(found.values())
+
+
+@pytest.mark.parametrize(("platform", "name"), toolchains())
+def test_every_stage_is_handed_over_or_refused_in_words(tmp_path: Path, platform: str, name: str) -> None:
+    """All stages but the big ones on all shipped accelerators: a sound folder, or reasons and no folder."""
+    target = engine(platform, name)
+    small = ("pointpillars.pfn", "pointpillars.scatter", "pointpillars.head", "centerpoint.pfn", "centerpoint.head")
+    handed = 0
+    for model in (*small, "camera.detector"):
+        stage = Stage(model, model, model)
+        for precision in target.precisions:
+            folder = tmp_path / model / precision
+            try:
+                document = hand_over(stage, target, precision, folder, scales=unit_scales(stage))
+            except UsageError as error:
+                assert "would fall back" in str(error) and not folder.exists()
+                continue
+            handed += 1
+            shell_is_sound(folder)
+            assert {path.name for path in folder.iterdir()} == {*document["files"], DESCRIPTION}
+            assert {entry["dtype"] for entry in document["inputs"]} == {precision}
+            onnx.checker.check_model(str(folder / "model.onnx"))
+    assert handed >= 3
 
 
 def test_who_gets_a_hand_over(dla: Engine, make_engine: Make, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def feed(network: Network, seed: int = 0) -> dict[str, Array]:
 
 
 @given(networks(), st.data(), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_parts_compose_to_the_network(network: Network, data: st.DataObject, torn: bool) -> None:
     types = types_of(network)
     points = list(frontiers(network, types, torn=torn))
@@ -90,7 +90,7 @@ def test_parts_compose_to_the_network(network: Network, data: st.DataObject, tor
 
 
 @given(networks(), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_what_crosses_is_what_the_other_side_reads(network: Network, torn: bool) -> None:
     found = frontiers(network, types_of(network), torn=torn)
     assert len({point.before for point in found}) == len({point.after for point in found}) == len(found)
@@ -104,7 +104,7 @@ def test_what_crosses_is_what_the_other_side_reads(network: Network, torn: bool)
 
 
 @given(networks())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_every_closed_set_of_units_is_a_frontier(network: Network) -> None:
     """Against the definition: all subsets, those that contain what they read."""
     groups = units(network)
@@ -131,6 +131,16 @@ def test_every_cut_of_the_backbone() -> None:
             assert np.array_equal(values[name], array), point.after
         size = sum(values[name].size * 4 for name in point.crossing)  # the reference computes in float64
         assert point.bytes == size
+
+
+def test_a_residual_joins_the_branch_that_comes_last() -> None:
+    """Whichever side of the addition it is on: the other way round nothing could be cut between the branches."""
+    weights = {"weight": "w", "bias": "b"}
+    names = (("skip", "x"), ("a", "x"), ("b", "a"))
+    layers = tuple(Layer(name, "conv2d", (source,), weights, {"padding": 1}) for name, source in names)
+    for inputs in (("b", "skip"), ("skip", "b")):
+        network = Network("n", {"x": IMAGE}, (*layers, Layer("sum", "add", inputs)), ("sum",))
+        assert units(network) == (("skip",), ("a",), ("b", "sum"))
 
 
 def test_fused_layers_stay_together() -> None:

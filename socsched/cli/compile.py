@@ -17,7 +17,9 @@ from socsched.cli.options import NameOrPath, Output, output_options, platform_op
 @click.option("--engine", help="Only for this engine.")
 @click.option("--part", help="With --stage: only the layers between two cuts, BEGIN:END (layer names joined by +).")
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
-@click.option("--scales", type=click.Path(path_type=Path), help="JSON file with INT8 scales: {stage: {tensor: scale}}.")
+@click.option(
+    "--scales", type=click.Path(path_type=Path), help="JSON file with INT8 scales, as `socsched calibrate` writes it."
+)
 @click.option(
     "-o",
     "--output",
@@ -47,7 +49,7 @@ def command(
     """
     from socsched.cli import line
     from socsched.compile.deploy import Request, compile_bundle, planned, planned_shares
-    from socsched.compile.handover.scales import load_scales
+    from socsched.compile.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.graph.partition import parse_part
     from socsched.models.weights import load_weights
@@ -57,7 +59,7 @@ def command(
         "stage": stage,
         "engine": engine,
         "part": parse_part(part) if part else None,
-        "scales": load_scales(scales) if scales else {},
+        "scales": read_pipeline_scales(scales) if scales else {},
     }
     if pipeline.endswith(".json"):
         plan = line.load_plan(Path(pipeline))

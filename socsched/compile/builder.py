@@ -5,6 +5,7 @@ What a precision means on a target that this machine executes:
     fp16   llvm and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision (their dtype
            is fp16), everything between is fp32.  So storage and hand-over rounding are modelled; half-precision
            rounding and overflow of intermediate activations and the accumulators' width are not.
+    int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import numpy as np
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.link import tools, write_library
+from socsched.compile.quantize.build import build_int8, key_part
+from socsched.compile.quantize.scales import Scales
 from socsched.compile.store import cache_dir, digest, publish, require_space, scratch, write_json
 from socsched.compile.targets import TargetSpec, resolve, share_in_code
 from socsched.compile.values import value_types
@@ -37,7 +40,7 @@ from socsched.models.weights import check_weights, seeded_weights
 Array = np.ndarray[Any, Any]
 
 SEED = 0
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp32", "fp16", "int8")
 
 
 def compile_stage(
@@ -48,23 +51,25 @@ def compile_stage(
     threads: int = 0,
     part: Part | None = None,
     share: int = 0,
+    scales: Scales | None = None,
 ) -> Artifact:
     """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
 
     `weights` are the whole network's parameters (others are ignored); None means random ones of seed 0.  `share` is how
     many of the engine's units (cores, SMs) the stage may occupy, 0 for all; `threads` how many threads the loaded stage
-    will use, 0 for the share, or all the process may.  Raises UsageError for a stage that is no network, a part or a
-    share that does not exist, InputError for weights that do not fit, CompileError for what the engine or target cannot
-    do, MachineError for a missing tool or a full disk.
+    will use, 0 for the share, or all the process may.  `scales` are those of the network's values in int8
+    (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  Raises UsageError for a stage that is
+    no network, a part or a share that does not exist, InputError for weights that do not fit, CompileError for what the
+    engine or target cannot do, MachineError for a missing tool or a full disk.
     """
     model, network = network_of(stage)
     spec = resolve(engine.target, engine.id)
     check_share(engine, share)
-    if precision not in PRECISIONS:
-        raise CompileError(f"{stage.name}: no compilation in {precision}: weights carry no quantisation parameters")
+    if not compiles(engine, precision):
+        raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = weights_for(model, network, weights)
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), share_in_code(spec, share))
-    key = digest(repr(network), provenance, *build, *([str(part)] if part else []))
+    key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec), *([str(part)] if part else []))
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
     if artifact is None:
@@ -72,7 +77,7 @@ def compile_stage(
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
-        request = _Request(stage, engine, model, network, names, spec, precision, chosen, provenance, key)
+        request = _Request(stage, engine, model, network, names, spec, precision, chosen, provenance, key, scales)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
 
@@ -90,6 +95,11 @@ def check_share(engine: Engine, share: int) -> None:
         )
 
 
+def compiles(engine: Engine, precision: str) -> bool:
+    """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
+    return precision in PRECISIONS and (precision != "int8" or engine.target.get("kind") not in ("cuda", "opencl"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     """Everything a back end needs to build one artefact."""
@@ -104,6 +114,7 @@ class _Request:
     weights: Mapping[str, Array]
     provenance: str
     key: str
+    scales: Scales | None
 
 
 def network_of(stage: Stage) -> tuple[Model, Network]:
@@ -194,6 +205,10 @@ def _build(folder: Path, request: _Request) -> Artifact:
 
         inputs, outputs, files, notes = build_opencl(
             folder, request.network, request.weights, request.spec, request.precision
+        )
+    elif request.precision == "int8":
+        inputs, outputs, files, notes = build_int8(
+            folder, request.network, request.weights, request.spec, request.scales
         )
     else:
         inputs, outputs, files, notes = _build_cpu(folder, request)

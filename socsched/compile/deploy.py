@@ -20,9 +20,10 @@ import numpy as np
 from socsched.compile import bundle
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import Artifact, file_digest
-from socsched.compile.builder import PRECISIONS, compile_stage
+from socsched.compile.builder import PRECISIONS, compile_stage, compiles, network_of
 from socsched.compile.handover import write as handover
 from socsched.compile.handover.check import require_all
+from socsched.compile.quantize.scales import Scales, per_tensor
 from socsched.compile.store import write_json
 from socsched.compile.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
@@ -43,7 +44,7 @@ class Request:
     """What to compile of a pipeline: `placement` is a plan's choice, an engine id, or None for every able engine.
 
     `stage` and `engine` narrow it down, `part` cuts the one stage.  `shares`: units of its engine a stage has, by
-    stage.  `scales`: quantisation scales by stage and tensor.  `plan`: the plan's document, kept with the code.
+    stage.  `scales`: those of int8 stages by stage name.  `plan`: the plan's document, kept with the code.
     """
 
     placement: Placement | str | None = None
@@ -51,7 +52,7 @@ class Request:
     engine: str | None = None
     part: Part | None = None
     shares: Mapping[str, int] = field(default_factory=dict)
-    scales: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    scales: Mapping[str, Scales] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
 
 
@@ -64,9 +65,11 @@ def compile_pipeline(
     engine: str | None = None,
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
     note: Callable[[str], None] = lambda message: None,
+    scales: Mapping[str, Scales] | None = None,
 ) -> dict[str, Any]:
     """Compile network stages into `out_dir` and return the manifest; see `compile_bundle`."""
-    return compile_bundle(pipeline, platform, Request(placement, stage, engine), out_dir, weights, note)
+    request = Request(placement, stage, engine, scales=scales or {})
+    return compile_bundle(pipeline, platform, request, out_dir, weights, note)
 
 
 def compile_bundle(
@@ -93,13 +96,15 @@ def compile_bundle(
         for chosen, target, precision in choices:
             if handover.has_toolchain(target):
                 folder = out_dir / _folder(chosen, target, precision, request.part)
-                scales = request.scales.get(chosen.name)
-                document = handover.hand_over(chosen, target, precision, folder, weights, request.part, scales)
+                known = request.scales.get(chosen.name)
+                steps = per_tensor(network_of(chosen)[1], known) if known else None
+                document = handover.hand_over(chosen, target, precision, folder, weights, request.part, steps)
                 handovers.append({**document, "folder": folder.relative_to(out_dir).as_posix()})
                 note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
                 continue
             share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
-            artifact = compile_stage(chosen, target, precision, weights, part=request.part, share=share)
+            scales = request.scales.get(chosen.name)
+            artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
             note(f"{chosen.name} for {target.id} in {precision}")
             artifacts.append(_place(artifact, out_dir, _folder(chosen, target, precision, request.part)))
         out_dir.mkdir(parents=True, exist_ok=True)
@@ -220,5 +225,5 @@ class _Choices:
     def precisions(self, stage: Stage, engine: Engine) -> tuple[str, ...]:
         """What can be built for an engine: int8 of a hand-over needs scales."""
         if not handover.has_toolchain(engine):
-            return PRECISIONS
+            return tuple(precision for precision in PRECISIONS if compiles(engine, precision))
         return handover.PRECISIONS if stage.name in self.request.scales else ("fp16",)

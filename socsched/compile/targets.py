@@ -107,12 +107,12 @@ def native_target() -> Mapping[str, Any]:
 
 
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Return the x86 feature flags the kernel reports, empty where it reports none."""
+    """Return the processor features the kernel reports (x86 flags, Arm features), empty where it reports none."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
         return frozenset()
-    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
     return frozenset(flags)
 
 

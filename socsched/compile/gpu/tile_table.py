@@ -1,4 +1,4 @@
-"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by architecture and shape; written by tools/tune_gpu.py."""
+"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by architecture and shape, by tools/tune_gpu.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,6 @@ from socsched.graph.network import Network
 LARGEST = 127
 _SHARED = ("concat", "max_pool", "avg_pool", "add")
 """Layers whose tensors a DLA wants in one range in INT8 (TensorRT, DLA layer restrictions); add: its inputs only."""
-
-
-def load_scales(path: Path) -> dict[str, dict[str, float]]:
-    """Return the scales of a JSON file {stage: {tensor: scale}}; InputError when it is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {stage: {name: float(scale) for name, scale in tensors.items()} for stage, tensors in content.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise InputError(f"{path}: not a file of scales: {error}", "expected JSON {stage: {tensor: scale}}") from None
 
 
 def checked(network: Network, scales: Mapping[str, float]) -> dict[str, float]:

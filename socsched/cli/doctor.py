@@ -8,27 +8,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
 import click
 
+from socsched.cli import doctor_targets
+from socsched.cli.doctor_targets import Check
 from socsched.cli.options import Output, output_options, terminal_width
 
 NEEDED_BYTES = 1_500_000_000
-AARCH64_COMPILERS = ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "aarch64-none-linux-gnu-g++")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding: `status` ok | missing (something optional) | broken (the main line does not work)."""
-
-    name: str
-    status: str
-    found: str
-    enables: str
-    remedy: str = ""
 
 
 @click.command("doctor", short_help="Say what works on this machine, what does not, and what to do.")
@@ -95,27 +85,6 @@ def _compiler() -> Check:
     return Check("C++ compiler", "ok" if path else "broken", path or "none on PATH", "linking compiled stages", remedy)
 
 
-def _cross_compiler() -> Check:
-    path = next((found for name in AARCH64_COMPILERS if (found := shutil.which(name))), None)
-    if system.machine() == "aarch64":
-        return Check("aarch64 compiler", "ok", "native", "compile for Arm boards")
-    remedy = (
-        ""
-        if path
-        else "sudo apt-get install -y g++-aarch64-linux-gnu (objects for the board are made without it, unlinked)"
-    )
-    return Check(
-        "aarch64 compiler", "ok" if path else "missing", path or "none on PATH", "linking for Arm boards", remedy
-    )
-
-
-def _nvcc() -> Check:
-    path = shutil.which("nvcc") or next((str(p) for p in [Path("/usr/local/cuda/bin/nvcc")] if p.is_file()), None)
-    advice = "install the CUDA toolkit (12.x for JetPack 6, 13.x for JetPack 7); planning and simulating need none"
-    remedy = "" if path else advice
-    return Check("nvcc", "ok" if path else "missing", path or "none on PATH", "CUDA code for sm_87", remedy)
-
-
 def _cache() -> Check:
     from socsched.compile.store import cache_dir
     from socsched.errors import MachineError
@@ -160,5 +129,7 @@ def _settings() -> Check:
 
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    _python, _tvm, _compiler, _cross_compiler, _nvcc, _cache, _disk, _threads, _descriptors, _settings,
+    _python, _tvm, _compiler, _cache, _disk, _threads, _descriptors, _settings,
+    doctor_targets.cross_compiler, doctor_targets.emulator, doctor_targets.nvcc, doctor_targets.opencl,
+    doctor_targets.hexagon,
 )  # fmt: skip

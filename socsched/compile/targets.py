@@ -3,6 +3,8 @@
     {kind: llvm, host: true} or {kind: llvm, mcpu: native}      this machine, by its vector unit
     {kind: llvm, mtriple: aarch64-linux-gnu, mcpu: cortex-a78ae}  another CPU
     {kind: cuda, arch: sm_87}                                   a GPU
+    {kind: opencl}                                              a mobile GPU (Mali, Adreno): sources and a launch plan
+    {kind: hexagon, arch: v73}                                  a Hexagon DSP's scalar cores with HVX: object files
     {kind: simulated}                                           an engine without compiler here: its stages are checked
                                                                 against its operator rules and compiled for this machine
 
@@ -19,17 +21,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from socsched.compile.cpu.vector import AVX2, AVX512, NEON, SSE, Vector
+from socsched.compile.cpu.vector import AVX2, AVX512, HVX, NEON, SSE, Vector
 from socsched.errors import CompileError, MachineError
 
 _AVX512_FLAGS = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _AVX2_FLAGS = {"avx2", "fma", "f16c", "bmi2"}
 _OWN_KEYS = ("host", "note")
+_OPENCL_LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
+HEXAGON = ("v68", "v69", "v73", "v75")
+"""Architectures with floating point on HVX, which older ones would do one number at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """A resolved target: `kind` llvm | cuda | simulated, `tvm` what TVM is told, `native` whether it runs here."""
+    """A resolved target: `kind` as in the entry, `tvm` what TVM is told, `native` whether its code runs here."""
 
     kind: str
     tvm: Mapping[str, Any]
@@ -37,8 +42,9 @@ class TargetSpec:
 
     @property
     def triple(self) -> str:
-        """The target triple, empty for this machine."""
-        return str(self.tvm.get("mtriple", ""))
+        """The target triple of the code a processor runs, empty for this machine."""
+        host = self.tvm.get("host", {})
+        return str(self.tvm.get("mtriple") or (host.get("mtriple", "") if isinstance(host, Mapping) else ""))
 
 
 def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
@@ -56,7 +62,31 @@ def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
         if "arch" not in target:
             raise CompileError(f"{engine}: target cuda needs its architecture", "add `arch: sm_87` or the like")
         return TargetSpec("cuda", {key: value for key, value in target.items() if key != "note"}, False)
-    raise CompileError(f"{engine}: no compiler for target kind {kind!r}", "kinds: llvm, cuda, simulated")
+    if kind == "opencl":
+        limits = {key: value for key, value in target.items() if key in _OPENCL_LIMITS}
+        return TargetSpec("opencl", {"kind": "opencl", **limits, "host": {"kind": "llvm"}}, False)
+    if kind == "hexagon":
+        return TargetSpec("hexagon", _hexagon(str(target.get("arch", "")), engine), False)
+    raise CompileError(
+        f"{engine}: no compiler for target kind {kind!r}", "kinds: llvm, cuda, opencl, hexagon, simulated"
+    )
+
+
+def _hexagon(arch: str, engine: str) -> Mapping[str, Any]:
+    """LLVM's own back end, asked for by triple: TVM's hexagon tags compile the host half, all code here, for x86-64."""
+    if arch not in HEXAGON:
+        raise CompileError(
+            f"{engine}: target hexagon needs an architecture with HVX floating point, got {arch!r}",
+            f"give `arch`, one of {', '.join(HEXAGON)}",
+        )
+    features = [f"+hvx{arch}", "+hvx-length128b", "+hvx-qfloat", "-hvx-ieee-fp"]
+    return {"kind": "llvm", "mtriple": "hexagon", "mcpu": f"hexagon{arch}", "mattr": features}
+
+
+def share_in_code(spec: TargetSpec, share: int) -> int:
+    """Return what of an engine's share the code depends on: a CPU's kernels are split over threads when they start, a
+    GPU's grids are laid out for its SMs when they are built."""
+    return share if spec.kind == "cuda" else 0
 
 
 def _machine() -> str:
@@ -92,6 +122,8 @@ def vector_unit(spec: TargetSpec) -> Vector:
 
     if spec.triple.startswith(("aarch64", "arm64")):
         return NEON
+    if spec.kind == "hexagon":
+        return HVX
     target, has = tvm.target.Target(dict(spec.tvm)), tvm.target.codegen.target_has_features
     if has(["avx512f", "avx512vl"], target):
         return AVX512

@@ -19,6 +19,7 @@ from socsched.graph.operators import Operator, StageWork
 OPERATOR_CLASS = {
     "conv2d": "conv",
     "conv2d_transpose": "conv",
+    "winograd": "winograd",
     "dense": "gemm",
     "matmul": "gemm",
     "pillar_features": "gemm",
@@ -54,7 +55,7 @@ OPERATOR_CLASS = {
     "depthwise": "depthwise",
 }
 """Operator kind -> efficiency class of `Precision.efficiency`; anything else is "default"."""
-INSTEAD = {"depthwise": "elementwise"}
+INSTEAD = {"depthwise": "elementwise", "winograd": "conv"}
 """Class taken where a platform gives no efficiency for one: a depthwise convolution runs at the speed of memory."""
 
 
@@ -86,9 +87,20 @@ def efficiency(precision: Precision, kind: str) -> Figure:
 
 
 def kind_of(op: Operator) -> str:
-    """Return the kind an operator is charged as: a convolution with a group a channel is "depthwise"."""
-    grouped = op.kind == "conv2d" and 1 < op.attrs.get("groups", 1) == op.attrs.get("in_channels")
-    return "depthwise" if grouped else op.kind
+    """Return the kind an operator is charged as.
+
+    A convolution with a group a channel is "depthwise"; a 3x3 one of stride 1 on an image of 32 or more 4x4 tiles is
+    "winograd", as fewer multiplications do where an engine has them done so (its efficiency may exceed 1 then).
+    """
+    if op.kind != "conv2d":
+        return op.kind
+    attrs, groups = op.attrs, op.attrs.get("groups", 1)
+    if 1 < groups == attrs.get("in_channels"):
+        return "depthwise"
+    square = attrs.get("kernel_h") == attrs.get("kernel_w") == 3 and attrs.get("dilation", 1) == groups == 1
+    unit = attrs.get("stride_h") == attrs.get("stride_w") == 1
+    *_, height, width = op.outputs[0].shape
+    return "winograd" if square and unit and -(-height // 4) * -(-width // 4) >= 32 else op.kind
 
 
 def operator_ns(op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float) -> float:

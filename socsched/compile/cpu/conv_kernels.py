@@ -15,7 +15,10 @@ from socsched.compile.cpu.activation import Activation, finish, function
 from socsched.compile.cpu.kernels import _NO_ALIAS
 from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import Tile
-from socsched.compile.environment import T
+from socsched.compile.environment import T, tirx
+
+_NEAR = 1 << 17
+"""Bytes of weights that stay in the second-level cache anyway."""
 
 
 def residual_shape(target: Lying, border: int) -> tuple[int, int, int, int]:
@@ -25,10 +28,19 @@ def residual_shape(target: Lying, border: int) -> tuple[int, int, int, int]:
     return (target.blocks, target.height + 2 * border, target.width + 2 * border, target.block)
 
 
+def fetch(buffer: Any, *at: Any, write: bool = False) -> Any:
+    """Return the instruction that brings the cache line of an element into the first-level cache."""
+    return tirx.call_intrin("void", "tirx.prefetch", T.address_of(buffer[at]), int(write), 3, 1)
+
+
 def conv2d(
     source: Lying, target: Lying, window: Window, activation: Activation, residual: int, tile: Tile, order: Order
 ) -> Any:
-    """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O)."""
+    """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
+
+    While a tile is computed, a share of the next channel group's weights is fetched and, in the first group, which
+    meets the image first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
+    """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
     oh, ow, b_out = target.height, target.width, target.border
@@ -44,6 +56,10 @@ def conv2d(
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
     rows_first = order.rows_first
+    slots = each if rows_first else each * units  # tiles that share the fetching of the next group's weights
+    lines = -(-ci * to // slots)  # to fetch a tile and kernel position
+    ahead = -(-tw * sw // kw) if ci == c else 0  # pixels to fetch a kernel position
+    more = groups > 1 and 4 * blocks * c * in_blocks * ci * kh * kw > _NEAR
 
     @T.prim_func(s_tir=True, private=True)
     def conv(
@@ -79,18 +95,40 @@ def conv2d(
                         T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                         acc = T.sblock_alloc_buffer((to, tw, c), "float32")
                         x0: T.let[T.int32] = T.min((part * each + n) * tw, last)
+                        slot: T.let[T.int32] = n if rows_first else (y * parts + part) * each + n
+                        ends: T.let[T.bool] = x0 == last
+                        y1: T.let[T.int32] = T.Select(ends, T.min(y + 1, oh - 1), y)
+                        x1: T.let[T.int32] = T.Select(ends, 0, x0 + tw)
                         for o, t in T.grid(to, tw):
+                            T.evaluate(fetch(O, first + g * to + o, y + b_out, x0 + t + b_out, 0, write=True))
+                            if rb >= 0:
+                                T.evaluate(fetch(R, g * to + o, y + rb, x0 + t + rb, 0))
                             for v in T.vectorized(c):
                                 acc[o, t, v] = B[g * to + o, v]
-                        for ic, ky, kx, k in T.grid(in_blocks, kh, kw, ci):
-                            for o in T.unroll(to):
-                                for t in T.unroll(tw):
-                                    for v in T.vectorized(c):
-                                        acc[o, t, v] = (
-                                            acc[o, t, v]
-                                            + X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
-                                            * K[g * to + o, ic, ky, kx, k, v]
+                        for ic, ky, kx in T.grid(in_blocks, kh, kw):
+                            if more:
+                                for j in range(lines):
+                                    T.evaluate(
+                                        fetch(
+                                            K,
+                                            (g + 1) % groups * to + T.min((slot * lines + j) // ci, to - 1),
+                                            *(ic, ky, kx, (slot * lines + j) % ci, 0),
                                         )
+                                    )
+                            if g == 0:
+                                for j in range(ahead):
+                                    T.evaluate(
+                                        fetch(X, ic, y1 * sh + ky * dh + up, T.min(x1 * sw + kx * ahead + j, iw - 1), 0)
+                                    )
+                            for k in range(ci):
+                                for o in T.unroll(to):
+                                    for t in T.unroll(tw):
+                                        for v in T.vectorized(c):
+                                            acc[o, t, v] = (
+                                                acc[o, t, v]
+                                                + X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+                                                * K[g * to + o, ic, ky, kx, k, v]
+                                            )
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
@@ -236,6 +274,16 @@ def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Acti
                         T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                         acc = T.sblock_alloc_buffer((to, tw, c), "float32")
                         for o, t in T.grid(to, tw):
+                            T.evaluate(
+                                fetch(
+                                    O,
+                                    first + g * to + o,
+                                    y0 * stride + dy + b_out,
+                                    (T.min(n * tw, last) + t) * stride + dx + b_out,
+                                    0,
+                                    write=True,
+                                )
+                            )
                             for v in T.vectorized(c):
                                 acc[o, t, v] = B[g * to + o, v]
                         for ic, k in T.grid(in_blocks, ci):

@@ -3,7 +3,8 @@
 A tile is `pixels` x `blocks` output vectors held in registers while the reduction runs: per step it loads `blocks`
 weight vectors and broadcasts `pixels` inputs, so a near-square tile keeps the load ports below the multiply-add ports.
 Accumulators, the weight vectors and a broadcast must fit the register file (32 on AVX-512 and NEON, 16 on AVX2); tiles
-beyond that spill and lose half the speed.
+beyond that spill and lose half the speed.  NEON multiplies by a lane of a register that holds several inputs of one
+pixel, so that there every pixel takes a register too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector unit: fp32 `lanes` and number of `registers`; `block` is the channel block activations are stored in."""
+    """A vector unit: fp32 `lanes` and number of `registers`; `block` is the channel block activations are stored in.
+
+    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.
+    """
 
     name: str
     lanes: int
     registers: int
     block: int
+    by_element: bool = False
 
     @property
     def per_block(self) -> int:
@@ -28,8 +33,9 @@ class Vector:
 
 AVX512 = Vector("avx512", 16, 32, 16)
 AVX2 = Vector("avx2", 8, 16, 8)
-NEON = Vector("neon", 4, 32, 8)
+NEON = Vector("neon", 4, 32, 8, by_element=True)
 SSE = Vector("sse", 4, 16, 8)
+HVX = Vector("hvx", 32, 32, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ def tile(vector: Vector, out_blocks: int, width: int, strided: bool = False) -> 
     before, which counts as waste).  Fewer than ten accumulators cannot hide the latency of a multiply-add.  With
     one block every multiply-add fetches a pixel of its own; with more, pixels a stride apart come from twice the lines.
     """
+    if vector.by_element:
+        return _by_element(vector, out_blocks, width)
 
     def worth(choice: Tile) -> tuple[float, int]:
         sums = choice.pixels * choice.blocks * vector.per_block
@@ -61,3 +69,11 @@ def tile(vector: Vector, out_blocks: int, width: int, strided: bool = False) -> 
         if out_blocks % blocks == 0 and (pixels * blocks + blocks) * vector.per_block <= vector.registers - 3
     ]
     return max(choices, key=worth)
+
+
+def _by_element(vector: Vector, out_blocks: int, width: int) -> Tile:
+    """Half of the registers accumulate: with more, LLVM's scheduler spills in the inner loop of some shapes."""
+    blocks = 2 if out_blocks % 2 == 0 else 1
+    most = max(1, min(vector.registers // 2 // (blocks * vector.per_block), width))
+    # The last tile of a row repeats pixels; every tile loads the weights again, which costs about a pixel's work.
+    return Tile(min(range(most, most // 2, -1), key=lambda n: -(-width // n) * (n + 1)), blocks)

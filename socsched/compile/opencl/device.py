@@ -1,0 +1,146 @@
+"""The few OpenCL 1.2 calls that running a stage takes, straight from the system's libOpenCL (no package needed)."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from typing import Any
+
+import numpy as np
+
+from socsched.errors import MachineError
+
+Array = np.ndarray[Any, Any]
+
+_DEVICE_ANY, _DEVICE_NAME, _DEVICE_EXTENSIONS = 0xFFFFFFFF, 0x102B, 0x1030
+_BUILD_LOG, _FUNCTION_NAME, _READ_WRITE, _TRUE = 0x1183, 0x1190, 1, 1
+_NOT_FOUND = {-1: "no device", -1001: "no driver is installed"}
+
+
+class Device:
+    """The first OpenCL device of the machine with an in-order queue; MachineError where there is none."""
+
+    def __init__(self) -> None:
+        self._cl = _library()
+        self._id = self._first()
+        self.name, self.extensions = self._text(_DEVICE_NAME), self._text(_DEVICE_EXTENSIONS).split()
+        status = ctypes.c_int()
+        create = self._returns("clCreateContext")
+        self._context = create(None, 1, ctypes.byref(self._id), None, None, ctypes.byref(status))
+        self._check(status.value, "clCreateContext")
+        self._queue = self._made("clCreateCommandQueue", self._id, ctypes.c_uint64(0))
+
+    def build(self, source: str) -> dict[str, Any]:
+        """Return the kernels of a source by name; MachineError with the compiler's words when it refuses."""
+        text = ctypes.c_char_p(source.encode())
+        program = self._made("clCreateProgramWithSource", 1, ctypes.byref(text), None)
+        if self._cl.clBuildProgram(program, 1, ctypes.byref(self._id), None, None, None):
+            raise MachineError(f"{self.name} refuses the kernels: {self._log(program)[:2000]}", "update the driver")
+        count = ctypes.c_uint()
+        self._call("clCreateKernelsInProgram", program, 0, None, ctypes.byref(count))
+        kernels = (ctypes.c_void_p * count.value)()
+        self._call("clCreateKernelsInProgram", program, count, kernels, None)
+        return {self._kernel_name(ctypes.c_void_p(kernel)): ctypes.c_void_p(kernel) for kernel in kernels}
+
+    def allocate(self, size: int) -> Any:
+        """Return device memory of `size` bytes, which `release` gives back."""
+        return self._made("clCreateBuffer", ctypes.c_uint64(_READ_WRITE), ctypes.c_size_t(max(size, 1)), None)
+
+    def release(self, memory: Any) -> None:
+        """Give memory back."""
+        self._call("clReleaseMemObject", memory)
+
+    def write(self, memory: Any, array: Array) -> None:
+        """Copy a contiguous array to the start of `memory` and wait."""
+        self._copy("clEnqueueWriteBuffer", memory, array)
+
+    def read(self, memory: Any, array: Array) -> None:
+        """Copy the start of `memory` into a contiguous array, after all launches before."""
+        self._copy("clEnqueueReadBuffer", memory, array)
+
+    def launch(self, kernel: Any, groups: list[int], items: list[int], arguments: list[Any]) -> None:
+        """Enqueue a kernel; an argument is memory or a numpy scalar."""
+        for index, argument in enumerate(arguments):
+            if isinstance(argument, np.generic):
+                raw = argument.tobytes()
+                self._call("clSetKernelArg", kernel, index, ctypes.c_size_t(len(raw)), raw)
+            else:
+                size = ctypes.c_size_t(ctypes.sizeof(ctypes.c_void_p))
+                self._call("clSetKernelArg", kernel, index, size, ctypes.byref(argument))
+        sizes = ctypes.c_size_t * len(groups)
+        total, local = sizes(*(g * i for g, i in zip(groups, items, strict=True))), sizes(*items)
+        self._call("clEnqueueNDRangeKernel", self._queue, kernel, len(groups), None, total, local, 0, None, None)
+
+    def _copy(self, name: str, memory: Any, array: Array) -> None:
+        if array.size:
+            where = ctypes.c_void_p(array.ctypes.data)
+            offset, size = ctypes.c_size_t(0), ctypes.c_size_t(array.nbytes)
+            self._call(name, self._queue, memory, _TRUE, offset, size, where, 0, None, None)
+
+    def _first(self) -> Any:
+        count = ctypes.c_uint()
+        status = self._cl.clGetPlatformIDs(0, None, ctypes.byref(count))
+        if status or not count.value:
+            raise _missing(_NOT_FOUND.get(status, f"clGetPlatformIDs gives {status}"))
+        platforms, device = (ctypes.c_void_p * count.value)(), ctypes.c_void_p()
+        self._call("clGetPlatformIDs", count, platforms, None)
+        for platform in platforms:
+            kind = ctypes.c_uint64(_DEVICE_ANY)
+            if not self._cl.clGetDeviceIDs(ctypes.c_void_p(platform), kind, 1, ctypes.byref(device), None):
+                return device
+        raise _missing("no device")
+
+    def _made(self, name: str, *arguments: Any) -> Any:
+        """What a function of the context makes; its last parameter takes the status."""
+        status = ctypes.c_int()
+        made = self._returns(name)(ctypes.c_void_p(self._context), *arguments, ctypes.byref(status))
+        self._check(status.value, name)
+        return ctypes.c_void_p(made)
+
+    def _returns(self, name: str) -> Any:
+        function = getattr(self._cl, name)
+        function.restype = ctypes.c_void_p
+        return function
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._check(getattr(self._cl, name)(*arguments), name)
+
+    def _check(self, status: int, name: str) -> None:
+        if status:
+            raise MachineError(f"{self.name}: {name} gives OpenCL error {status}", "check the device's driver")
+
+    def _text(self, what: int) -> str:
+        size = ctypes.c_size_t()
+        self._cl.clGetDeviceInfo(self._id, what, ctypes.c_size_t(0), None, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        self._cl.clGetDeviceInfo(self._id, what, size, text, None)
+        return text.value.decode(errors="replace")
+
+    def _log(self, program: Any) -> str:
+        size = ctypes.c_size_t()
+        self._cl.clGetProgramBuildInfo(program, self._id, _BUILD_LOG, ctypes.c_size_t(0), None, ctypes.byref(size))
+        text = ctypes.create_string_buffer(max(size.value, 1))
+        self._cl.clGetProgramBuildInfo(program, self._id, _BUILD_LOG, size, text, None)
+        return text.value.decode(errors="replace")
+
+    def _kernel_name(self, kernel: Any) -> str:
+        text = ctypes.create_string_buffer(1024)
+        self._call("clGetKernelInfo", kernel, _FUNCTION_NAME, ctypes.c_size_t(1024), text, None)
+        return text.value.decode()
+
+
+def _library() -> Any:
+    for name in (ctypes.util.find_library("OpenCL"), "libOpenCL.so.1", "libOpenCL.so"):
+        if name:
+            try:
+                return ctypes.CDLL(name)
+            except OSError:
+                continue
+    raise _missing("libOpenCL is not installed")
+
+
+def _missing(problem: str) -> MachineError:
+    return MachineError(
+        f"no OpenCL: {problem}",
+        "install the GPU's driver, or PoCL for the CPU: sudo apt-get install -y pocl-opencl-icd",
+    )

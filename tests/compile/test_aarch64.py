@@ -1,0 +1,110 @@
+"""aarch64 code: run under qemu against the host's results, and looked at where an emulator's time says nothing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import aarch64_emulator
+import small_stages
+
+from socsched.compile.builder import compile_stage
+from socsched.compile.cpu.lower import lower
+from socsched.compile.environment import relax, tvm
+from socsched.compile.fusion import read
+from socsched.compile.relax_import import import_network
+from socsched.compile.targets import resolve, vector_unit
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Engine
+from socsched.graph.network import Network
+from socsched.models.pointpillars.network import backbone_network, head_network
+from socsched.models.weights import seeded_weights
+
+ORIN_CPU = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78ae", "num-cores": 4}
+TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
+"""Largest difference from the host's fp32 result, relative to the largest output."""
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> aarch64_emulator.Emulator:
+    try:
+        return aarch64_emulator.emulator(tmp_path_factory.mktemp("harness"))
+    except aarch64_emulator.Unavailable as missing:
+        pytest.skip(str(missing))
+
+
+def check(
+    stage: Stage, arrays: list[small_stages.Array], engine: Engine, precision: str, emulator: aarch64_emulator.Emulator
+) -> None:
+    artifact = compile_stage(stage, engine, precision)
+    given = small_stages.halved(arrays) if precision == "fp16" else arrays
+    found, _ = emulator.run(artifact, given)
+    assert {array.dtype.name for array in found} == {"float16" if precision == "fp16" else "float32"}
+    assert small_stages.error(found, small_stages.reference(stage, arrays)) <= TOLERANCE[precision]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("name", small_stages.STAGES)
+def test_stages(
+    name: str, precision: str, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
+) -> None:
+    stage, arrays = small_stages.stage(name), small_stages.inputs(name)
+    check(stage, arrays, make_engine(ORIN_CPU, ("fp32", "fp16")), precision, emulator)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("name", ["resnet", "trunk", "mobilenet", "yolo", "odd"])
+def test_onnx_networks(
+    name: str, precision: str, tmp_path: Path, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
+) -> None:
+    pytest.importorskip("onnx")
+    stage, arrays = small_stages.onnx_stage(name, tmp_path)
+    check(stage, arrays, make_engine(ORIN_CPU, ("fp32", "fp16")), precision, emulator)
+
+
+@pytest.mark.qemu
+def test_a_library_for_this_machine_is_refused(
+    emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
+) -> None:
+    """What makes the comparisons mean something: the emulator does not run the host's code."""
+    if resolve({"kind": "llvm", "host": True}).triple.startswith("aarch64"):
+        pytest.skip("the host's own code is aarch64")
+    artifact = compile_stage(small_stages.stage("head"), make_engine())
+    with pytest.raises(RuntimeError, match=r"cannot open|wrong ELF|invalid ELF"):
+        emulator.run(artifact, small_stages.inputs("head"))
+
+
+def products(assembly: str) -> list[list[str]]:
+    """Return the bodies of innermost loops (from a label to a branch back to it) that mostly multiply and add."""
+    lines, labels, loops = assembly.splitlines(), {}, []
+    for index, line in enumerate(lines):
+        if label := re.match(r"(\.L\w+):", line):
+            labels[label[1]] = index
+        branch = re.match(r"\s+(?:b(?:\.\w+)?|cbn?z|tbn?z)\s+(?:.*\s)?(\.L\w+)$", line)
+        if branch and branch[1] in labels:
+            loops.append(range(labels[branch[1]] + 1, index))
+    inner = [loop for loop in loops if not any(other != loop and other.start in loop for other in loops)]
+    bodies = [[lines[index] for index in loop] for loop in inner]
+    return [body for body in bodies if len(body) > 40 and sum("fmla" in line for line in body) >= 0.4 * len(body)]
+
+
+@pytest.mark.parametrize(
+    ("network", "kernels"), [(backbone_network(), 10), (head_network(), 1)], ids=["backbone", "head"]
+)
+def test_neon_tiles_fit_the_registers(network: Network, kernels: int) -> None:
+    """No vector register goes to the stack where matrices are multiplied, and most instructions multiply and add."""
+    spec = resolve(ORIN_CPU)
+    lowered = lower(read(import_network(network), network), seeded_weights(network), vector_unit(spec))
+    executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
+    loops = products(executable.mod.imports[0].inspect_source("asm"))
+    assert len(loops) >= kernels
+    for body in loops:
+        assert not [line for line in body if re.search(r"\b[qv]\d+.*\[sp", line)]
+        assert sum("fmla" in line for line in body) >= 0.55 * len(body)

@@ -22,6 +22,8 @@ from socsched.cli.root import run
 from socsched.compile.builder import compile_stage
 from socsched.compile.bundle import sources
 from socsched.compile.deploy import Request, compile_bundle
+from socsched.compile.quantize.fixed_point import Scale
+from socsched.compile.quantize.scales import Scales
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Engine, Platform
@@ -225,7 +227,7 @@ def test_scales_let_int8_through(board: Platform, tmp_path: Path, capsys: pytest
     stages = (Stage("head", "head", "pointpillars.head", after=("lidar",), precisions=("int8", "fp16")),)
     demo = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
     orin = get_platform("jetson-agx-orin-64gb")
-    scales = {"head": dict.fromkeys(("neck", "cls", "reg", "dir"), 0.1)}
+    scales = {"head": Scales(dict.fromkeys(("neck", "cls", "reg", "dir"), Scale(0.1, True)))}
     with_scales = compile_bundle(demo, orin, Request(engine="dla0", scales=scales), tmp_path / "int8")
     without = compile_bundle(demo, orin, Request(engine="dla0"), tmp_path / "fp16")
     assert [m["handovers"][0]["precision"] for m in (with_scales, without)] == ["int8", "fp16"]

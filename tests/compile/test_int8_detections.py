@@ -37,7 +37,7 @@ class Chain:
         self.stages: dict[str, CompiledStage] = {}
         for name in ("pfn", "scatter", "backbone", "head"):
             stage = Stage(name, name, f"pointpillars.{name}")
-            artifact = compile_stage(stage, engine, precision, weights, 2, scales.get(name))
+            artifact = compile_stage(stage, engine, precision, weights, 2, scales=scales.get(name))
             self.stages[name] = load(artifact)
 
     def __call__(self, points: Array) -> Detections:

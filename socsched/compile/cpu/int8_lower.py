@@ -18,7 +18,7 @@ from socsched.compile.cpu import int8_kernels, int8_pack, kernels
 from socsched.compile.cpu.images import EDGE
 from socsched.compile.cpu.int8_dot import Dot
 from socsched.compile.cpu.int8_kernels import Epilogue, Operand, Stored
-from socsched.compile.cpu.lower import Lowered, emitter
+from socsched.compile.cpu.lower import Exact, Lowered
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import relax
 from socsched.compile.layouts import physical_shape
@@ -64,7 +64,7 @@ class _Lowering:
     def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> None:
         self.q, self.graph, self.vector, self.dot = quantised, quantised.graph, vector, dot
         self.c = vector.block
-        self.exact = emitter(quantised.graph, weights, vector)
+        self.exact = Exact(quantised.graph, weights, vector)
         self.builder = self.exact.builder
         self.images: dict[str, _Image] = {}
         self.plain: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from socsched.compile.environment import relax
 from socsched.compile.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 
-__all__ = ["EDGE", "Lowered", "lower"]
+__all__ = ["EDGE", "Exact", "Lowered", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,12 @@ class Lowered:
 
 def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered:
     """Return the CPU form of `graph`; CompileError for images in batches, which have no rule."""
-    return _Lowering(fused(graph), weights, vector).run()
+    return Exact(fused(graph), weights, vector).run()
 
 
-class _Lowering(Convolutions):
+class Exact(Convolutions):
+    """Emits the operators of a graph in fp32, all of them (`run`) or one by one (`emit_group`)."""
+
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
         variables = [self.variable(name, t) for name, t in zip(self.graph.inputs, inputs, strict=True)]
@@ -76,8 +78,3 @@ class _Lowering(Convolutions):
             return own if self.takes(group) else None
         found = rules.find(self, group)
         return found
-
-
-def emitter(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> _Lowering:
-    """Return what emits operators of `graph` one by one (`emit_group`), for a lowering they are only a part of."""
-    return _Lowering(graph, weights, vector)

@@ -1,8 +1,8 @@
 """The program of a bundle on its board: the compiled pipeline, stage after stage, frame after frame.
 
 It needs numpy and TVM's runtime; no compiler, no linker, none of socsched's other dependencies.  It runs code for
-processors, CUDA and OpenCL, not what vendors' tools build.  Deadlines, rates and engines side by side are the executor's
-business (`socsched run`); this shows that the code runs there, what it computes and how long each stage takes alone.
+processors, CUDA and OpenCL, not what vendors' tools build.  Deadlines, rates and engines side by side are a matter of
+`socsched run`; this shows that the code runs there, what it computes and how long each stage takes alone.
 
     start.sh [--input FRAME ...] [-o RESULTS.npz] [--all] [--json]
 

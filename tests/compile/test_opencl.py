@@ -189,9 +189,19 @@ def test_scratch_memory_is_shared_but_never_while_in_use(gpu: Engine) -> None:
                 assert max(uses[first]) < min(uses[second]) or max(uses[second]) < min(uses[first])
 
 
-def test_groups_larger_than_the_device_takes_are_refused(tmp_path: Path, make_engine: Make) -> None:
-    with pytest.raises(CompileError, match="needs 64 work-items a group, the target allows 32"):
-        compile_stage(small_stages.stage("pfn"), make_engine({**MALI, "max_threads_per_block": 32}, id="gpu"))
+def test_groups_larger_than_the_device_takes_are_refused(make_engine: Make) -> None:
+    layer = Layer("d", "dense", ("x",), {"weight": "w", "bias": "b"})
+    shapes = {"w": (256, 128), "b": (256,)}
+    network = Network("net", {"x": TensorType((64, 128), "fp32")}, (layer,), ("d",), shapes)
+    weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    with pytest.raises(CompileError, match=r"needs \d+ work-items a group, the target allows 32"):
+        compile_network(network, make_engine({**MALI, "max_threads_per_block": 32}, id="gpu"), weights)
+
+
+def test_the_pillar_net_is_one_kernel(gpu: Engine) -> None:
+    """No [P, slots, channels] intermediate: what a launch touches grows with the pillars, not with their capacity."""
+    plan = json.loads(compile_stage(small_stages.stage("pfn"), gpu, "fp16").path.read_text())
+    assert len(plan["launches"]) == 1 and not [b for b in plan["buffers"] if b["role"] == "scratch"]
 
 
 def test_sizes_are_arithmetic_and_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""`socsched compile`: stages of a pipeline as code for a platform's engines."""
+"""`socsched compile`: a plan, or a pipeline for a platform, as a folder that starts on the board."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, output_options, pipeline_argument, platform_option, terminal_width
+from socsched.cli.options import NameOrPath, Output, output_options, platform_option, terminal_width
 
 
-@click.command("compile", short_help="Compile the stages of a pipeline for a platform.")
-@pipeline_argument
-@platform_option()
+@click.command("compile", short_help="Compile a plan, or the stages of a pipeline, for a platform.")
+@click.argument("pipeline", metavar="PLAN.json|PIPELINE", type=NameOrPath("pipelines"))
+@platform_option(required=False)
 @click.option("--stage", help="Only this stage.")
 @click.option("--engine", help="Only for this engine.")
+@click.option("--part", help="With --stage: only the layers between two cuts, BEGIN:END (layer names joined by +).")
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@click.option(
+    "--scales", type=click.Path(path_type=Path), help="JSON file with INT8 scales, as `socsched calibrate` writes it."
+)
 @click.option(
     "-o",
     "--output",
@@ -23,34 +27,53 @@ from socsched.cli.options import Output, output_options, pipeline_argument, plat
     type=click.Path(path_type=Path, file_okay=False),
     default="artifacts",
     show_default=True,
-    help="Folder for the artefacts and their manifest.",
+    help="Folder for the artefacts, their manifest and the start script.",
 )
 @output_options
-@click.pass_obj
+@click.pass_context
 def command(
-    output: Output,
+    ctx: click.Context,
     pipeline: str,
-    platform: str,
+    platform: str | None,
     stage: str | None,
     engine: str | None,
+    part: str | None,
     weights: Path | None,
+    scales: Path | None,
     folder: Path,
 ) -> None:
-    """Compile PIPELINE's network stages for every engine of the platform that takes them; results are cached."""
-    from socsched.compile.deploy import compile_pipeline
+    """Compile the stages of a plan for the engines it chose, or PIPELINE's for every engine that takes them.
+
+    What is built lands in one folder with a start script that needs only TVM's runtime; stages of a DLA or HTP become
+    an ONNX model with build scripts for the vendor's toolchain. Results are cached.
+    """
+    from socsched.cli import line
+    from socsched.compile.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compile.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.graph.partition import parse_part
     from socsched.models.weights import load_weights
 
-    manifest = compile_pipeline(
-        get_pipeline(pipeline),
-        get_platform(platform),
-        None,
-        folder,
-        stage,
-        engine,
-        load_weights(weights) if weights else None,
-        output.note,
-    )
+    output: Output = ctx.obj
+    options: dict[str, Any] = {
+        "stage": stage,
+        "engine": engine,
+        "part": parse_part(part) if part else None,
+        "scales": read_pipeline_scales(scales) if scales else {},
+    }
+    if pipeline.endswith(".json"):
+        plan = line.load_plan(Path(pipeline))
+        if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
+            raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: leave --platform out")
+        chosen, board = line.pipeline_of(plan, None, output.warn), get_platform(plan.platform)
+        shares = planned_shares(plan.tasks)
+        request = Request(planned(plan.tasks), shares=shares, plan=line.plan_document(plan), **options)
+    elif platform is None:
+        raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")
+    else:
+        chosen, board, request = get_pipeline(pipeline), get_platform(platform), Request(**options)
+    given = load_weights(weights) if weights else None
+    manifest = compile_bundle(chosen, board, request, folder, given, output.note)
     output.result(manifest, lambda: _show(manifest, folder))
 
 
@@ -60,6 +83,10 @@ def _show(manifest: dict[str, Any], folder: Path) -> None:
     rows = [
         [a["stage"], a["engine"], a["precision"], a["target"], ", ".join(a["files"]), "; ".join(a["notes"])]
         for a in manifest["artifacts"]
+    ]
+    rows += [
+        [h["stage"], h["engine"], h["precision"], h["toolchain"], f"{h['folder']}/model.onnx", "run build.sh there"]
+        for h in manifest["handovers"]
     ]
     columns = ["stage", "engine", "precision", "target", "files", "notes"]
     title = f"{manifest['pipeline']} for {manifest['platform']}, in {folder}/"

@@ -17,6 +17,7 @@ from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
 VERBS = (
     "platforms",
     "pipelines",
+    "calibrate",
     "compile",
     "plan",
     "analyze",

@@ -31,6 +31,9 @@ from socsched.cli.options import (
     help="npz file with weights; seeded random if absent.",
 )
 @click.option(
+    "--scales", type=click.Path(path_type=Path), help="JSON file with int8 scales, as `socsched calibrate` writes it."
+)
+@click.option(
     "--pace/--no-pace",
     default=True,
     show_default=True,
@@ -52,6 +55,7 @@ def command(
     duration: int | None,
     input_path: Path | None,
     weights: Path | None,
+    scales: Path | None,
     pace: bool,
     pipeline: str | None,
     stats: bool,
@@ -77,6 +81,7 @@ def command(
         duration_ns=duration,
         scans=line.scans_of(input_path),
         weights=weights,
+        scales=scales,
         pace=pace,
         stats=stats,
         seed=seed,

@@ -62,7 +62,7 @@ def check(array: Any, tensor: TensorType, name: str) -> None:
 
 def to_tvm(array: Array, tensor: TensorType, name: str) -> Any:
     """Return `array` as a TVM tensor, sharing its memory where `aligned` can; see `check` for errors."""
-    from socsched.compile.environment import tvm
+    from socsched.compile.tvm_runtime import tvm
 
     check(array, tensor, name)
     if array.size == 0:  # numpy aligns no memory it does not need

@@ -13,11 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from socsched.compile.store import cache_dir, digest, read_json, write_json
+from socsched.compile.values import value_types
 from socsched.compile.versions import rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
+from socsched.graph.partition import Part, take
 from socsched.models.registry import Model, get_model
 
 if TYPE_CHECKING:
@@ -44,8 +46,8 @@ ELEMENTWISE = frozenset(
 _UNTYPED = ("uint8", "int32", "int64", "bool")
 
 
-def stage_work(stage: Stage, precision: str) -> StageWork:
-    """Return what one job of `stage` computes and moves in `precision`, at the nominal size of its params.
+def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageWork:
+    """Return what one job of `stage` (or a part of it) computes and moves in `precision`, at its params' nominal size.
 
     A function's work is what its model states; a stage without model has none.  Analyses are cached on disk, so that
     TVM is imported only for what was never seen.  Raises UsageError for an unknown model or parameter.
@@ -56,14 +58,32 @@ def stage_work(stage: Stage, precision: str) -> StageWork:
     if model.network is None:
         return StageWork(stage.name, precision, model.operators, _types(model, 0), _types(model, 1))
     network = model.network()
-    key = digest("work", repr(network), [port.type.shape for port in model.inputs], precision, rule_sources())
+    nominal = _dynamic(model, network)
+    borders = (_types(model, 0), _types(model, 1))
+    if part:
+        network, borders = _part(network, part, nominal)
+    key = digest("work", repr(network), nominal, precision, rule_sources())
     path = cache_dir() / "work" / f"{key}.json"
     operators = _decode(read_json(path))
     if operators is None:
-        operators = _network_operators(model, network, precision)
+        operators = _network_operators(network, precision, nominal)
         write_json(path, [asdict(operator) for operator in operators])
-    inputs, outputs = (tuple(_at(t, precision) for t in _types(model, side)) for side in (0, 1))
+    inputs, outputs = (tuple(_at(tensor, precision) for tensor in border) for border in borders)
     return StageWork(stage.name, precision, operators, inputs, outputs)
+
+
+def _part(
+    network: Network, part: Part, nominal: int
+) -> tuple[Network, tuple[tuple[TensorType, ...], tuple[TensorType, ...]]]:
+    types = value_types(network)
+    taken = take(network, part, types)
+    outputs = (types[name] for name in taken.outputs)
+    inputs, results = (tuple(_nominal(tensor, nominal) for tensor in side) for side in (taken.inputs.values(), outputs))
+    return taken, (inputs, results)
+
+
+def _nominal(tensor: TensorType, nominal: int) -> TensorType:
+    return TensorType(tuple(nominal if size < 0 else size for size in tensor.shape), tensor.dtype, tensor.layout)
 
 
 def _types(model: Model, side: int) -> tuple[TensorType, ...]:
@@ -90,13 +110,13 @@ def _tensors(entries: Any) -> tuple[TensorType, ...]:
     return tuple(TensorType(tuple(entry["shape"]), entry["dtype"], entry["layout"]) for entry in entries)
 
 
-def _network_operators(model: Model, network: Network, precision: str) -> tuple[Operator, ...]:
+def _network_operators(network: Network, precision: str, nominal: int) -> tuple[Operator, ...]:
     from socsched.compile.fusion import read
     from socsched.compile.relax_import import import_network
 
     if precision not in _FLOATS:
-        raise CompileError(f"{model.name}: precision {precision!r} is not one of {', '.join(_FLOATS)}")
-    return operators(read(import_network(network), network), precision, _dynamic(model, network))
+        raise CompileError(f"{network.name}: precision {precision!r} is not one of {', '.join(_FLOATS)}")
+    return operators(read(import_network(network), network), precision, nominal)
 
 
 def _dynamic(model: Model, network: Network) -> int:
@@ -121,8 +141,7 @@ class _Analysis:
 
     def type(self, value: str) -> TensorType:
         tensor = self.graph.values[value]
-        shape = tuple(self.nominal if size < 0 else size for size in tensor.shape)
-        return _at(TensorType(shape, tensor.dtype, tensor.layout), self.precision)
+        return _at(_nominal(tensor, self.nominal), self.precision)
 
     def operator(self, group: Group) -> Operator:
         inputs, output = tuple(map(self.type, group.inputs)), self.type(group.output)

@@ -24,7 +24,9 @@ class Artifact:
     versions and rule sources.  `inputs`/`outputs` say how tensors lie at the stage border (physical layout in
     `TensorType.layout`, -1 where a size varies), `input_names`/`output_names` are the model's ports.  `target` is the
     kind (llvm, cuda, opencl, hexagon, simulated), `triple` that of the code, `loadable` whether this machine can run
-    it; `weights` is "seed 0" or the sha256 of the arrays; `notes` says what is missing or modelled.
+    it; `weights` is "seed 0" or the sha256 of the arrays; `notes` says what is missing or modelled.  `part` is empty
+    for the whole network (otherwise as `graph.partition.Part` is written), `share` the units of the engine it is for,
+    0 for all.
     """
 
     stage: str
@@ -45,6 +47,8 @@ class Artifact:
     weights: str
     loadable: bool
     notes: tuple[str, ...] = ()
+    part: str = ""
+    share: int = 0
 
     @property
     def path(self) -> Path:

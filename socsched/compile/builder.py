@@ -5,15 +5,14 @@ What a precision means on a target that this machine executes:
     fp16   llvm and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision (their dtype
            is fp16), everything between is fp32.  So storage and hand-over rounding are modelled; half-precision
            rounding and overflow of intermediate activations and the accumulators' width are not.
+    int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,18 @@ import numpy as np
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.link import tools, write_library
-from socsched.compile.store import cache_dir, digest, write_json
-from socsched.compile.targets import TargetSpec, resolve
+from socsched.compile.quantize.build import build_int8, key_part
+from socsched.compile.quantize.scales import Scales
+from socsched.compile.store import cache_dir, digest, publish, require_space, scratch, write_json
+from socsched.compile.targets import TargetSpec, resolve, share_in_code
+from socsched.compile.values import value_types
 from socsched.compile.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
 from socsched.models.registry import Model, get_model
 from socsched.models.weights import check_weights, seeded_weights
@@ -37,7 +40,7 @@ from socsched.models.weights import check_weights, seeded_weights
 Array = np.ndarray[Any, Any]
 
 SEED = 0
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp32", "fp16", "int8")
 
 
 def compile_stage(
@@ -46,27 +49,55 @@ def compile_stage(
     precision: str = "fp32",
     weights: Mapping[str, Array] | None = None,
     threads: int = 0,
+    part: Part | None = None,
+    share: int = 0,
+    scales: Scales | None = None,
 ) -> Artifact:
-    """Return the artefact of `stage` for `engine`, from the cache if it was built before.
+    """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
 
-    `weights` are the network's parameters (others are ignored); None means random ones of seed 0.  `threads` is how
-    many threads the loaded stage will use, 0 for all the process may.  Raises UsageError for a stage that is no
-    network, InputError for weights that do not fit, CompileError for what the engine or target cannot do, MachineError
-    for a missing tool.
+    `weights` are the whole network's parameters (others are ignored); None means random ones of seed 0.  `share` is how
+    many of the engine's units (cores, SMs) the stage may occupy, 0 for all; `threads` how many threads the loaded stage
+    will use, 0 for the share, or all the process may.  `scales` are those of the network's values in int8
+    (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  Raises UsageError for a stage that is
+    no network, a part or a share that does not exist, InputError for weights that do not fit, CompileError for what the
+    engine or target cannot do, MachineError for a missing tool or a full disk.
     """
-    model, network = _network(stage)
+    model, network = network_of(stage)
     spec = resolve(engine.target, engine.id)
-    if precision not in PRECISIONS:
-        raise CompileError(f"{stage.name}: no compilation in {precision}: weights carry no quantisation parameters")
-    chosen, provenance = _weights(model, network, weights)
-    build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources())
-    key = digest(repr(network), provenance, *build)
+    check_share(engine, share)
+    if not compiles(engine, precision):
+        raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
+    chosen, provenance = weights_for(model, network, weights)
+    build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), share_in_code(spec, share))
+    key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec), *([str(part)] if part else []))
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
     if artifact is None:
-        _check_rules(stage, engine, precision, spec)
-        artifact = _store(folder, _Request(stage, engine, model, network, spec, precision, chosen, provenance, key))
-    return _relabel(artifact, stage, engine, threads)
+        names = port_names(model, network)
+        if part:
+            network = take(network, part, value_types(network))
+        _check_rules(stage, engine, precision, spec, part)
+        request = _Request(stage, engine, model, network, names, spec, precision, chosen, provenance, key, scales)
+        artifact = _store(folder, request)
+    return _relabel(artifact, stage, engine, threads, part, share)
+
+
+def check_share(engine: Engine, share: int) -> None:
+    """Raise UsageError unless `engine` can give `share` of its units to one stage (0: all of them)."""
+    if not share:
+        return
+    if not 0 < share <= engine.units:
+        raise UsageError(f"{engine.id} has {engine.units} {engine.unit}s, not {share}", "ask for as many, or 0 for all")
+    if share != engine.units and engine.shares == "whole":
+        raise UsageError(
+            f"{engine.id} is occupied whole: no stage can have {share} of its {engine.units} {engine.unit}s",
+            "leave the share out",
+        )
+
+
+def compiles(engine: Engine, precision: str) -> bool:
+    """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
+    return precision in PRECISIONS and (precision != "int8" or engine.target.get("kind") not in ("cuda", "opencl"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +108,17 @@ class _Request:
     engine: Engine
     model: Model
     network: Network
+    names: Mapping[str, str]
     spec: TargetSpec
     precision: str
     weights: Mapping[str, Array]
     provenance: str
     key: str
+    scales: Scales | None
 
 
-def _network(stage: Stage) -> tuple[Model, Network]:
+def network_of(stage: Stage) -> tuple[Model, Network]:
+    """Return the model and the network of a stage; UsageError when it has none."""
     if stage.model is None:
         raise UsageError(
             f"stage {stage.name!r} has no model: nothing to compile", "it is known by its execution times only"
@@ -95,7 +129,14 @@ def _network(stage: Stage) -> tuple[Model, Network]:
     return model, model.network()
 
 
-def _weights(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+def port_names(model: Model, network: Network) -> dict[str, str]:
+    """Return network inputs and outputs -> ports they are; tensors between parts have no port and keep their names."""
+    sides = ((network.inputs, model.inputs), (network.outputs, model.outputs))
+    return {value: port.name for values, ports in sides for value, port in zip(values, ports, strict=True)}
+
+
+def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+    """Return the weights a stage is built with and where they are from: its own file, those given, or seeded ones."""
     if model.weights is not None:  # a network from a file comes with its own
         own = model.weights()
         return own, f"sha256 {weights_digest(own)}"
@@ -106,10 +147,10 @@ def _weights(model: Model, network: Network, weights: Mapping[str, Array] | None
     return own, f"sha256 {weights_digest(own)}"
 
 
-def _check_rules(stage: Stage, engine: Engine, precision: str, spec: TargetSpec) -> None:
+def _check_rules(stage: Stage, engine: Engine, precision: str, spec: TargetSpec, part: Part | None) -> None:
     if spec.kind != "simulated":
         return
-    violated = check_operators(stage_work(stage, precision), engine)
+    violated = check_operators(stage_work(stage, precision, part), engine)
     if violated:
         raise CompileError(
             f"stage {stage.name!r} cannot run on {engine.id}: " + "; ".join(violated),
@@ -117,31 +158,39 @@ def _check_rules(stage: Stage, engine: Engine, precision: str, spec: TargetSpec)
         )
 
 
-def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int) -> Artifact:
-    """The cache is by content: the same code may serve several stages and engines."""
-    return replace(artifact, stage=stage.name, engine=engine.id, engine_kind=engine.kind, threads=threads)
+def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, part: Part | None, share: int) -> Artifact:
+    """The cache is by content: the same code may serve several stages, engines and shares."""
+    return replace(
+        artifact,
+        stage=stage.name,
+        engine=engine.id,
+        engine_kind=engine.kind,
+        threads=threads or share,
+        part=str(part) if part else "",
+        share=share,
+    )
 
 
 def _store(folder: Path, request: _Request) -> Artifact:
-    """Build aside, then move the whole folder into the cache; whoever comes second keeps the first one's."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
-        aside = Path(scratch) / "entry"
-        aside.mkdir()
-        artifact = _build(aside, request)
-        write_json(aside / META, description(artifact, aside))
-        try:
-            os.rename(aside, folder)
-        except OSError:
-            if find(folder) is None:  # a damaged entry is in the way
-                shutil.rmtree(folder, ignore_errors=True)
-                os.rename(aside, folder)
+    """Build aside, then move the whole folder into the cache."""
+    with scratch(folder.parent) as space:
+        made = space / "entry"
+        made.mkdir()
+        require_space(made, _space(request))
+        artifact = _build(made, request)
+        write_json(made / META, description(artifact, made))
+        publish(made, folder, lambda place: find(place) is not None)
     stored = find(folder)
     if stored is None:
         raise MachineError(
             f"{folder}: the artefact just written cannot be read back", "check the disk, or set SOCSCHED_CACHE"
         )
     return stored
+
+
+def _space(request: _Request) -> int:
+    """Most bytes a build writes: Winograd turns nine weights into 36, and they lie in an object file and a library."""
+    return 2 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
 
 
 def _build(folder: Path, request: _Request) -> Artifact:
@@ -156,6 +205,10 @@ def _build(folder: Path, request: _Request) -> Artifact:
 
         inputs, outputs, files, notes = build_opencl(
             folder, request.network, request.weights, request.spec, request.precision
+        )
+    elif request.precision == "int8":
+        inputs, outputs, files, notes = build_int8(
+            folder, request.network, request.weights, request.spec, request.scales
         )
     else:
         inputs, outputs, files, notes = _build_cpu(folder, request)
@@ -175,9 +228,9 @@ def _build(folder: Path, request: _Request) -> Artifact:
         key=request.key,
         folder=folder,
         files=files,
-        input_names=tuple(port.name for port in request.model.inputs),
+        input_names=tuple(request.names.get(name, name) for name in request.network.inputs),
         inputs=inputs,
-        output_names=tuple(port.name for port in request.model.outputs),
+        output_names=tuple(request.names.get(name, name) for name in request.network.outputs),
         outputs=outputs,
         weights=request.provenance,
         loadable=request.spec.native and files[0].endswith(".so"),

@@ -1,8 +1,8 @@
-"""GPU lowering through TVM's general schedules, and device code for a GPU that need not be in this machine.
+"""CUDA artefacts: fp16 by the rules of `compile.gpu`, the rest by TVM's general schedules, with or without a GPU here.
 
 TVM embeds only CUDA source where no CUDA driver is installed, so nvcc turns that source into a cubin here.  Under the
-general schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 everything is fp16,
-accumulators included.
+general schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 everything is fp16
+there, accumulators included.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from socsched.compile.environment import relax, tvm
-from socsched.compile.fusion import read
+from socsched.compile.fusion import Graph, read
+from socsched.compile.gpu.device_code import supplied
+from socsched.compile.gpu.lower import lower, unruled
+from socsched.compile.gpu.lowering import build
+from socsched.compile.gpu.tiles import capability
 from socsched.compile.link import write_library
 from socsched.compile.relax_import import bind_weights, import_network
 from socsched.compile.targets import TargetSpec, resolve
@@ -25,6 +30,8 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
+OLDEST = 80
+"""Compute capability from which the rules apply (cp.async, mma.m16n8k16)."""
 
 Tensors = tuple[TensorType, ...]
 
@@ -34,25 +41,57 @@ def build_cuda(
 ) -> tuple[Tensors, Tensors, tuple[str, ...], tuple[str, ...]]:
     """Write stage.cubin, stage.cu and the host half into `folder`; return (inputs, outputs, files, notes).
 
-    Tensors lie in plain NCHW.  Raises MachineError when nvcc is missing, CompileError when it refuses the source.
+    Images lie in NHWC under the rules, in plain NCHW under the general schedules.  Raises MachineError when nvcc is
+    missing, CompileError when it refuses the source.
     """
-    compiler = find_nvcc()
-    graph = read(import_network(network, precision), network)
-    executable = build_executable(network, weights, spec.tvm, precision)
-    (folder / SOURCE).write_text(device_source(executable.mod))
-    write_cubin(compiler, folder / SOURCE, folder / BINARY, str(spec.tvm["arch"]))
+    compiler, arch = find_nvcc(), str(spec.tvm["arch"])
+
+    def cubin(source: str) -> bytes:
+        (folder / SOURCE).write_text(source)
+        write_cubin(compiler, folder / SOURCE, folder / BINARY, arch)
+        return (folder / BINARY).read_bytes()
+
+    with supplied(cubin):
+        built = build_executable(network, weights, spec.tvm, precision)
+    if not (folder / BINARY).exists():  # without a driver TVM does not ask for machine code
+        cubin(device_source(built.executable.mod))
     host = resolve(spec.tvm.get("host", {"kind": "llvm", "host": True}))
-    files, notes = write_library(executable, folder, host)
-    inputs, outputs = (_border(graph.values, names, precision) for names in (graph.inputs, graph.outputs))
-    return inputs, outputs, (BINARY, SOURCE, *files), (*notes, f"device code for {spec.tvm['arch']} only")
+    files, notes = write_library(built.executable, folder, host)
+    return built.inputs, built.outputs, (BINARY, SOURCE, *files), (*built.notes, *notes, f"device code for {arch} only")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A Relax executable and how its tensors lie; `notes` say what is slow about it."""
+
+    executable: Any
+    inputs: Tensors
+    outputs: Tensors
+    notes: tuple[str, ...] = ()
 
 
 def build_executable(
     network: Network, weights: Mapping[str, np.ndarray[Any, Any]], target: Mapping[str, Any], precision: str
-) -> Any:
-    """Return the Relax executable of a network for a TVM target under the general schedules, weights inside."""
+) -> Built:
+    """Return the executable of a network for a CUDA target, weights inside: by the rules where they apply."""
+    graph = read(import_network(network), network)
+    reason = _unruled(graph, target, precision)
+    if not reason:
+        lowered = lower(graph, weights, str(target["arch"]))
+        executable = build(lowered.module, target)
+        return Built(executable, lowered.inputs, lowered.outputs)
     bound = bind_weights(import_network(network, precision), network, weights, precision)
-    return relax.build(bound, target=tvm.target.Target(dict(target)))
+    executable = relax.build(bound, target=tvm.target.Target(dict(target)))
+    inputs, outputs = (_border(graph.values, names, precision) for names in (graph.inputs, graph.outputs))
+    return Built(executable, inputs, outputs, (f"general schedules, which are slow: {reason}",))
+
+
+def _unruled(graph: Graph, target: Mapping[str, Any], precision: str) -> str:
+    if precision != "fp16":
+        return f"tensor cores take fp16, not {precision}"
+    if capability(str(target["arch"])) < OLDEST:
+        return f"the rules need asynchronous copies, sm_{OLDEST} or later"
+    return unruled(graph)
 
 
 def _border(values: Mapping[str, TensorType], names: tuple[str, ...], precision: str) -> Tensors:

@@ -1,46 +1,13 @@
-"""The one place that imports TVM: checks the pinned pair and sets the thread pool up before its first use.
+"""TVM with its compiler; together with `tvm_runtime`, which it builds on, the one place that imports TVM.
 
-Import this module only where TVM is needed; it takes about a second.  TVM reads its thread settings at the first
-parallel launch: by default it takes half of the cores and narrows the calling thread's affinity, which is wrong for an
-executor that places threads itself, so both are set here unless the user did.
+Import this module only where the compiler is needed; it takes about a second.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from importlib import metadata
+from socsched.compile.tvm_runtime import check_versions, online_cores, tvm  # isort: skip  (before any of TVM)
 
-from socsched.compile.versions import PINNED
-from socsched.errors import MachineError
+from tvm import relax, s_tir, tirx
+from tvm.script import tirx as T
 
-
-def check_versions(version: Callable[[str], str] = metadata.version) -> None:
-    """Raise MachineError unless exactly the pinned pair of TVM and its FFI is installed."""
-    for package, expected in PINNED.items():
-        try:
-            found = version(package)
-        except metadata.PackageNotFoundError:
-            raise MachineError(f"{package} is not installed, {expected} is needed", _install()) from None
-        if found != expected:
-            raise MachineError(f"{package} {found} is installed, but only {expected} is known to work", _install())
-
-
-def _install() -> str:
-    return "pip install " + " ".join(f"{package}=={version}" for package, version in PINNED.items())
-
-
-def online_cores() -> int:
-    """Return how many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-check_versions()
-os.environ.setdefault("TVM_NUM_THREADS", str(online_cores()))
-os.environ.setdefault("TVM_BIND_THREADS", "0")
-
-import tvm  # noqa: E402
-from tvm import relax, tirx  # noqa: E402
-from tvm.script import tirx as T  # noqa: E402
-
-__all__ = ["T", "check_versions", "online_cores", "relax", "tirx", "tvm"]
+__all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "tirx", "tvm"]

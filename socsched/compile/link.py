@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,30 @@ def write_library(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tupl
         executable.export_library(
             str(folder / LIBRARY), fcompile=_linking(linker), workspace_dir=str(_workspace(folder))
         )
+        require_whole(folder / LIBRARY)
     except RuntimeError as error:
+        if os.strerror(errno.ENOSPC).lower() in str(error).lower():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise CompileError(
             f"linking with {linker} failed: {error}", "run the linker by hand on this machine"
         ) from error
     finally:
         shutil.rmtree(folder / "work", ignore_errors=True)
     return (LIBRARY,), ()
+
+
+def require_whole(library: Path) -> None:
+    """Raise OSError when the end of an ELF file is missing: on a full disk GNU ld truncates its output and succeeds."""
+    with library.open("rb") as file:
+        header = file.read(64)
+    if header[:5] != b"\x7fELF\2":  # the only class written here; macOS has another format
+        if header:
+            return
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    (offset,) = struct.unpack_from("<Q", header, 0x28)
+    size, count = struct.unpack_from("<HH", header, 0x3A)
+    if library.stat().st_size < offset + size * count:  # the section headers are the last thing in the file
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def tools(spec: TargetSpec) -> tuple[str, ...]:

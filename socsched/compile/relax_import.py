@@ -34,6 +34,13 @@ def import_network(network: Network, precision: str = "fp32") -> Any:
     return _Importer(network, precision).module()
 
 
+def layer_types(network: Network) -> dict[str, Any]:
+    """Return the Relax type of every layer's result."""
+    importer = _Importer(network, "fp32")
+    importer.module()
+    return {layer.name: importer.values[layer.name].ty for layer in network.layers}
+
+
 class _Importer:
     def __init__(self, network: Network, precision: str) -> None:
         self.network = network
@@ -50,7 +57,9 @@ class _Importer:
         return relax.TensorType(shape, self.dtype(tensor.dtype))
 
     def module(self) -> Any:
-        inputs = [relax.Var(name, self.tensor(tensor)) for name, tensor in self.network.inputs.items()]
+        inputs = [
+            relax.Var(name.replace(".", "_"), self.tensor(tensor)) for name, tensor in self.network.inputs.items()
+        ]
         weights = [
             relax.Var(name.replace(".", "_"), relax.TensorType(shape, self.dtype("fp32")))
             for name, shape in self.network.params.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,18 @@ from socsched.compile.layouts import NUMPY_DTYPES
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
+if TYPE_CHECKING:
+    from socsched.compile.gpu.runtime import GpuStage
+
 Array = np.ndarray[Any, Any]
 
 
-def load(artifact: Artifact) -> CompiledStage:
+def load(artifact: Artifact) -> CompiledStage | GpuStage:
     """Return `artifact` ready to run; MachineError when it was built for another machine or its file is unusable."""
+    if artifact.target == "cuda":
+        from socsched.compile.gpu.runtime import GpuStage
+
+        return GpuStage(artifact)
     return CompiledStage(artifact)
 
 
@@ -62,7 +69,7 @@ class CompiledStage:
     def _configure(self) -> None:
         """The thread pool belongs to the calling thread, so its size is set on the first call, not at loading."""
         if self.artifact.threads and not self._configured:
-            from socsched.compile.environment import tvm
+            from socsched.compile.tvm_runtime import tvm
 
             tvm.get_global_func("runtime.config_threadpool")(1, self.artifact.threads)
         self._configured = True
@@ -79,10 +86,10 @@ def _open(artifact: Artifact) -> Any:
             f"{artifact.path.name} of stage {artifact.stage!r} is code for {where}, which this machine cannot run",
             "deploy it to the board, or compile the stage for the host platform",
         )
-    from socsched.compile.environment import relax, tvm
+    from socsched.compile.tvm_runtime import VirtualMachine, tvm
 
     try:
         module = tvm.runtime.load_module(str(artifact.path.resolve()))
-        return relax.VirtualMachine(module, tvm.cpu())["main"]
+        return VirtualMachine(module, tvm.cpu())["main"]
     except (RuntimeError, OSError, AttributeError, ValueError) as error:
         raise MachineError(f"{artifact.path}: cannot be loaded: {error}", "delete it; it is built again") from error

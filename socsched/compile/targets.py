@@ -42,8 +42,9 @@ class TargetSpec:
 
     @property
     def triple(self) -> str:
-        """The target triple, empty for this machine."""
-        return str(self.tvm.get("mtriple", ""))
+        """The target triple of the code a processor runs, empty for this machine."""
+        host = self.tvm.get("host", {})
+        return str(self.tvm.get("mtriple") or (host.get("mtriple", "") if isinstance(host, Mapping) else ""))
 
 
 def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
@@ -82,6 +83,12 @@ def _hexagon(arch: str, engine: str) -> Mapping[str, Any]:
     return {"kind": "llvm", "mtriple": "hexagon", "mcpu": f"hexagon{arch}", "mattr": features}
 
 
+def share_in_code(spec: TargetSpec, share: int) -> int:
+    """Return what of an engine's share the code depends on: a CPU's kernels are split over threads when they start, a
+    GPU's grids are laid out for its SMs when they are built."""
+    return share if spec.kind == "cuda" else 0
+
+
 def _machine() -> str:
     return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
 
@@ -100,12 +107,12 @@ def native_target() -> Mapping[str, Any]:
 
 
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Return the x86 feature flags the kernel reports, empty where it reports none."""
+    """Return the processor features the kernel reports (x86 flags, Arm features), empty where it reports none."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
         return frozenset()
-    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
     return frozenset(flags)
 
 

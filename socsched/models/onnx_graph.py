@@ -17,22 +17,24 @@ Array = np.ndarray[Any, Any]
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul")
 _DTYPES = {1: "fp32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "fp16"}
 _LARGEST = 2**31
+_HINT = "export the network with fixed shapes and float weights, or simplify the file (onnxsim)"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator: `op` as ONNX calls it, `inputs` with "" where an optional one is left out."""
+    """One operator: `op` as ONNX calls it (`domain` "" for its own), `inputs` with "" for an optional one left out."""
 
     name: str
     op: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    domain: str = ""
 
 
 @dataclass(slots=True)
 class OnnxGraph:
-    """A file's graph: nodes that are left after constant folding, in topological order."""
+    """A file's graph: nodes that are left after constant folding, in topological order; `opsets` by domain."""
 
     path: Path
     nodes: list[Node]
@@ -41,17 +43,27 @@ class OnnxGraph:
     dtypes: dict[str, str]
     inputs: list[str]
     outputs: list[str]
+    opsets: Mapping[str, int] = field(default_factory=dict)
 
     def tensor(self, name: str) -> TensorType:
         """Return the type of a value; InputError when its shape is not fixed."""
         shape = self.shapes.get(name)
         if shape is None or any(size < 1 for size in shape):
-            raise self.error(f"the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}")
+            raise self.error(
+                f"the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
+                "export with fixed sizes, or set them with onnx.tools.update_model_dims; only the batch may be open",
+            )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
 
-    def error(self, problem: str) -> InputError:
-        """Return the error for a problem with this file."""
-        return InputError(f"{self.path.name}: {problem}", "export the network with fixed shapes and float weights")
+    def error(self, problem: str, hint: str = "export the network with fixed shapes and float weights") -> InputError:
+        """Return the error for a problem with this file; `hint` says what would help."""
+        return InputError(f"{self.path.name}: {problem}", hint)
+
+    def refused(self, node: Node, problem: str, hint: str = "") -> InputError:
+        """Return the error for a node, with its operator and the version of the operator set it is from."""
+        domain = f"{node.domain} " if node.domain else ""
+        where = f"{node.op}, {domain}opset {self.opsets.get(node.domain, '?')}"
+        return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
 
 
 def read(path: Path) -> OnnxGraph:
@@ -72,6 +84,7 @@ def read(path: Path) -> OnnxGraph:
     proto = model.graph
     constants = {item.name: np.asarray(numpy_helper.to_array(item)) for item in proto.initializer}
     graph = OnnxGraph(path, [], constants, {}, {}, [], [item.name for item in proto.output])
+    graph.opsets = {_domain(item.domain): item.version for item in model.opset_import}
     graph.inputs = [item.name for item in proto.input if item.name not in constants]
     for item in (*proto.input, *proto.value_info, *proto.output):
         tensor = item.type.tensor_type
@@ -81,6 +94,10 @@ def read(path: Path) -> OnnxGraph:
     for index, node in enumerate(proto.node):
         _add(graph, index, node, model)
     return graph
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
 
 
 def _fix_batch(model: Any) -> None:
@@ -104,9 +121,11 @@ def _add(graph: OnnxGraph, index: int, proto: Any, model: Any) -> None:
 
     attrs = {item.name: _attribute(helper.get_attribute_value(item)) for item in proto.attribute}
     name = proto.name or f"{proto.op_type} number {index}"
-    node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs)
+    node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain))
     if node.op in _QUANTISED:
-        raise graph.error(f"{name}: {node.op}: files with quantised operators are not read")
+        raise graph.refused(
+            node, "files with quantised operators are not read", "export the float model; scales come from calibration"
+        )
     if node.op == "Constant":
         graph.constants[node.outputs[0]] = _constant(graph, node)
     elif node.op == "Shape" and (shape := graph.shapes.get(node.inputs[0])) and min(shape, default=1) > 0:

@@ -10,6 +10,7 @@ import numpy as np
 from socsched.errors import InputError
 from socsched.graph.network import Layer, Network
 from socsched.models.onnx_graph import Array, Node, OnnxGraph
+from socsched.models.onnx_help import help_for
 
 
 def translate(graph: OnnxGraph) -> tuple[Network, dict[str, Array]]:
@@ -28,12 +29,16 @@ class _Translation:
     def run(self) -> tuple[Network, dict[str, Array]]:
         inputs = {f"input{i}": self.graph.tensor(name) for i, name in enumerate(self.graph.inputs)}
         self.values = dict(zip(self.graph.inputs, inputs, strict=True))
+        self.require_known()
         for node in self.graph.nodes:
             self.node = node
-            handler = _HANDLERS.get(node.op)
-            if handler is None:
-                raise self.refused(f"operator {node.op} is not known")
-            handler(self, node)
+            try:
+                _HANDLERS[node.op](self, node)
+            except InputError:
+                raise
+            except (AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+                detail = f": {error}" if str(error) else ""
+                raise self.refused(f"a form of {node.op} that is not understood{detail}") from error
         self.fold_batch_norm()
         missing = [name for name in self.graph.outputs if name not in self.values]
         if missing:
@@ -45,18 +50,36 @@ class _Translation:
         name = f"onnx.{self.graph.path.stem}"
         return Network(name, inputs, tuple(self.layers), outputs, params), self.weights
 
+    def require_known(self) -> None:
+        """Refuse every operator that is not known at once, with the node where it comes first."""
+        first: dict[tuple[str, str], Node] = {}
+        for node in self.graph.nodes:
+            if node.domain or node.op not in _HANDLERS:
+                first.setdefault((node.domain, node.op), node)
+        if not first:
+            return
+        node, *others = first.values()
+        more = f"; nor are {', '.join(f'{other.op} ({other.name})' for other in others)}" if others else ""
+        if node.domain:
+            hint = f"export with ONNX's own operators in place of those of {node.domain}"
+        else:
+            hint = help_for(node.op) or f"known are {', '.join(sorted(_HANDLERS))}"
+        raise self.graph.refused(node, f"operator {node.op} is not known{more}", hint)
+
     # What handlers use.
 
-    def refused(self, problem: str) -> InputError:
+    def refused(self, problem: str, hint: str = "") -> InputError:
         assert self.node is not None
-        return self.graph.error(f"{self.node.name}: {problem}")
+        return self.graph.refused(self.node, problem, hint)
 
     def source(self, name: str) -> str:
         """Return the layer or input behind an ONNX value."""
         if name in self.values:
             return self.values[name]
         if name in self.graph.constants:
-            raise self.refused(f"{name!r} is a constant where a computed value was expected")
+            raise self.refused(
+                f"{name!r} is a constant where a computed value was expected", "fold constants (onnxsim) on export"
+            )
         raise self.refused(f"{name!r} is not defined before")
 
     def constant(self, node: Node, index: int, what: str) -> Array | None:
@@ -65,7 +88,9 @@ class _Translation:
             return None
         found = self.graph.constants.get(node.inputs[index])
         if found is None:
-            raise self.refused(f"{what} must be a constant")
+            raise self.refused(
+                f"{what} must be a constant, {node.inputs[index]!r} is computed", "export weights as initialisers"
+            )
         return found
 
     def param(self, array: Array) -> str:
@@ -165,12 +190,14 @@ def _conv(t: _Translation, node: Node) -> None:
     bias = t.constant(node, 2, "the bias")
     transposed = node.op == "ConvTranspose"
     if weight is None or weight.ndim != 4:
-        raise t.refused("only two-dimensional convolutions are known")
+        raise t.refused("only two-dimensional convolutions are known", "write a one-dimensional one with a height of 1")
     kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
     dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     if transposed and (any(node.attrs.get("output_padding", [])) or "output_shape" in node.attrs):
-        raise t.refused("output_padding and output_shape are not known")
+        raise t.refused(
+            "output_padding and output_shape are not known", "pick kernel = stride, or state pads that give the size"
+        )
     attrs: dict[str, Any] = {"stride": _one(stride), "padding": _pads(t, node, kernel, stride, dilation)}
     if groups != 1:
         attrs["groups"] = groups
@@ -182,10 +209,10 @@ def _conv(t: _Translation, node: Node) -> None:
 
 def _gemm(t: _Translation, node: Node) -> None:
     if node.attrs.get("transA", 0) or float(node.attrs.get("alpha", 1.0)) != 1.0:
-        raise t.refused("Gemm with transA or alpha is not known")
+        raise t.refused("Gemm with transA or alpha is not known", "fold alpha into the weight; transpose A before")
     weight = t.constant(node, 1, "the weight")
     bias = t.constant(node, 2, "the bias")
-    assert weight is not None
+    assert weight is not None, "no weight"
     if not node.attrs.get("transB", 0):
         weight = weight.T
     params = {"weight": t.param(weight)}
@@ -246,7 +273,9 @@ def _pool(t: _Translation, node: Node) -> None:
     kernel, stride = _pair(node.attrs["kernel_shape"]), _pair(node.attrs.get("strides"))
     dilation = _pair(node.attrs.get("dilations"))
     if dilation != [1, 1]:
-        raise t.refused("dilated pooling is not known")
+        raise t.refused("dilated pooling is not known", "replace it by a pooling of a larger window")
+    if len(kernel) != 2:
+        raise t.refused("only two-dimensional pooling is known", "write a one-dimensional one with a height of 1")
     attrs: dict[str, Any] = {"kernel": _one(kernel), "stride": _one(stride)}
     attrs["padding"] = _pads(t, node, kernel, stride, dilation)
     if node.attrs.get("ceil_mode"):
@@ -294,7 +323,7 @@ def _slice(t: _Translation, node: Node) -> None:
     axes = [a % len(shape) for a in given(3, "axes") or range(len(starts))]
     steps = given(4, "steps") or [1] * len(starts)
     if any(step < 1 for step in steps):
-        raise t.refused("slices that run backwards are not known")
+        raise t.refused("slices that run backwards are not known", "flip the weights of the next layer instead")
     ranges = [slice(s, e).indices(shape[a])[:2] for s, e, a in zip(starts, ends, axes, strict=True)]
     begin, end = tuple(r[0] for r in ranges), tuple(r[1] for r in ranges)
     t.emit(node, "slice", [t.source(node.inputs[0])], axes=tuple(axes), begin=begin, end=end, step=tuple(steps))
@@ -309,11 +338,13 @@ def _resize(t: _Translation, node: Node) -> None:
         "align_corners",
         "pytorch_half_pixel",
     ):
-        raise t.refused(f"resizing in mode {mode} with {where} is not known")
+        raise t.refused(
+            f"resizing in mode {mode} with {where} is not known", "use nearest or linear, asymmetric or half_pixel"
+        )
     rounding = node.attrs.get("nearest_mode", "floor" if node.op == "Upsample" else "round_prefer_floor")
     source, target = t.graph.tensor(node.inputs[0]).shape, t.graph.tensor(node.outputs[0]).shape
     if len(source) != 4 or source[:2] != target[:2]:
-        raise t.refused("only height and width of images are resized")
+        raise t.refused("only height and width of images are resized", "keep batch and channels as they are")
     attrs = {"size": target[2:], "bilinear": mode == "linear", "coordinates": where, "rounding": rounding}
     t.emit(node, "resize2d", [t.source(node.inputs[0])], **attrs)
 
@@ -333,7 +364,7 @@ def _softmax(t: _Translation, node: Node) -> None:
 
 def _pad(t: _Translation, node: Node) -> None:
     if node.attrs.get("mode", "constant") != "constant":
-        raise t.refused("only padding with a constant is known")
+        raise t.refused("only padding with a constant is known", "pad with zeros, or inside the convolution")
     given = t.constant(node, 1, "the padding")
     pads = tuple(int(p) for p in (given if given is not None else node.attrs["pads"]))
     value = t.constant(node, 2, "the padding's value")

@@ -67,6 +67,7 @@ def execute(
     *,
     scans: Sequence[Path] | None = None,
     weights: Path | None = None,
+    scales: Path | None = None,
     frames: int | None = None,
     duration_ns: int | None = None,
     seed: int = 0,
@@ -80,11 +81,12 @@ def execute(
     """Run `plan` on this machine and return what happened, in the simulator's vocabulary.
 
     `scans` feed the LiDAR in turn (round again only if `frames` asks for more); without them it sees a seeded synthetic
-    street.  `frames` counts frames of the LiDAR, or of the first sensor where there is none.  `pace` "rate" releases at
-    the planned rates, "asap" as soon as everything released before is finished.  `on_frame` is called in this thread
-    for every chain end.  `stats` adds figures of all intermediate tensors to `Trace.details`, which costs processor
-    time.  `alone` lets one job run at a time, whatever its lanes.  An interrupt (SIGINT) ends the run after the jobs
-    under way.  `platform` and `backends` replace this machine and how its stages are run.
+    street.  `scales` is the file `socsched calibrate` wrote, for stages in int8.  `frames` counts frames of the LiDAR,
+    or of the first sensor where there is none.  `pace` "rate" releases at the planned rates, "asap" as soon as
+    everything released before is finished.  `on_frame` is called in this thread for every chain end.  `stats` adds
+    figures of all intermediate tensors to `Trace.details`, which costs processor time.  `alone` lets one job run at a
+    time, whatever its lanes.  An interrupt (SIGINT) ends the run after the jobs under way.  `platform` and `backends`
+    replace this machine and how its stages are run.
 
     Raises UsageError for a plan this machine cannot run, StageFailed (with the trace so far) when a stage raises.
     """
@@ -92,7 +94,7 @@ def execute(
         raise UsageError(f"pace {pace!r} is unknown", "use 'rate' or 'asap'")
     here = platform or local.platform_for(plan)
     bound = bindings(pipeline)
-    setting = Setting(plan, pipeline, here, bound, weights, seed)
+    setting = Setting(plan, pipeline, here, bound, weights, seed, scales)
     feeds = sources(pipeline, bound, scans, seed)
     scanned = next((name for name, feed in feeds.items() if isinstance(feed, ScanFiles)), None)
     lidar = scanned or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
@@ -100,6 +102,8 @@ def execute(
     horizon = timetable.horizon_ns(plan, lead, len(scans or ()), frames, duration_ns)
     if weights is None and any(sort_of(task, setting) == "network" for task in plan.tasks):
         warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
+    if scales is None and any(t.precision == "int8" and sort_of(t, setting) == "network" for t in plan.tasks):
+        warn("no int8 scales given: ones of seeded inputs are used, so what the networks find may be worth little")
     for name in timetable.names(plan):
         if name in feeds:
             feeds[name].preload(timetable.frames_of(plan, name, horizon))

@@ -195,8 +195,8 @@ def test_what_cannot_be_compiled(make_engine: Make, monkeypatch: pytest.MonkeyPa
         compile_stage(Stage("p", "p", "camera.preprocess"), make_engine())
     with pytest.raises(UsageError, match="has no model"):
         compile_stage(Stage("p", "p", None), make_engine())
-    with pytest.raises(CompileError, match="no compilation in int8"):
-        compile_stage(PFN, make_engine(), "int8")
+    with pytest.raises(CompileError, match="no compilation in int4"):
+        compile_stage(PFN, make_engine(), "int4")
     with pytest.raises(CompileError, match="no compiler for target kind 'fpga'"):
         compile_stage(PFN, make_engine({"kind": "fpga"}))
     with pytest.raises(CompileError, match="needs its architecture"):

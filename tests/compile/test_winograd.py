@@ -51,20 +51,29 @@ def kernels(net: Network, vector: Vector) -> set[str]:
     return {variable.name_hint for variable in lowered(net, vector).module.get_global_vars()}
 
 
-def test_the_algebra_in_double_precision() -> None:
+B4 = ("4 0 -5 0 1 0", "0 -4 -4 1 1 0", "0 4 -4 -1 1 0", "0 -2 -1 2 1 0", "0 2 -1 -2 1 0", "0 4 0 -5 0 1")
+A4 = ("1 1 1 1 1 0", "0 1 -1 2 -2 0", "0 1 1 4 4 0", "0 1 -1 8 -8 1")
+PUBLISHED = {2: (("1 0 -1 0", "0 1 1 0", "0 -1 1 0", "0 1 0 -1"), ("1 1 1 0", "0 1 -1 -1")), 4: (B4, A4)}
+
+
+@pytest.mark.parametrize("m", PUBLISHED)
+def test_the_algebra_in_double_precision(m: int) -> None:
     """A^T [(G g G^T) * (B^T d B)] A of one tile is its convolution; A and B as in Lavin & Gray, 2016."""
     generator = np.random.default_rng(0)
-    patch, weight = generator.normal(size=(6, 6)), generator.normal(size=(1, 1, 3, 3))
-    rows = ("4 0 -5 0 1 0", "0 -4 -4 1 1 0", "0 4 -4 -1 1 0", "0 -2 -1 2 1 0", "0 2 -1 -2 1 0", "0 4 0 -5 0 1")
-    b = np.array([row.split() for row in rows], float)
-    a = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
-    found = a @ (winograd.transformed(weight)[0, 0].astype(np.float64) * (b @ patch @ b.T)) @ a.T
-    wanted = [[(patch[y : y + 3, x : x + 3] * weight[0, 0]).sum() for x in range(4)] for y in range(4)]
+    patch, weight = generator.normal(size=(m + 2, m + 2)), generator.normal(size=(1, 1, 3, 3))
+    b, a = (np.array([row.split() for row in rows], float) for rows in PUBLISHED[m])
+    found = a @ (winograd.transformed(weight, m)[0, 0].astype(np.float64) * (b @ patch @ b.T)) @ a.T
+    wanted = [[(patch[y : y + 3, x : x + 3] * weight[0, 0]).sum() for x in range(m)] for y in range(m)]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+    for row in range(m + 2):  # what the kernels compute are these matrices
+        column = generator.normal(size=m + 2)
+        np.testing.assert_allclose(winograd._patch_row(m, row, column.__getitem__), b[row] @ column, atol=1e-12)
+        if row < m:
+            np.testing.assert_allclose(winograd._output_row(m, row, column.__getitem__), a[row] @ column, atol=1e-12)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)
-@pytest.mark.parametrize(("height", "width"), [(24, 24), (21, 26), (15, 31), (9, 64)])
+@pytest.mark.parametrize(("height", "width"), [(24, 24), (21, 26), (14, 14), (9, 64), (13, 11)])
 @pytest.mark.parametrize(("channels", "outputs"), [(16, 16), (32, 48), (48, 24)])
 def test_kernel_equals_float64(vector: Vector, height: int, width: int, channels: int, outputs: int) -> None:
     net = network(channels, outputs, height, width)
@@ -85,7 +94,7 @@ def test_it_is_taken_where_it_pays() -> None:
     assert "conv2d_winograd" in kernels(network(32, 32, 24, 24), AVX512)
     for attrs in ({"stride": 2}, {"padding": 2}):
         assert "conv2d_winograd" not in kernels(network(32, 32, 24, 24, **attrs), AVX512), attrs
-    assert "conv2d_winograd" not in kernels(network(32, 32, 16, 16), AVX512), "too few tiles to share the weights"
+    assert "conv2d_winograd" not in kernels(network(32, 32, 8, 8), AVX512), "too few tiles to share the weights"
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)

@@ -14,7 +14,6 @@ from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import Tile, tile
 from socsched.compile.fusion import Group
 
-_FEWEST_TILES = 32  # below, transforming and reading four times the weights costs more than it saves
 _CACHED = 1 << 18  # bytes of activations a task of a pointwise convolution may walk over again and again
 _TASKS = 16  # at least so many, that several threads find work
 
@@ -98,11 +97,11 @@ class Convolutions(Images):
             self.finish(group, target, conv_kernels.depthwise, args, [source.var, self.constant(packed), bias, extra])
             return
         weight = _ungrouped(weight, groups)
-        if self.suits_winograd(group, source, weight, window):
-            count, channels = winograd.tiles(target.height, target.width), (weight.shape[0], weight.shape[1])
-            together, held = winograd.group(count, channels, self.vector)
-            numbers = (source.lying, lying, act, border, together, held)
-            operands = [source.var, self.winograd_weight(weight, source, target), bias, extra]
+        m = self.winograd_tile(group, source, weight, window)
+        if m:
+            count, channels = winograd.tiles(target.height, target.width, m), (weight.shape[0], weight.shape[1])
+            numbers = (source.lying, lying, act, border, m, *winograd.group(count, channels, self.vector))
+            operands = [source.var, self.winograd_weight(weight, source, target, m), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
             return
         operands = [source.var, self.conv_weight(weight, source, target), bias, extra]
@@ -146,18 +145,19 @@ class Convolutions(Images):
         whole = self.reshaped(var, target.lying.shape)
         self.images[group.output] = Image(whole, target.channels, target.height, target.width, self.c, 0)
 
-    def suits_winograd(self, group: Group, source: Image, weight: Array, window: Window) -> bool:
-        """Say whether Winograd pays: 3x3, stride 1, whole blocks of channels, and enough tiles to share weights."""
+    def winograd_tile(self, group: Group, source: Image, weight: Array, window: Window) -> int:
+        """Return the m of F(m x m, 3x3) that pays, 0 for none: 3x3, stride 1, whole blocks, tiles enough."""
         plain = window == Window((3, 3), (1, 1), (1, 1)) and weight.shape[2:] == (3, 3)
         same = self.graph.values[group.output].shape[2:] == (source.height, source.width)
-        enough = winograd.tiles(source.height, source.width) >= _FEWEST_TILES
-        return bool(plain and same and enough and source.block == self.c and source.border >= 1)
+        if not (plain and same and source.block == self.c and source.border >= 1):
+            return 0
+        return winograd.best(source.height, source.width)
 
-    def winograd_weight(self, weight: Array, source: Image, target: Image) -> Any:
-        """OIHW transformed to [O/c, 36, I/b, b, c]."""
+    def winograd_weight(self, weight: Array, source: Image, target: Image, m: int) -> Any:
+        """OIHW transformed to [O/c, (m + 2)^2, I/b, b, c]."""
         o, i = target.blocks, source.blocks
-        whole = padded(winograd.transformed(weight), (0, o * self.c), (1, i * source.block))
-        return self.constant(whole.reshape(o, self.c, i, source.block, 36).transpose(0, 4, 2, 3, 1))
+        whole = padded(winograd.transformed(weight, m), (0, o * self.c), (1, i * source.block))
+        return self.constant(whole.reshape(o, self.c, i, source.block, (m + 2) ** 2).transpose(0, 4, 2, 3, 1))
 
     def conv_weight(self, weight: Array, source: Image, target: Image) -> Any:
         """OIHW to [O/c, I/b, kh, kw, b, c]; missing channels are zero."""

@@ -1,12 +1,12 @@
 # mypy: ignore-errors
-# ruff: noqa: E741
+# ruff: noqa: E741, B023
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""3x3 convolution of stride 1 by Winograd's minimal filtering F(4x4, 3x3), on channel-blocked activations.
+"""3x3 convolution of stride 1 by Winograd's minimal filtering F(m x m, 3x3), on channel-blocked activations.
 
-A 4x4 tile of the output takes 36 multiplications an input channel instead of 144: the input patch (6x6) and the weights
-are transformed, multiplied position by position (36 small matrix products), and the products transformed back.  Lavin,
-Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4.3.  The transforms' constants cost some
-accuracy: about 5e-6 of the largest output in fp32.
+A tile of m x m outputs takes (m + 2)^2 multiplications an input channel instead of 9 m^2: 4 times fewer for m = 4 and
+2.25 times for m = 2.  The input patch and the weights are transformed, multiplied position by position (small matrix
+products), and the products transformed back.  Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR
+2016, sections 4.1 and 4.3.  The transforms' constants cost some accuracy: about 5e-6 of the largest output in fp32.
 """
 
 from __future__ import annotations
@@ -22,20 +22,28 @@ from socsched.compile.cpu.shapes import Lying
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import T
 
-OUT, PATCH = 4, 6
+_FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
 _HEAVY = 4 << 20  # bytes of transformed weights
-_G = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24
+_G = {
+    2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
+    4: np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24,
+}
 
 
-def transformed(weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return G g G^T of weights [O, I, 3, 3] as fp32 [O, I, 6, 6]."""
+def transformed(weight: np.ndarray[Any, Any], m: int) -> np.ndarray[Any, Any]:
+    """Return G g G^T of weights [O, I, 3, 3] as fp32 [O, I, m + 2, m + 2]."""
     g = np.asarray(weight, np.float64)
-    return np.einsum("ia,ocab,jb->ocij", _G, g, _G).astype(np.float32)
+    return np.einsum("ia,ocab,jb->ocij", _G[m], g, _G[m]).astype(np.float32)
 
 
-def tiles(height: int, width: int) -> int:
-    """Return how many 4x4 tiles an output of `height` x `width` has."""
-    return -(-height // OUT) * -(-width // OUT)
+def tiles(height: int, width: int, m: int) -> int:
+    """Return how many m x m tiles an output of `height` x `width` has."""
+    return -(-height // m) * -(-width // m)
+
+
+def best(height: int, width: int) -> int:
+    """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough."""
+    return next((m for m in (4, 2) if tiles(height, width, m) >= _FEWEST_TILES), 0)
 
 
 def group(count: int, channels: tuple[int, int], vector: Vector) -> tuple[int, int]:
@@ -52,17 +60,38 @@ def group(count: int, channels: tuple[int, int], vector: Vector) -> tuple[int, i
     return held * groups, held
 
 
+def _patch_row(m: int, i: int, x: Any) -> Any:
+    """Row i of B^T times the column x(0), x(1), ..."""
+    if m == 2:
+        return (x(0) - x(2), x(1) + x(2), x(2) - x(1), x(1) - x(3))[i]
+    if i in (0, 5):
+        return x(i and 1) * 4.0 - x(2 + (i and 1)) * 5.0 + x(4 + (i and 1))
+    sign = 1.0 if i % 2 else -1.0
+    if i < 3:
+        return (x(4) + x(3) * sign) - (x(2) + x(1) * sign) * 4.0
+    return (x(4) - x(2)) + (x(3) - x(1)) * (2.0 * sign)
+
+
+def _output_row(m: int, i: int, x: Any) -> Any:
+    """Row i of A^T times the column x(0), x(1), ..."""
+    if m == 2:
+        return (x(0) + x(1) + x(2), x(1) - x(2) - x(3))[i]
+    near, far = (x(1) - x(2), x(3) - x(4)) if i % 2 else (x(1) + x(2), x(3) + x(4))
+    total = near + far * float(2**i)
+    return x(0) + total if i == 0 else total + x(5) if i == 3 else total
+
+
 def conv2d_winograd(
-    source: Lying, target: Lying, activation: Activation, residual: int, together: int, held: int
+    source: Lying, target: Lying, activation: Activation, residual: int, m: int, together: int, held: int
 ) -> Any:
-    """Return conv(X, U[blocks, 36, in_blocks, ci, c], bias[blocks, c], Z, O) for kernel 3x3, stride 1, padding 1.
+    """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
 
     The source's border is at least 1; `together` tiles a task, `held` in registers; Z is R of `conv_kernels`.
     """
     in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
     height, width, b_out, first = target.height, target.width, target.border, target.first
-    across = -(-width // 4)
-    count = -(-height // 4) * across
+    q, across = m + 2, -(-width // m)
+    positions, count = q * q, -(-height // m) * across
     tasks, parts = -(-count // together), together // held
     _, ih, iw, _ = source.shape
     total, ph, pw, _ = target.shape
@@ -71,10 +100,34 @@ def conv2d_winograd(
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
 
+    @T.macro
+    def columns(D, W, i):
+        for x in T.unroll(q):
+            for v in T.vectorized(ci):
+                W[i, x, v] = _patch_row(m, i, lambda j: D[j, x, v])
+
+    @T.macro
+    def rows(W, V, i, vi, vn):
+        for y in T.unroll(q):
+            for v in T.vectorized(ci):
+                V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
+
+    @T.macro
+    def out_columns(M, H, i, vn):
+        for x in T.unroll(q):
+            for v in T.vectorized(c):
+                H[i, x, v] = _output_row(m, i, lambda j: M[j * q + x, vn, v])
+
+    @T.macro
+    def out_rows(H, S, i):
+        for y in T.unroll(m):
+            for v in T.vectorized(c):
+                S[y, i, v] = _output_row(m, i, lambda j: H[y, j, v])
+
     @T.prim_func(s_tir=True, private=True)
     def conv_winograd(
         X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
-        U: T.Buffer((blocks, 36, in_blocks, ci, c), "float32"),
+        U: T.Buffer((blocks, positions, in_blocks, ci, c), "float32"),
         B: T.Buffer((blocks, c), "float32"),
         Z: T.Buffer((rn, rh, rw, rc), "float32"),
         O: T.Buffer((total, ph, pw, c), "float32"),
@@ -85,63 +138,43 @@ def conv2d_winograd(
                 g = T.axis.spatial(tasks, task)
                 T.reads(
                     X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                    U[0:blocks, 0:36, 0:in_blocks, 0:ci, 0:c],
+                    U[0:blocks, 0:positions, 0:in_blocks, 0:ci, 0:c],
                     B[0:blocks, 0:c],
                     Z[0:rn, 0:rh, 0:rw, 0:rc],
                 )
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                V = T.sblock_alloc_buffer((36, in_blocks, together, ci), "float32")
-                M = T.sblock_alloc_buffer((36, together, c), "float32")
+                V = T.sblock_alloc_buffer((positions, in_blocks, together, ci), "float32")
+                M = T.sblock_alloc_buffer((positions, together, c), "float32")
                 for ic, n in T.grid(in_blocks, together):
                     with T.sblock("input"):
                         vi, vn = T.axis.remap("SS", [ic, n])
                         T.reads(X[vi, 0:ih, 0:iw, 0:ci])
-                        T.writes(V[0:36, vi, vn, 0:ci])
-                        D = T.sblock_alloc_buffer((6, 6, ci), "float32")
-                        W = T.sblock_alloc_buffer((6, 6, ci), "float32")
-                        for y, x in T.grid(6, 6):
+                        T.writes(V[0:positions, vi, vn, 0:ci])
+                        D = T.sblock_alloc_buffer((q, q, ci), "float32")
+                        W = T.sblock_alloc_buffer((q, q, ci), "float32")
+                        top: T.let[T.int32] = T.min(g * together + vn, end) // across * m + lead
+                        left: T.let[T.int32] = T.min(g * together + vn, end) % across * m + lead
+                        for y, x in T.grid(q, q):
                             for v in T.vectorized(ci):
                                 D[y, x, v] = T.if_then_else(
-                                    T.And(
-                                        T.min(g * together + vn, end) // across * 4 + y + lead < ih,
-                                        T.min(g * together + vn, end) % across * 4 + x + lead < iw,
-                                    ),
-                                    X[
-                                        vi,
-                                        T.min(g * together + vn, end) // across * 4 + y + lead,
-                                        T.min(g * together + vn, end) % across * 4 + x + lead,
-                                        v,
-                                    ],
-                                    T.float32(0),
+                                    T.And(top + y < ih, left + x < iw), X[vi, top + y, left + x, v], T.float32(0)
                                 )
-                        for x in T.unroll(6):
-                            for v in T.vectorized(ci):
-                                W[0, x, v] = D[0, x, v] * 4.0 - D[2, x, v] * 5.0 + D[4, x, v]
-                            for v in T.vectorized(ci):
-                                W[1, x, v] = (D[4, x, v] + D[3, x, v]) - (D[1, x, v] + D[2, x, v]) * 4.0
-                            for v in T.vectorized(ci):
-                                W[2, x, v] = (D[4, x, v] - D[3, x, v]) + (D[1, x, v] - D[2, x, v]) * 4.0
-                            for v in T.vectorized(ci):
-                                W[3, x, v] = (D[4, x, v] - D[2, x, v]) + (D[3, x, v] - D[1, x, v]) * 2.0
-                            for v in T.vectorized(ci):
-                                W[4, x, v] = (D[4, x, v] - D[2, x, v]) - (D[3, x, v] - D[1, x, v]) * 2.0
-                            for v in T.vectorized(ci):
-                                W[5, x, v] = D[1, x, v] * 4.0 - D[3, x, v] * 5.0 + D[5, x, v]
-                        for y in T.unroll(6):
-                            for v in T.vectorized(ci):
-                                V[y * 6 + 0, vi, vn, v] = W[y, 0, v] * 4.0 - W[y, 2, v] * 5.0 + W[y, 4, v]
-                            for v in T.vectorized(ci):
-                                V[y * 6 + 1, vi, vn, v] = (W[y, 4, v] + W[y, 3, v]) - (W[y, 1, v] + W[y, 2, v]) * 4.0
-                            for v in T.vectorized(ci):
-                                V[y * 6 + 2, vi, vn, v] = (W[y, 4, v] - W[y, 3, v]) + (W[y, 1, v] - W[y, 2, v]) * 4.0
-                            for v in T.vectorized(ci):
-                                V[y * 6 + 3, vi, vn, v] = (W[y, 4, v] - W[y, 2, v]) + (W[y, 3, v] - W[y, 1, v]) * 2.0
-                            for v in T.vectorized(ci):
-                                V[y * 6 + 4, vi, vn, v] = (W[y, 4, v] - W[y, 2, v]) - (W[y, 3, v] - W[y, 1, v]) * 2.0
-                            for v in T.vectorized(ci):
-                                V[y * 6 + 5, vi, vn, v] = W[y, 1, v] * 4.0 - W[y, 3, v] * 5.0 + W[y, 5, v]
+                        columns(D, W, 0)
+                        columns(D, W, 1)
+                        columns(D, W, 2)
+                        columns(D, W, 3)
+                        if m > 2:
+                            columns(D, W, 4)
+                            columns(D, W, 5)
+                        rows(W, V, 0, vi, vn)
+                        rows(W, V, 1, vi, vn)
+                        rows(W, V, 2, vi, vn)
+                        rows(W, V, 3, vi, vn)
+                        if m > 2:
+                            rows(W, V, 4, vi, vn)
+                            rows(W, V, 5, vi, vn)
                 for o in range(blocks):
-                    for p, part in T.grid(36, parts):
+                    for p, part in T.grid(positions, parts):
                         with T.sblock("product"):
                             vo, vp, vq = T.axis.remap("SSS", [o, p, part])
                             T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[vo, vp, 0:in_blocks, 0:ci, 0:c])
@@ -160,63 +193,27 @@ def conv2d_winograd(
                     for n in range(together):
                         with T.sblock("output"):
                             vo, vn = T.axis.remap("SS", [o, n])
-                            T.reads(M[0:36, vn, 0:c], B[vo, 0:c], Z[0:rn, 0:rh, 0:rw, 0:rc])
+                            T.reads(M[0:positions, vn, 0:c], B[vo, 0:c], Z[0:rn, 0:rh, 0:rw, 0:rc])
                             T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                            R = T.sblock_alloc_buffer((4, 6, c), "float32")
-                            S = T.sblock_alloc_buffer((4, 4, c), "float32")
-                            for x in T.unroll(6):
-                                for v in T.vectorized(c):
-                                    R[0, x, v] = (
-                                        M[x, vn, v]
-                                        + (M[6 + x, vn, v] + M[12 + x, vn, v])
-                                        + (M[18 + x, vn, v] + M[24 + x, vn, v])
-                                    )
-                                for v in T.vectorized(c):
-                                    R[1, x, v] = (M[6 + x, vn, v] - M[12 + x, vn, v]) + (
-                                        M[18 + x, vn, v] - M[24 + x, vn, v]
-                                    ) * 2.0
-                                for v in T.vectorized(c):
-                                    R[2, x, v] = (M[6 + x, vn, v] + M[12 + x, vn, v]) + (
-                                        M[18 + x, vn, v] + M[24 + x, vn, v]
-                                    ) * 4.0
-                                for v in T.vectorized(c):
-                                    R[3, x, v] = (
-                                        (M[6 + x, vn, v] - M[12 + x, vn, v])
-                                        + (M[18 + x, vn, v] - M[24 + x, vn, v]) * 8.0
-                                        + M[30 + x, vn, v]
-                                    )
-                            for y in T.unroll(4):
-                                for v in T.vectorized(c):
-                                    S[y, 0, v] = R[y, 0, v] + (R[y, 1, v] + R[y, 2, v]) + (R[y, 3, v] + R[y, 4, v])
-                                for v in T.vectorized(c):
-                                    S[y, 1, v] = (R[y, 1, v] - R[y, 2, v]) + (R[y, 3, v] - R[y, 4, v]) * 2.0
-                                for v in T.vectorized(c):
-                                    S[y, 2, v] = (R[y, 1, v] + R[y, 2, v]) + (R[y, 3, v] + R[y, 4, v]) * 4.0
-                                for v in T.vectorized(c):
-                                    S[y, 3, v] = (
-                                        (R[y, 1, v] - R[y, 2, v]) + (R[y, 3, v] - R[y, 4, v]) * 8.0 + R[y, 5, v]
-                                    )
-                            for y, x in T.grid(4, 4):
-                                if T.And(
-                                    T.And(
-                                        T.min(g * together + vn, end) // across * 4 + y < height,
-                                        T.min(g * together + vn, end) % across * 4 + x < width,
-                                    ),
-                                    g * together + vn < count,
-                                ):
+                            H = T.sblock_alloc_buffer((m, q, c), "float32")
+                            S = T.sblock_alloc_buffer((m, m, c), "float32")
+                            top: T.let[T.int32] = T.min(g * together + vn, end) // across * m
+                            left: T.let[T.int32] = T.min(g * together + vn, end) % across * m
+                            out_columns(M, H, 0, vn)
+                            out_columns(M, H, 1, vn)
+                            if m > 2:
+                                out_columns(M, H, 2, vn)
+                                out_columns(M, H, 3, vn)
+                            out_rows(H, S, 0)
+                            out_rows(H, S, 1)
+                            if m > 2:
+                                out_rows(H, S, 2)
+                                out_rows(H, S, 3)
+                            for y, x in T.grid(m, m):
+                                if T.And(T.And(top + y < height, left + x < width), g * together + vn < count):
                                     for v in T.vectorized(c):
-                                        O[
-                                            first + vo,
-                                            T.min(g * together + vn, end) // across * 4 + y + b_out,
-                                            T.min(g * together + vn, end) % across * 4 + x + b_out,
-                                            v,
-                                        ] = done(
-                                            S[y, x, v] + B[vo, v],
-                                            Z,
-                                            vo,
-                                            T.min(g * together + vn, end) // across * 4 + y + rb,
-                                            T.min(g * together + vn, end) % across * 4 + x + rb,
-                                            v,
+                                        O[first + vo, top + y + b_out, left + x + b_out, v] = done(
+                                            S[y, x, v] + B[vo, v], Z, vo, top + y + rb, left + x + rb, v
                                         )
                 for o in range(blocks):
                     if o % tasks == g:

@@ -32,6 +32,7 @@ class Setting:
     bound: Mapping[str, Mapping[str, str]]
     weights: Path | None
     seed: int = 0
+    scales: Path | None = None
 
 
 class Backend(Protocol):

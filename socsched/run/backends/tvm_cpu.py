@@ -26,7 +26,8 @@ class TvmCpuBackend:
         assert stage is not None
         weights = _weights(setting.weights) if setting.weights else None
         engine = setting.platform.engine(task.engine)
-        artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes))
+        scales = _scales(setting.scales).get(stage.name) if setting.scales else None
+        artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes), scales=scales)
         compiled, bound = load(artifact), setting.bound[stage.name]
         inputs = {name: bound[name] for name in artifact.input_names}
 
@@ -36,6 +37,13 @@ class TvmCpuBackend:
             return dict(zip(artifact.output_names, placed, strict=True))
 
         return call
+
+
+@lru_cache(maxsize=1)
+def _scales(path: Path) -> Mapping[str, Any]:
+    from socsched.compile.quantize.scales import read_pipeline_scales
+
+    return read_pipeline_scales(path)
 
 
 @lru_cache(maxsize=1)

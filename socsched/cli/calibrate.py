@@ -1,0 +1,73 @@
+"""`socsched calibrate`: the scales a pipeline's networks need in int8, from the frames they will see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from socsched.cli.options import Output, output_options, pipeline_argument, seed_option, terminal_width
+
+
+@click.command("calibrate", short_help="Choose int8 scales for a pipeline's networks from frames.")
+@pipeline_argument
+@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
+@click.option(
+    "--frames", type=click.IntRange(1), help="Frames to look at; all scans of --input, else 8 synthetic ones."
+)
+@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="scales.json",
+    show_default=True,
+    help="File for the scales, by stage.",
+)
+@seed_option
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    pipeline: str,
+    input_path: Path | None,
+    frames: int | None,
+    weights: Path | None,
+    file: Path,
+    seed: int,
+) -> None:
+    """Run PIPELINE's networks in fp32 on frames, and choose for every tensor the int8 step that loses least."""
+    from socsched.cli.line import scans_of
+    from socsched.compile.quantize.calibrate import calibrate_pipeline, networks_of
+    from socsched.compile.quantize.scales import write_pipeline_scales
+    from socsched.descriptor.catalog import get_pipeline
+    from socsched.models.registry import bindings
+    from socsched.models.weights import load_weights, seeded_weights
+    from socsched.run.inputs import sources
+
+    chosen, scans = get_pipeline(pipeline), scans_of(input_path)
+    networks = networks_of(chosen)
+    if weights is None:
+        output.warn("no weights given: scales of seeded random ones fit no others")
+        given = {name: array for network in networks for name, array in seeded_weights(network).items()}
+    else:
+        given = load_weights(weights)
+    feeds = sources(chosen, bindings(chosen), scans, seed)
+    count = frames or (len(scans) if scans else 8)
+    seen = [[feed.frame(number) for feed in feeds.values()] for number in range(count)]
+    usable = [
+        {k: v for one in frame for k, v in one.outputs.items()} for frame in seen if not any(f.problem for f in frame)
+    ]
+    scales = calibrate_pipeline(chosen, given, usable)
+    write_pipeline_scales(file, scales)
+    result = {"file": str(file), "frames": len(usable), "stages": {name: len(s.values) for name, s in scales.items()}}
+    output.result(result, lambda: _show(result))
+
+
+def _show(result: dict[str, Any]) -> None:
+    from socsched.report.terminal import console
+
+    stages = ", ".join(f"{name} ({count} tensors)" for name, count in result["stages"].items()) or "no stage"
+    console(terminal_width()).print(f"{result['file']}: int8 scales of {stages} from {result['frames']} frames")

@@ -1,0 +1,240 @@
+"""The program of a bundle on its board: the compiled pipeline, stage after stage, frame after frame.
+
+It needs numpy and TVM's runtime; no compiler, no linker, none of socsched's other dependencies.  Deadlines, rates and
+engines running side by side are the executor's business (`socsched run`); this shows that the code runs there, what it
+computes and how long each stage takes alone.
+
+    start.sh [--input FRAME ...] [-o RESULTS.npz] [--all] [--json]
+
+A frame is a KITTI .bin scan, a folder of them, or an .npz with one array per sensor port ("points", "image").
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.compile.artifact import Artifact, file_digest, from_json
+from socsched.compile.layouts import NUMPY_DTYPES, convert
+from socsched.compile.runtime import load
+from socsched.errors import InputError, MachineError, SocschedError
+from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.scan import list_scans, read_scan
+from socsched.models.registry import get_model
+
+Array = np.ndarray[Any, Any]
+MANIFEST = "manifest.json"
+_COMPUTED_HERE = ("llvm",)
+_HINT = "build it again with `socsched compile ... -o DIR` and copy the whole folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An array that lies in memory as `type` says."""
+
+    array: Array
+    type: TensorType
+
+
+Values = Mapping[str, Any]
+"""Arrays or `Placed` by port name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardStage:
+    """A stage ready to run: `inputs` maps port -> provider, `call` takes the outputs of stages and sensors by name."""
+
+    name: str
+    inputs: Mapping[str, str]
+    call: Callable[[Mapping[str, Values]], Values]
+
+
+def open_bundle(folder: Path) -> tuple[list[BoardStage], list[str]]:
+    """Return the runnable stages of a bundle in order, and those known by their times only.
+
+    Raises InputError for a damaged bundle, MachineError for a stage that this machine or program cannot run.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        entries = manifest["stages"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / MANIFEST}: cannot be read: {error}", _HINT) from None
+    timed = [entry["name"] for entry in entries if entry["sort"] == "timed"]
+    return [_stage(folder, manifest, entry) for entry in entries if entry["sort"] != "timed"], timed
+
+
+def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> BoardStage:
+    if entry["sort"] == "function":
+        model = get_model(entry["model"], entry["params"])
+        outputs = [port.name for port in model.outputs]
+        ports = [(port.name, entry["inputs"][port.name]) for port in model.inputs]
+
+        def compute(values: Mapping[str, Values]) -> Values:
+            assert model.function is not None
+            arrays = [_plain(values[source][port]) for port, source in ports]
+            return dict(zip(outputs, model.function(*arrays), strict=True))
+
+        return BoardStage(entry["name"], entry["inputs"], compute)
+    artifact = _artifact(folder, manifest, entry)
+    compiled = load(artifact)
+    bound = [(port, entry["inputs"][port]) for port in artifact.input_names]
+
+    def run(values: Mapping[str, Values]) -> Values:
+        given = (values[source][port] for port, source in bound)
+        arrays = [_as(value, wanted) for value, wanted in zip(given, artifact.inputs, strict=True)]
+        return dict(zip(artifact.output_names, map(Placed, compiled(*arrays), artifact.outputs), strict=True))
+
+    return BoardStage(entry["name"], entry["inputs"], run)
+
+
+def _artifact(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> Artifact:
+    """The first artefact of a stage that is code for this machine's processor."""
+    offered = [manifest["artifacts"][index] for index in entry["artifacts"]]
+    for found in offered:
+        runs = found["machine"] == platform.machine() and found["target"] in _COMPUTED_HERE
+        if runs and found["files"][0].endswith(".so"):
+            _check(folder, found)
+            fields = {key: value for key, value in found.items() if key not in ("machine", "sha256")}
+            return replace(from_json(fields, folder), loadable=True)
+    handed = [manifest["handovers"][index] for index in entry["handovers"]]
+    if handed:
+        raise MachineError(
+            f"stage {entry['name']!r} is for {handed[0]['engine']}, whose code {handed[0]['toolchain']} builds",
+            f"run {handed[0]['folder']}/build.sh; this program runs stages of the CPU only",
+        )
+    engines = ", ".join(f"{found['engine']} ({found['machine']}, {found['target']})" for found in offered) or "nothing"
+    raise MachineError(
+        f"stage {entry['name']!r}: no code for this {platform.machine()} processor; there is code for {engines}",
+        "start it on the board it was compiled for; this program runs stages of the CPU only",
+    )
+
+
+def _check(folder: Path, found: Mapping[str, Any]) -> None:
+    for name, digest in found["sha256"].items():
+        try:
+            whole = file_digest(folder / name) == digest
+        except OSError as error:
+            raise InputError(f"{folder / name}: cannot be read: {error.strerror}", _HINT) from None
+        if not whole:
+            raise InputError(f"{folder / name}: not the file that was built (its digest differs)", _HINT)
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Placed):
+        return value
+    return convert(value.array, value.type, TensorType(value.type.shape, value.type.dtype, _natural(value.type.shape)))
+
+
+def _natural(shape: tuple[int, ...]) -> str:
+    return "NCHW" if len(shape) == 4 else ""
+
+
+def _as(value: Any, wanted: TensorType) -> Array:
+    if isinstance(value, Placed):
+        return convert(value.array, value.type, wanted)
+    if len(wanted.shape) == 4:
+        dtype = next(name for name, known in NUMPY_DTYPES.items() if known == value.dtype)
+        return convert(value, TensorType(value.shape, dtype, "NCHW"), wanted)
+    array: Array = value.astype(NUMPY_DTYPES[wanted.dtype], copy=False)
+    return array
+
+
+def frames(paths: Sequence[Path], stages: Sequence[BoardStage]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """Yield title and sensor outputs (by sensor and port) of every frame in `paths`; InputError for one not usable."""
+    names = {stage.name for stage in stages}
+    needed = {(source, port) for stage in stages for port, source in stage.inputs.items() if source not in names}
+    for path in paths:
+        files = [path] if path.suffix == ".npz" else list_scans(path)
+        for file in files:
+            arrays = _arrays(file)
+            missing = sorted(port for _, port in needed if port not in arrays)
+            if missing:
+                raise InputError(f"{file}: no array {missing[0]!r}", f"there are: {', '.join(arrays)}")
+            values: dict[str, dict[str, Any]] = {}
+            for source, port in needed:
+                values.setdefault(source, {})[port] = arrays[port]
+            yield file.name, values
+
+
+def _arrays(file: Path) -> dict[str, Array]:
+    if file.suffix != ".npz":
+        return {"points": read_scan(file)}
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not a readable .npz: {error}", "write it with numpy.savez") from None
+
+
+def run_frame(stages: Sequence[BoardStage], sensors: Mapping[str, Values]) -> tuple[dict[str, Values], dict[str, int]]:
+    """Return the outputs of all stages for one frame, and the time each took (ns)."""
+    values: dict[str, Values] = dict(sensors)
+    times = {}
+    for stage in stages:
+        start = time.monotonic_ns()
+        values[stage.name] = stage.call(values)
+        times[stage.name] = time.monotonic_ns() - start
+    return values, times
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the bundle named first on the frames given; return the exit code."""
+    parser = argparse.ArgumentParser(prog="start.sh", description="Runs this bundle, frame after frame.")
+    parser.add_argument("bundle", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--input", type=Path, nargs="+", default=[], help=".bin scans, folders of them, or .npz")
+    parser.add_argument("-o", "--output", type=Path, help="write the last frame's results here (.npz)")
+    parser.add_argument("--all", action="store_true", help="with -o: all stages' outputs, not only those nobody reads")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options)
+    except SocschedError as error:
+        print(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
+        return error.exit_code
+
+
+def _run(options: argparse.Namespace) -> int:
+    stages, timed = open_bundle(options.bundle)
+    report: dict[str, Any] = {"schema_version": "1", "stages": [s.name for s in stages], "timed": timed, "frames": []}
+    values: dict[str, Values] = {}
+    for title, sensors in frames(options.input, stages):
+        if not values:
+            run_frame(stages, sensors)  # the first one starts threads and touches memory
+        values, times = run_frame(stages, sensors)
+        report["frames"].append({"frame": title, "times_ns": times})
+        if not options.json:
+            print(f"{title}: " + ", ".join(f"{name} {spent / 1e6:.2f} ms" for name, spent in times.items()))
+    if options.json:
+        print(json.dumps(report))
+    elif not report["frames"]:
+        print(f"{len(stages)} stages are ready: {', '.join(s.name for s in stages)}; give frames with --input")
+    if options.output and values:
+        _save(options.output, stages, values, options.all)
+    return 0
+
+
+def _save(path: Path, stages: Sequence[BoardStage], values: Mapping[str, Values], everything: bool) -> None:
+    read = {(source, port) for stage in stages for port, source in stage.inputs.items()}
+    arrays = {
+        f"{stage.name}.{port}": np.asarray(_plain(value))
+        for stage in stages
+        for port, value in values[stage.name].items()
+        if everything or (stage.name, port) not in read
+    }
+    try:
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        raise MachineError(f"{path}: cannot write: {error.strerror}", "free space or name another file") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

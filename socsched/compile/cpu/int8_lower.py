@@ -1,0 +1,323 @@
+"""CPU lowering of an integer network: a Relax module of int8 kernels, weights and multipliers packed in as constants.
+
+As in `lower`, activations stay in channel blocks with a border from one end of the network to the other, here one byte
+an element.  At the network's own border tensors are fp32 and lie as `lower` would have them, so that a stage's
+precision is nobody else's business: they are quantised on the way in; results leave as fp32 sums where nothing else
+reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from socsched.compile.cpu import int8_kernels, int8_pack, kernels
+from socsched.compile.cpu.images import EDGE
+from socsched.compile.cpu.int8_dot import Dot
+from socsched.compile.cpu.int8_kernels import Epilogue, Operand, Stored
+from socsched.compile.cpu.lower import Lowered
+from socsched.compile.cpu.vector import Vector
+from socsched.compile.environment import relax
+from socsched.compile.layouts import physical_shape
+from socsched.compile.quantize.fixed_point import RATIO_SHIFT
+from socsched.compile.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
+from socsched.compile.relax_import import DTYPES
+from socsched.errors import CompileError
+from socsched.graph.operators import TensorType
+
+_UNITY = 1 << RATIO_SHIFT
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """A blocked activation of `dtype`: `var` is [blocks, height + 2 border, width + 2 border, block]."""
+
+    var: Any
+    channels: int
+    height: int
+    width: int
+    block: int
+    border: int
+    dtype: str
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.channels // self.block)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return (self.blocks, self.height + 2 * self.border, self.width + 2 * self.border, self.block)
+
+
+def lower_int8(quantised: QuantisedGraph, vector: Vector, dot: Dot) -> Lowered:
+    """Return the CPU form of an integer network; CompileError for channels that do not fill whole blocks in a concat.
+
+    `dot` must suit the target the module is built for.
+    """
+    return _Lowering(quantised, vector, dot).run()
+
+
+class _Lowering:
+    def __init__(self, quantised: QuantisedGraph, vector: Vector, dot: Dot) -> None:
+        self.q, self.graph, self.vector, self.dot = quantised, quantised.graph, vector, dot
+        self.c = vector.block
+        self.builder = relax.BlockBuilder()
+        self.images: dict[str, _Image] = {}
+        self.plain: dict[str, Any] = {}
+        self.kernels: dict[Any, Any] = {}
+        self.slices: dict[str, tuple[str, int]] = {}
+        self.partial: dict[str, Any] = {}
+        self.siblings: dict[str, list[Step]] = {}
+
+    def run(self) -> Lowered:
+        inputs = tuple(self.at_border(name) for name in self.graph.inputs)
+        outputs = tuple(self.at_border(name) for name in self.graph.outputs)
+        pairs = list(zip(self.graph.inputs, inputs, strict=True))
+        variables = [relax.Var(name, self.type(physical_shape(tensor), DTYPES[tensor.dtype])) for name, tensor in pairs]
+        self.plan_slices()
+        merged = self.plan_siblings()
+        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
+            with self.builder.dataflow():
+                for (name, tensor), variable in zip(pairs, variables, strict=True):
+                    self.enter(name, tensor, variable)
+                for step in self.q.steps:
+                    if step.output not in merged:
+                        _EMITTERS[step.group.kind](self, step)
+                results = tuple(self.leave(name) for name in self.graph.outputs)
+                output = self.builder.emit_output(results)
+            self.builder.emit_func_output(output)
+        return Lowered(self.builder.get(), inputs, outputs)
+
+    # Layout at the network's border and between its operators.
+
+    def at_border(self, name: str) -> TensorType:
+        tensor = self.graph.values[name]
+        blocked = tensor.shape[1] % self.c == 0
+        return TensorType(tensor.shape, tensor.dtype, f"NCHW{self.c}c+{EDGE}" if blocked else "NCHW")
+
+    def type(self, shape: Any, dtype: str = "float32") -> Any:
+        return relax.TensorType(shape, dtype)
+
+    def stored(self, value: str) -> Stored:
+        return int8_pack.stored(self.q.scales[value], self.dot)
+
+    def border(self, value: str) -> int:
+        """The border `value` needs: what its convolutions reach for, and `EDGE` where it leaves as it is."""
+        if value in self.q.floats:
+            return EDGE if self.at_border(value).layout != "NCHW" else 0
+        reads = [step for step in self.q.consumers(value) if step.layer and value in step.group.inputs]
+        return max([0, *(int8_pack.reach(step) for step in reads)])
+
+    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        _, channels, height, width = tensor.shape
+        block = min(-(-channels // 4) * 4, self.c)  # a three-channel image needs no whole block
+        scale, stored = self.q.scales[name], self.stored(name)
+        plain = tensor.layout == "NCHW"
+        image = _Image(None, channels, height, width, block, self.border(name), stored.dtype)
+        if not plain:
+            variable = self.builder.emit(relax.op.reshape(variable, physical_shape(tensor)[1:]))
+        edge = -1 if plain else EDGE
+        args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
+        self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
+
+    def leave(self, name: str) -> Any:
+        if name in self.plain:
+            return self.plain[name]
+        tensor, image = self.at_border(name), self.images[name]
+        if name not in self.q.floats:
+            edge = 0 if tensor.layout == "NCHW" else EDGE
+            step = float(self.q.scales[name].step)
+            args = (image.blocks, image.block, image.height, image.width, image.border, edge, step, self.stored(name))
+            target = replace(image, border=edge, dtype="float32")
+            image = self.image(target, int8_kernels.dequantise, args, [image.var])
+        if tensor.layout == "NCHW":
+            return self.unpacked(image, tensor, 0)
+        return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))
+
+    def unpacked(self, image: _Image, tensor: TensorType, offset: int) -> Any:
+        _, channels, height, width = tensor.shape
+        args = (image.blocks, image.block, channels, offset, height, width, image.border)
+        return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
+
+    # Kernels and constants.
+
+    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], result: Any) -> Any:
+        return self.builder.emit(relax.call_tir(self.kernel(make, args), operands, result))
+
+    def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        key = (make, args)
+        if key not in self.kernels:
+            self.kernels[key] = self.builder.add_func(make(*args), make.__name__)
+        return self.kernels[key]
+
+    def nothing(self, block: int = 0, dtype: str = "") -> Any:
+        """What stands in for an operand a kernel does not read."""
+        dtype = dtype or self.dot.dtype
+        return relax.const(np.zeros((1, 1, 1, block or self.c), dtype), dtype)
+
+    def image(self, target: _Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> _Image:
+        return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
+
+    def place(self, name: str, target: _Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+        """Emit a kernel; a slice of a concatenation goes into the tensor the slice before it was written to."""
+        if name not in self.slices:
+            self.images[name] = self.image(target, make, args, operands)
+            return
+        self.into(self.slices[name][0], target, make, args, operands)
+
+    def into(self, concat: str, target: _Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+        _, height, width, _ = target.shape
+        result = self.type((self.graph.values[concat].shape[1] // self.c, height, width, self.c), target.dtype)
+        if concat not in self.partial:
+            self.partial[concat] = self.call(make, args, operands, result)
+            return
+        operands = [*operands, self.partial[concat]]
+        call = relax.call_tir_inplace(self.kernel(make, args), operands, [len(operands) - 1], result)
+        self.partial[concat] = self.builder.emit(call)
+
+    # Concatenations written in place, and convolutions that share their input.
+
+    def plan_slices(self) -> None:
+        """Where inputs of concatenations go that are written straight into it: (the concatenation, first block)."""
+        for step in self.q.steps:
+            if step.group.kind != "concat" or not self.graph.in_place(step.group):
+                continue
+            inputs = step.group.inputs
+            unchanged = step.output in self.q.floats or (
+                all(factor == _UNITY for factor in step.factors)
+                and all(self.q.scales[value].signed == self.q.scales[step.output].signed for value in inputs)
+            )
+            if not unchanged or any(self.graph.values[value].shape[1] % self.c for value in inputs):
+                continue
+            first = 0
+            for value in inputs:
+                self.slices[value] = (step.output, first)
+                first += self.graph.values[value].shape[1] // self.c
+
+    def plan_siblings(self) -> set[str]:
+        """1x1 convolutions of one input whose sums all leave as plain NCHW are one kernel (a detection head)."""
+        heads: dict[tuple[str, bool], list[Step]] = {}
+        for step in self.q.steps:
+            plain = step.output in self.q.floats and self.at_border(step.output).layout == "NCHW"
+            a = step.group.attrs
+            if plain and step.group.kind == "conv2d" and a["kernel_h"] == a["stride_h"] == 1 and not a["pad"]:
+                heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
+        self.siblings = {members[0].output: members for members in heads.values()}
+        return {step.output for members in heads.values() for step in members[1:]}
+
+    # Operators.
+
+    def convolution(self, step: Step) -> None:
+        members = self.siblings.get(step.output, [step])
+        source = self.images[step.group.inputs[0]]
+        window = int8_pack.window(step)
+        concat, first = self.slices.get(step.output, (step.output, 0))
+        channels = sum(self.graph.values[member.output].shape[1] for member in members)
+        _, _, height, width = self.graph.values[step.output].shape
+        leaves = step.output in self.q.floats
+        border = 0 if len(members) > 1 else self.border(concat)
+        target = _Image(None, channels, height, width, self.c, border, "float32" if leaves else self.dot.dtype)
+        total = self.graph.values[concat].shape[1] // self.c if concat != step.output else target.blocks
+        other, residual, extra = (1, 1, 1, 0), None, self.nothing(dtype="uint8")
+        if step.residual:
+            added = self.images[step.residual]
+            if added.block != self.c:
+                raise CompileError(f"{step.output}: an addition of {added.channels} channels fills no block")
+            other, extra = (*added.shape[:3], added.border), added.var
+            residual = (self.stored(step.residual).zero, step.factors[0])
+        epilogue = Epilogue(None if leaves else self.stored(step.output), step.shift, step.relu, residual)
+        size = (height // window.phases, width // window.phases)
+        args = (
+            *(source.blocks, source.block, target.blocks, self.c, source.height, source.width, window, size),
+            *(source.border, border, total, first, other, self.dot.dtype, epilogue, self.dot),
+            int8_pack.int8_tile(self.vector, self.dot, target.blocks, size[1]),
+        )
+        operands = [source.var, *self.constants(members, source, target, leaves), extra]
+        self.place(step.output, target, int8_kernels.conv2d, args, operands)
+        if len(members) > 1:
+            self.split(members)
+
+    def constants(self, members: list[Step], source: _Image, target: _Image, leaves: bool) -> list[Any]:
+        """Weights and table of convolutions that are computed as one."""
+        scale = None if leaves else self.q.scales[members[0].output]
+        zero = self.stored(members[0].group.inputs[0])
+        phased, rows = [], []
+        for step in members:
+            assert step.layer is not None
+            taps = int8_pack.by_phase(step, step.layer)
+            phased.append(taps)
+            rows.append(int8_pack.table(taps, step, step.layer, zero, scale, 1, len(taps)))
+        weight = int8_pack.packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
+        flat = np.concatenate(rows, axis=3)  # [1, phases, rows, channels]
+        whole = np.zeros((*flat.shape[:3], target.blocks * self.c), np.int32)
+        whole[..., : flat.shape[3]] = flat
+        blocked = whole[0].reshape(*flat.shape[1:3], target.blocks, self.c).transpose(2, 0, 1, 3)
+        return [relax.const(weight, "int8"), relax.const(np.ascontiguousarray(blocked), "int32")]
+
+    def split(self, members: list[Step]) -> None:
+        image, offset = self.images.pop(members[0].output), 0
+        for member in members:
+            tensor = self.graph.values[member.output]
+            self.plain[member.output] = self.unpacked(image, tensor, offset)
+            offset += tensor.shape[1]
+
+    def concat(self, step: Step) -> None:
+        name = step.output
+        _, channels, height, width = self.graph.values[name].shape
+        dtype = "float32" if name in self.q.floats else self.dot.dtype
+        target = _Image(None, channels, height, width, self.c, self.border(name), dtype)
+        if name not in self.partial:
+            self.concat_copy(step, target)
+        self.images[name] = replace(target, var=self.partial[name])
+
+    def concat_copy(self, step: Step, target: _Image) -> None:
+        sources = [self.images[value] for value in step.group.inputs]
+        if any(source.channels % self.c or source.block != self.c for source in sources):
+            raise CompileError(f"{step.output}: only channels in whole blocks of {self.c} can be concatenated on CPUs")
+        first = 0
+        for value, factor, source in zip(step.group.inputs, step.factors, sources, strict=True):
+            args = self.combined(step, source, Operand(self.stored(value), source.border, factor), None, target)
+            args = (*args[:7], target.blocks, first, *args[9:])
+            self.into(step.output, target, int8_kernels.combine, args, [source.var, self.nothing()])
+            first += source.blocks
+
+    def combined(
+        self, step: Step, source: _Image, left: Operand, right: Operand | None, target: _Image
+    ) -> tuple[Any, ...]:
+        shape = (source.blocks, source.block, source.height, source.width)
+        return (*shape, left, right, target.border, source.blocks, 0, self.stored(step.output), step.relu, RATIO_SHIFT)
+
+    def add(self, step: Step) -> None:
+        """An addition, or with one operand a ReLU that stands alone."""
+        sources = [self.images[value] for value in step.group.inputs]
+        left, *rest = (
+            Operand(self.stored(value), source.border, factor)
+            for value, source, factor in zip(step.group.inputs, sources, step.factors, strict=True)
+        )
+        target = replace(sources[0], var=None, border=self.border(step.output))
+        args = self.combined(step, sources[0], left, rest[0] if rest else None, target)
+        operands = [sources[0].var, sources[1].var if rest else self.nothing(target.block)]
+        self.images[step.output] = self.image(target, int8_kernels.combine, args, operands)
+
+    def max_pool(self, step: Step) -> None:
+        source, a = self.images[step.group.inputs[0]], step.group.attrs
+        _, _, height, width = self.graph.values[step.output].shape
+        target = replace(source, var=None, height=height, width=width, border=self.border(step.output))
+        args = (
+            *(source.blocks, source.block, source.height, source.width),
+            *(int(a["kernel_h"]), int(a["stride_h"]), int(a["pad"]), source.border, target.border),
+            self.stored(step.output),
+        )
+        self.images[step.output] = self.image(target, int8_kernels.max_pool, args, [source.var])
+
+
+_EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {
+    **dict.fromkeys(CONVOLUTIONS, _Lowering.convolution),
+    "concat": _Lowering.concat,
+    "add": _Lowering.add,
+    "relu": _Lowering.add,
+    "max_pool": _Lowering.max_pool,
+}

@@ -1,0 +1,75 @@
+"""The few calls of the CUDA runtime that launching a stage as one graph takes, by ctypes: no compiler, no framework."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from socsched.errors import MachineError
+
+_NON_BLOCKING = 1
+_THREAD_LOCAL = 1
+"""Capture mode: other threads may go on allocating while this one captures."""
+
+
+@cache
+def library() -> Any:
+    """Return the CUDA runtime library; MachineError when none is installed."""
+    for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise MachineError("libcudart.so is not installed: stages cannot run on the GPU", "install the CUDA runtime")
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        text = library().cudaGetErrorString
+        text.restype = ctypes.c_char_p
+        raise MachineError(f"CUDA: {what} failed: {text(status).decode()} ({status})", "see nvidia-smi and dmesg")
+
+
+class Stream:
+    """A stream of its own; `priority` as CUDA counts it, 0 lowest, negative numbers first."""
+
+    def __init__(self, priority: int = 0) -> None:
+        handle = ctypes.c_void_p()
+        made = library().cudaStreamCreateWithPriority(ctypes.byref(handle), _NON_BLOCKING, priority)
+        _check(made, "creating a stream")
+        self.handle = handle
+
+    def synchronize(self) -> None:
+        """Wait for everything launched so far."""
+        _check(library().cudaStreamSynchronize(self.handle), "a stage")
+
+    def begin_capture(self) -> None:
+        """Record what is launched from now on instead of running it."""
+        _check(library().cudaStreamBeginCapture(self.handle, _THREAD_LOCAL), "capturing a stage")
+
+    def end_capture(self) -> Graph:
+        """Return what was launched since `begin_capture` as a graph."""
+        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        api = library()
+        _check(api.cudaStreamEndCapture(self.handle, ctypes.byref(graph)), "capturing a stage")
+        made = api.cudaGraphInstantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+        api.cudaGraphDestroy(graph)
+        _check(made, "making a stage's graph executable")
+        return Graph(executable)
+
+
+class Graph:
+    """A stage's kernels as one launch."""
+
+    def __init__(self, executable: Any) -> None:
+        self._executable, self._launch = executable, library().cudaGraphLaunch
+
+    def launch(self, stream: Stream) -> None:
+        """Start it on `stream` and return at once."""
+        status = self._launch(self._executable, stream.handle)
+        if status:
+            _check(status, "launching a stage")
+
+    def __del__(self) -> None:
+        library().cudaGraphExecDestroy(self._executable)

@@ -1,0 +1,127 @@
+"""Running CUDA stages in this process: each as one CUDA graph over buffers of its own."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from socsched.compile.aligned import check
+from socsched.compile.artifact import Artifact
+from socsched.compile.gpu.cuda_api import Graph, Stream
+from socsched.compile.gpu.device_code import supplied
+from socsched.errors import InputError, MachineError
+
+Array = np.ndarray[Any, Any]
+
+_WARM_UP = 2
+_GO_ON = 0  # what an instrument of TVM's virtual machine returns to have the call made
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A graph with the device tensors it reads and writes; `held` keeps the memory between its kernels reserved."""
+
+    graph: Graph
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    held: tuple[Any, ...]
+
+
+class GpuStage:
+    """A loaded CUDA stage: call it with one array per input, as `inputs` says they lie, and get one per output.
+
+    For every combination of input sizes it captures one graph, at the first call with them.  For work that stays on
+    the GPU take `captured`, fill its inputs, `launch` and read its outputs after `synchronize`.  One stage belongs to
+    one thread; several stages may run at once, each on its own stream.
+    """
+
+    def __init__(self, artifact: Artifact, priority: int = 0) -> None:
+        self.artifact = artifact
+        self.inputs, self.outputs = artifact.inputs, artifact.outputs
+        self._machine, self._device = _open(artifact)
+        self._stream = Stream(priority)
+        self._captured: dict[tuple[tuple[int, ...], ...], Captured] = {}
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        """Return the outputs for `arrays`; InputError when one has another dtype or shape than its input."""
+        if len(arrays) != len(self.inputs):
+            raise InputError(f"{self.artifact.stage}: expected {len(self.inputs)} inputs, got {len(arrays)}")
+        for array, tensor, name in zip(arrays, self.inputs, self.artifact.input_names, strict=True):
+            check(array, tensor, f"{self.artifact.stage}: input {name!r}")
+        ready = self.captured(*(array.shape for array in arrays))
+        for array, tensor in zip(arrays, ready.inputs, strict=True):
+            tensor.copyfrom(np.ascontiguousarray(array))
+        self.launch(ready)
+        self.synchronize()
+        return tuple(tensor.numpy() for tensor in ready.outputs)
+
+    def captured(self, *shapes: tuple[int, ...]) -> Captured:
+        """Return the graph for inputs of these physical shapes, captured now if it was not before."""
+        if shapes not in self._captured:
+            self._captured[shapes] = self._capture(shapes)
+        return self._captured[shapes]
+
+    def launch(self, ready: Captured) -> None:
+        """Start a graph and return at once."""
+        ready.graph.launch(self._stream)
+
+    def synchronize(self) -> None:
+        """Wait for what was launched."""
+        self._stream.synchronize()
+
+    def _capture(self, shapes: tuple[tuple[int, ...], ...]) -> Captured:
+        """Run it, then record it, keeping every buffer: the machine's pool would give them to other stages.
+
+        The first runs load the code and fill the pool, neither of which may happen in a recording.
+        """
+        import tvm_ffi
+
+        from socsched.compile.environment import tvm
+        from socsched.compile.layouts import NUMPY_DTYPES
+
+        given = tuple(
+            tvm.runtime.tensor(np.zeros(shape, NUMPY_DTYPES[tensor.dtype]), device=self._device)
+            for shape, tensor in zip(shapes, self.inputs, strict=True)
+        )
+        held: list[Any] = []
+
+        def hold(function: Any, name: str, before: bool, result: Any, *operands: Any) -> int:
+            held.extend(operands)
+            return _GO_ON
+
+        with tvm_ffi.use_raw_stream(self._device, self._stream.handle.value or 0):
+            for _ in range(_WARM_UP):
+                self._machine["main"](*given)
+            self._stream.synchronize()
+            self._machine.set_instrument(hold)
+            try:
+                self._stream.begin_capture()
+                results = tuple(self._machine["main"](*given))
+                graph = self._stream.end_capture()
+            finally:
+                self._machine.set_instrument(lambda *arguments: _GO_ON)
+        return Captured(graph, given, results, tuple(held))
+
+
+def _open(artifact: Artifact) -> tuple[Any, Any]:
+    from socsched.compile.environment import relax, tvm
+
+    device = tvm.cuda(0)
+    library = next((artifact.folder / name for name in artifact.files if name.endswith(".so")), None)
+    foreign = artifact.triple.split("-")[0] not in ("", platform.machine())
+    if library is None or foreign or not device.exist:
+        raise MachineError(
+            f"{artifact.path.name} of stage {artifact.stage!r} is code for {artifact.triple or 'CUDA'}, which this "
+            "machine cannot run",
+            "deploy it to the board, or compile the stage for the host platform",
+        )
+    binary = artifact.path.read_bytes()
+    try:
+        with supplied(lambda source: binary):
+            module = tvm.runtime.load_module(str(library.resolve()))
+            return relax.VirtualMachine(module, device), device
+    except (RuntimeError, OSError, AttributeError, ValueError) as error:
+        raise MachineError(f"{library}: cannot be loaded: {error}", "delete it; it is built again") from error

@@ -1,0 +1,125 @@
+"""What an implicit GEMM computes and how it is cut into tiles: plain numbers, no TVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LANES = 32
+EDGE = 16
+"""Side of the tile a warp multiplies at once."""
+
+VECTOR = 8
+"""Halves in the 16 bytes that a thread copies at once; activations have a multiple of it in channels."""
+
+
+def up(size: int, step: int) -> int:
+    """Return `size` rounded up to a multiple of `step`."""
+    return -(-size // step) * step
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A 2-D convolution of an image [height * width, channels] with `outputs` channels, as matrices.
+
+    C[m, n] = sum_k A[m, k] W[n, k]: m counts output pixels, n output channels, k (kernel row, kernel column, channel).
+    With `scale` > 1 it is the transposed convolution with kernel = stride = scale: kernel_h and kernel_w are 1, and n
+    counts (row, column, channel) inside a pixel's scale x scale square.  `channels` and `outputs` are physical:
+    multiples of 8 and 16.  `first` and `total` say which slice of how many channels of the result is written;
+    `residual` whether an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
+    `outputs`) the memory of the result is not one image but one after the other of so many channels each.
+    """
+
+    height: int
+    width: int
+    channels: int
+    outputs: int
+    kernel_h: int = 1
+    kernel_w: int = 1
+    stride: int = 1
+    pad: int = 0
+    scale: int = 1
+    relu: bool = False
+    residual: bool = False
+    first: int = 0
+    total: int = 0
+    planes: tuple[int, ...] = ()
+
+    @property
+    def out_height(self) -> int:
+        """Rows of m, before `scale`."""
+        return (self.height + 2 * self.pad - self.kernel_h) // self.stride + 1
+
+    @property
+    def out_width(self) -> int:
+        """Columns of m, before `scale`."""
+        return (self.width + 2 * self.pad - self.kernel_w) // self.stride + 1
+
+    @property
+    def m(self) -> int:
+        """Rows of the product."""
+        return self.out_height * self.out_width
+
+    @property
+    def n(self) -> int:
+        """Columns of the product."""
+        return self.outputs * self.scale**2
+
+    @property
+    def k(self) -> int:
+        """Length of the sums."""
+        return self.kernel_h * self.kernel_w * self.channels
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the result."""
+        return self.m * self.scale**2
+
+    @property
+    def key(self) -> str:
+        """Name of the shape in the table of tiles; what is fused does not matter there."""
+        kernel = f"{self.kernel_h}x{self.kernel_w}s{self.stride}p{self.pad}"
+        return f"{self.height}x{self.width}x{self.channels}-{self.outputs} {kernel}u{self.scale}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block of threads computes `rows` x `columns`, its warps `warp_rows` x `warp_columns` each.
+
+    It advances `depth` along k, with `stages` copies in flight; `splits` blocks share one sum, their parts are added by
+    a second kernel.  `store` is how many elements a thread writes at once.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warp_rows: int
+    warp_columns: int
+    stages: int
+    splits: int = 1
+    store: int = 4
+
+    @property
+    def warps(self) -> int:
+        """Warps in a block of threads."""
+        return self.rows // self.warp_rows * (self.columns // self.warp_columns)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: operands in flight, or the result on its way out (the same memory)."""
+        return max((self.rows + self.columns) * self.depth * 2 * self.stages, self.rows * (self.columns + 8) * 4)
+
+    def fits(self, shape: Convolution) -> bool:
+        """Say whether every copy is whole, the sums are long enough for the pipeline, and registers suffice."""
+        step = self.warps * LANES * VECTOR
+        rounds = -(-shape.k // self.depth)
+        return (
+            shape.n % self.columns == 0
+            and self.rows % self.warp_rows == self.columns % self.warp_columns == 0
+            and self.warp_rows % EDGE == self.warp_columns % EDGE == self.depth % EDGE == 0
+            and 1 <= self.warps <= 16
+            and self.rows * self.depth % step == self.columns * self.depth % step == 0
+            and self.rows * self.columns % (self.warps * LANES * self.store) == 0
+            and self.warp_rows * self.warp_columns <= 64 * 80
+            and -(-rounds // self.splits) >= self.stages
+            and self.splits <= rounds
+        )

@@ -1,0 +1,253 @@
+"""A network as an ONNX model with its weights inside, for toolchains that are not ours.
+
+Opset 13 (TensorRT reads it from 7.2 on: onnx-tensorrt, operators.md) and the IR version of its time, so that tools of
+some years ago read the file too; what came later (HardSwish) is spelt out.  Values keep the names of the layers
+that make them, so that scales, calibration tables and messages of the vendor's tools speak of our layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from socsched.errors import CompileError, MachineError
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+
+OPSET, IR_VERSION = 13, 7
+Array = np.ndarray[Any, Any]
+
+
+def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, TensorType], nominal: int = 0) -> Any:
+    """Return the ONNX ModelProto of `network`: static shapes, images in NCHW, weights in fp32.
+
+    `types` are the layers' results (`compile.values`), `nominal` replaces a varying dimension.  Raises CompileError for
+    a layer that ONNX has no operator for, MachineError when the package onnx is missing.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise MachineError("writing ONNX files needs the package onnx", "pip install 'socsched[onnx]'") from None
+    export = _Export(network, weights, types)
+    for layer in network.layers:
+        export.add(layer)
+    inputs = [_value(name, tensor, nominal) for name, tensor in network.inputs.items()]
+    outputs = [_value(name, types[name], nominal) for name in network.outputs]
+    graph = onnx.helper.make_graph(export.nodes, network.name, inputs, outputs, list(export.initializers.values()))
+    opset = [onnx.helper.make_opsetid("", OPSET)]
+    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="socsched")
+
+
+def _value(name: str, tensor: TensorType, nominal: int) -> Any:
+    from onnx import TensorProto, helper
+
+    dtypes = {"fp32": TensorProto.FLOAT, "int32": TensorProto.INT32, "uint8": TensorProto.UINT8}
+    shape = [nominal if size < 0 else size for size in tensor.shape]
+    return helper.make_tensor_value_info(name, dtypes[tensor.dtype], shape)
+
+
+class _Export:
+    """Nodes and initialisers as they accumulate."""
+
+    def __init__(self, network: Network, weights: Mapping[str, Array], types: Mapping[str, TensorType]) -> None:
+        self.network, self.weights = network, weights
+        self.types = {**network.inputs, **types}
+        self.nodes: list[Any] = []
+        self.initializers: dict[str, Any] = {}
+
+    def add(self, layer: Layer) -> None:
+        handler = _OPERATORS.get(layer.op)
+        if handler is None:
+            raise CompileError(
+                f"{self.network.name}: layer {layer.name!r}: {layer.op} has no ONNX operator",
+                "cut the network before or after it, or place the stage on another engine",
+            )
+        handler(self, layer)
+
+    def node(self, op: str, layer: Layer, inputs: list[str], output: str = "", **attrs: Any) -> str:
+        from onnx import helper
+
+        output = output or layer.name
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attrs))
+        return output
+
+    def weight(self, name: str, array: Array | None = None) -> str:
+        from onnx import numpy_helper
+
+        if name not in self.initializers:
+            value = np.asarray(self.weights[name], np.float32) if array is None else array
+            self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def constant(self, layer: Layer, role: str, value: Any, dtype: Any) -> str:
+        return self.weight(f"{layer.name}.{role}", np.asarray(value, dtype))
+
+    def rank(self, layer: Layer) -> int:
+        return len(self.types[layer.inputs[0]].shape)
+
+
+Handler = Callable[[_Export, Layer], Any]
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else [int(v) for v in value]
+
+
+def _pads(layer: Layer) -> list[int]:
+    padding = layer.attrs.get("padding", 0)  # one number, (height, width) or (top, left, bottom, right), as ONNX has it
+    sides = [padding] * 4 if isinstance(padding, int) else [int(side) for side in padding]
+    return sides * 2 if len(sides) == 2 else sides
+
+
+def _convolution(op: str) -> Handler:
+    def handle(export: _Export, layer: Layer) -> None:
+        kernel = list(export.network.params[layer.weights["weight"]][2:])
+        inputs = [layer.inputs[0], *(export.weight(layer.weights[r]) for r in ("weight", "bias") if r in layer.weights)]
+        a = layer.attrs
+        window: dict[str, Any] = {"kernel_shape": kernel, "strides": _pair(a.get("stride", 1)), "pads": _pads(layer)}
+        more: dict[str, Any] = {"dilations": _pair(a.get("dilation", 1)), "group": int(a.get("groups", 1))}
+        export.node(op, layer, inputs, **window, **more)
+
+    return handle
+
+
+def _dense(export: _Export, layer: Layer) -> None:
+    source = layer.inputs[0]
+    weight = export.weight(layer.weights["weight"])
+    bias = [export.weight(layer.weights["bias"])] if "bias" in layer.weights else []
+    if export.rank(layer) == 2:
+        export.node("Gemm", layer, [source, weight, *bias], transB=1)
+        return
+    transposed = export.constant(layer, "weight_io", np.asarray(export.weights[layer.weights["weight"]]).T, np.float32)
+    product = export.node("MatMul", layer, [source, transposed], output=f"{layer.name}.linear" if bias else "")
+    if bias:
+        export.node("Add", layer, [product, *bias])
+
+
+def _pool(op: str) -> Handler:
+    def handle(export: _Export, layer: Layer) -> None:
+        a = layer.attrs
+        attrs: dict[str, Any] = {"kernel_shape": _pair(a["kernel"]), "strides": _pair(a["stride"])}
+        attrs |= {"pads": _pads(layer), "ceil_mode": int(bool(a.get("ceil", False)))}
+        if op == "AveragePool":
+            attrs["count_include_pad"] = int(bool(a.get("count_padding", False)))
+        export.node(op, layer, list(layer.inputs), **attrs)
+
+    return handle
+
+
+def _binary(op: str) -> Handler:
+    def handle(export: _Export, layer: Layer) -> None:
+        operands = list(layer.inputs)
+        if "constant" in layer.weights:
+            operands.append(export.weight(layer.weights["constant"]))
+        export.node(op, layer, operands[::-1] if layer.attrs.get("swapped") else operands)
+
+    return handle
+
+
+def _unary(op: str, *names: str) -> Handler:
+    def handle(export: _Export, layer: Layer) -> None:
+        attrs: dict[str, Any] = {name: float(layer.attrs[name]) for name in names}
+        export.node(op, layer, list(layer.inputs), **attrs)
+
+    return handle
+
+
+def _hard_swish(export: _Export, layer: Layer) -> None:  # an operator of its own from opset 14 on
+    gate = export.node("HardSigmoid", layer, list(layer.inputs), output=f"{layer.name}.gate", alpha=1 / 6, beta=0.5)
+    export.node("Mul", layer, [layer.inputs[0], gate])
+
+
+def _batch_norm(export: _Export, layer: Layer) -> None:
+    scaled = export.node(
+        "Mul", layer, [layer.inputs[0], export.weight(layer.weights["scale"])], output=f"{layer.name}.scaled"
+    )
+    export.node("Add", layer, [scaled, export.weight(layer.weights["shift"])])
+
+
+def _clip(export: _Export, layer: Layer) -> None:
+    bounds = [export.constant(layer, side, layer.attrs[side], np.float32) for side in ("low", "high")]
+    export.node("Clip", layer, [layer.inputs[0], *bounds])
+
+
+def _reduce(op: str) -> Handler:
+    def handle(export: _Export, layer: Layer) -> None:
+        axis = layer.attrs["axis"]
+        axes = [axis] if isinstance(axis, int) else list(axis)
+        keep = int(bool(layer.attrs.get("keepdims", False)))
+        if op == "ReduceSum":  # the only one whose axes are an input in opset 13
+            axes_in = export.constant(layer, "axes", axes, np.int64)
+            export.node(op, layer, [layer.inputs[0], axes_in], keepdims=keep)
+        else:
+            export.node(op, layer, list(layer.inputs), axes=axes, keepdims=keep)
+
+    return handle
+
+
+def _slice(export: _Export, layer: Layer) -> None:
+    ranges = [export.constant(layer, role, layer.attrs[role], np.int64) for role in ("begin", "end", "axes", "step")]
+    export.node("Slice", layer, [layer.inputs[0], *ranges])
+
+
+def _resize(export: _Export, layer: Layer) -> None:
+    a = layer.attrs
+    _, _, height, width = export.types[layer.inputs[0]].shape
+    scales = [1.0, 1.0, a["size"][0] / height, a["size"][1] / width]
+    attrs: dict[str, Any] = {"mode": "linear" if a["bilinear"] else "nearest"}
+    if not a["bilinear"]:
+        attrs["nearest_mode"] = a["rounding"]
+    # As scales: that is what accelerators ask for, and where sizes are whole multiples it says the same.
+    inputs = [layer.inputs[0], "", export.constant(layer, "scales", scales, np.float32)]
+    export.node("Resize", layer, inputs, coordinate_transformation_mode=a["coordinates"], **attrs)
+
+
+def _reshape(export: _Export, layer: Layer) -> None:
+    export.node("Reshape", layer, [layer.inputs[0], export.constant(layer, "shape", layer.attrs["shape"], np.int64)])
+
+
+def _pad(export: _Export, layer: Layer) -> None:
+    pads = export.constant(layer, "pads", layer.attrs["pads"], np.int64)
+    value = export.constant(layer, "value", layer.attrs["value"], np.float32)
+    export.node("Pad", layer, [layer.inputs[0], pads, value])
+
+
+_OPERATORS: dict[str, Handler] = {
+    "conv2d": _convolution("Conv"),
+    "conv2d_transpose": _convolution("ConvTranspose"),
+    "dense": _dense,
+    "matmul": _binary("MatMul"),
+    "max_pool": _pool("MaxPool"),
+    "avg_pool": _pool("AveragePool"),
+    "global_avg_pool": _unary("GlobalAveragePool"),
+    "relu": _unary("Relu"),
+    "sigmoid": _unary("Sigmoid"),
+    "tanh": _unary("Tanh"),
+    "exp": _unary("Exp"),
+    "sqrt": _unary("Sqrt"),
+    "leaky_relu": _unary("LeakyRelu", "alpha"),
+    "hard_sigmoid": _unary("HardSigmoid", "alpha", "beta"),
+    "hard_swish": _hard_swish,
+    "batch_norm": _batch_norm,
+    "clip": _clip,
+    "add": _binary("Add"),
+    "subtract": _binary("Sub"),
+    "multiply": _binary("Mul"),
+    "divide": _binary("Div"),
+    "maximum": _binary("Max"),
+    "minimum": _binary("Min"),
+    "reduce_max": _reduce("ReduceMax"),
+    "reduce_mean": _reduce("ReduceMean"),
+    "reduce_sum": _reduce("ReduceSum"),
+    "concat": lambda export, layer: export.node("Concat", layer, list(layer.inputs), axis=layer.attrs["axis"]),
+    "slice": _slice,
+    "resize2d": _resize,
+    "reshape": _reshape,
+    "transpose": lambda export, layer: export.node(
+        "Transpose", layer, list(layer.inputs), perm=list(layer.attrs["order"])
+    ),
+    "softmax": lambda export, layer: export.node("Softmax", layer, list(layer.inputs), axis=layer.attrs["axis"]),
+    "pad": _pad,
+}

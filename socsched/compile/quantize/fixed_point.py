@@ -1,0 +1,77 @@
+"""What int8 means here: the integers a value is stored as, and the one rule that rounds sums to them.
+
+A value is `step` times an integer of eight bits: 0..255 where it is never negative (after a ReLU), -128..127 elsewhere.
+A layer's sum of products is an int32; its result is
+
+    q = clip((sum * multiplier + 2^(SHIFT - 1)) >> SHIFT)
+
+with one positive multiplier a channel and an arithmetic shift: halves are rounded up, towards plus infinity.  A
+multiplier of 2^(SHIFT - s) is a plain rounding shift by s, which is how integer-only accelerators requantise, so their
+results can be reproduced bit by bit.
+
+SHIFT is the largest with which eight bits of result fit 32 bits of arithmetic, so that no target needs wider integers:
+the sum is first clipped to where the result saturates, which changes nothing.  Rounding the multiplier costs at most
+|sum| / 2^(SHIFT + 1) steps of the result: a sixteenth of a step for a sum of 2^19, more than trained layers reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+SHIFT = 22
+"""Fraction bits of a layer's multiplier."""
+RESIDUAL_SHIFT = 20
+"""The same where a second operand is added: the sum of both needs two more bits."""
+RATIO_SHIFT = 16
+"""Fraction bits of a ratio of two steps, by which eight-bit values are multiplied."""
+LARGEST = 2**30
+"""Bound of every multiplier and clipped product."""
+INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a value is stored: `step` is what one unit is worth, `signed` chooses -128..127 over 0..255."""
+
+    step: float
+    signed: bool
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Least and greatest integer."""
+        return (-128, 127) if self.signed else (0, 255)
+
+
+def multiplier(ratio: Any, shift: int = SHIFT) -> Array:
+    """Return the fixed-point form of positive ratios (array or number) as int32, at least 1 and at most `LARGEST`."""
+    scaled = np.rint(np.asarray(ratio, np.float64) * 2.0**shift)
+    result: Array = np.clip(scaled, 1, LARGEST).astype(np.int32)
+    return result
+
+
+def requantise(total: Array, factor: Any, scale: Scale, shift: int = SHIFT) -> Array:
+    """Return the integers (int64) for sums `total` and multipliers that broadcast against them: the definition."""
+    rounded = (total.astype(np.int64) * np.asarray(factor, np.int64) + (1 << (shift - 1))) >> shift
+    clipped: Array = np.clip(rounded, *scale.range)
+    return clipped
+
+
+def quantise(values: Array, scale: Scale) -> Array:
+    """Return fp32 `values` as integers (int64): times 1/step in fp32, halves to even as ONNX's QuantizeLinear."""
+    scaled = np.asarray(values, np.float32) * np.float32(1.0 / scale.step)
+    integers: Array = np.rint(np.clip(scaled, *scale.range)).astype(np.int64)
+    return integers
+
+
+def bounds(factor: Array, scale: Scale, shift: int = SHIFT) -> tuple[Array, Array]:
+    """Return int32 (low, high): clipping sums to them changes no result of `requantise` and makes its product fit."""
+    m, half = factor.astype(np.int64), 1 << (shift - 1)
+    least, greatest = scale.range
+    high = -(-((greatest << shift) - half) // m)
+    low = (((least + 1) << shift) - half - 1) // m
+    return np.clip(low, -INT32, INT32).astype(np.int32), np.clip(high, -INT32, INT32).astype(np.int32)

@@ -1,0 +1,119 @@
+"""The scales of a network's values as data: what calibration gives, what an artefact stores, what users may write.
+
+The file is JSON: `source` in words, for every value `step` (what one unit is worth) and `signed`, and optionally
+`means`: a channel's mean before and after rounding to eight bits.  Values are called as in the compiler's graph: a
+layer's name with dots as underscores, of layers fused together the last one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from socsched.compile.quantize.fixed_point import Scale
+from socsched.compile.store import digest, read_json, write_json
+from socsched.errors import InputError
+from socsched.graph.network import Network
+
+FILE = "scales.json"
+"""Name of the scales' file in an artefact's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Mean of each channel of a value over the calibration data: as it is, and as its eight bits say."""
+
+    real: tuple[float, ...]
+    stored: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """The scale of every value of one network, and means where known; `source` says where they come from."""
+
+    values: Mapping[str, Scale]
+    source: str = "given"
+    means: Mapping[str, Means] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the scales, whatever their source."""
+        scales = sorted((name, scale.step, scale.signed) for name, scale in self.values.items())
+        return digest(scales, sorted((name, means.real, means.stored) for name, means in self.means.items()))
+
+
+def write_scales(path: Path, scales: Scales) -> None:
+    """Write the scales of one network as JSON."""
+    write_json(path, _document(scales))
+
+
+def read_scales(path: Path) -> Scales:
+    """Return the scales in a JSON file; InputError when it is none or a step is no positive number."""
+    return _parsed(read_json(path), str(path))
+
+
+def write_pipeline_scales(path: Path, scales: Mapping[str, Scales]) -> None:
+    """Write the scales of a pipeline's stages, by stage name, as one JSON file."""
+    write_json(path, {stage: _document(found) for stage, found in scales.items()})
+
+
+def read_pipeline_scales(path: Path) -> dict[str, Scales]:
+    """Return the scales of stages in a JSON file: what `write_pipeline_scales` wrote, or {stage: {tensor: number}}.
+
+    A number is the step of a tensor in -127..127.  Raises InputError for anything else.
+    """
+    data = read_json(path)
+    if not isinstance(data, dict) or not data:
+        raise InputError(f"{path}: not a file of scales", "expected {stage: {tensor: step}}, or what calibration wrote")
+    return {str(stage): _parsed(found, f"{path}: {stage}") for stage, found in data.items()}
+
+
+def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
+    """Return the step of every input and layer in -127..127, as vendors' tools want it, by the layer's own name.
+
+    An unsigned value's step grows with its range; a layer without a scale, as it is fused with the one behind it, has
+    that one's.
+    """
+    readers = {name: layer.name for layer in network.layers for name in layer.inputs}
+    found: dict[str, float] = {}
+    for name in (*network.inputs, *(layer.name for layer in network.layers)):
+        at = name
+        while key_of(at) not in scales.values and at in readers:
+            at = readers[at]
+        scale = scales.values.get(key_of(at))
+        if scale is not None:
+            found[name] = scale.step if scale.signed else scale.step * 255 / 127
+    return found
+
+
+def key_of(name: str) -> str:
+    """Return what the value of a layer or input is called in `Scales.values`."""
+    return name.replace(".", "_")
+
+
+def _document(scales: Scales) -> dict[str, Any]:
+    values = {name: {"step": scale.step, "signed": scale.signed} for name, scale in scales.values.items()}
+    means = {name: {"real": list(m.real), "stored": list(m.stored)} for name, m in scales.means.items()}
+    return {"source": scales.source, "values": values, "means": means}
+
+
+def _parsed(data: Any, where: str) -> Scales:
+    try:
+        plain = data if "values" not in data else {}
+        steps = {key_of(str(name)): Scale(float(step), True) for name, step in plain.items()}
+        given = {} if plain else data["values"]
+        values = steps | {str(name): Scale(float(v["step"]), bool(v["signed"])) for name, v in given.items()}
+        numbers = {
+            str(name): Means(tuple(map(float, m["real"])), tuple(map(float, m["stored"])))
+            for name, m in ({} if plain else data.get("means", {})).items()
+        }
+        source = "given" if plain else str(data["source"])
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise InputError(f"{where}: not scales", 'expected {"source": ..., "values": {name: {...}}}') from None
+    wrong = [name for name, scale in values.items() if not (isfinite(scale.step) and scale.step > 0)]
+    if wrong:
+        raise InputError(f"{where}: {wrong[0]}: a step must be a positive number", "calibrate the network again")
+    return Scales(values, source, numbers)

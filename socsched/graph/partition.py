@@ -1,0 +1,199 @@
+"""Where a network may be cut, what crosses there, and the parts that come of it.
+
+A cut is a frontier of the DAG: a set of layers that contains everything its members depend on.  It is named by its last
+layers, those that no other layer before the cut follows ("blocks.1.5.relu+de.0.relu"); the empty name is the beginning
+or the end.  Layers that compilers fuse (a convolution with what follows element by element) stay together unless a cut
+names a layer between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from socsched.errors import UsageError
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import DTYPE_BYTES, TensorType
+
+ANCHORS = ("conv2d", "conv2d_transpose", "dense", "matmul", "add")
+"""Layers that take element-wise followers in."""
+EPILOGUES = (
+    ("batch_norm", "relu", "leaky_relu", "clip", "sigmoid", "tanh", "hard_sigmoid", "hard_swish"),
+    ("add",),  # a residual joins the convolution before it
+)
+PILLARS = ("pillar_features", "dense", "relu", "reduce_max")
+"""The Pillar Feature Net, whose [pillars, slots, channels] tensors must not reach memory."""
+MOST = 4096
+"""Frontiers listed before `frontiers` gives up: their number grows exponentially with the width of a network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A frontier: `after` names its last layers, `before` all layers before it.
+
+    `crossing` are the tensors computed before and read after it, `bytes` their size; network inputs that both sides
+    read and outputs of the network that nobody reads any more are not among them.
+    """
+
+    after: tuple[str, ...]
+    before: frozenset[str]
+    crossing: Mapping[str, TensorType]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The layers between two cuts, each named by its last layers; () is the network's beginning or end."""
+
+    begin: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{'+'.join(self.begin)}:{'+'.join(self.end)}"
+
+
+def parse_part(text: str) -> Part:
+    """Return the part written "BEGIN:END", each a cut's layer names joined by "+", empty for the network's own end."""
+    begin, colon, end = text.partition(":")
+    if not colon:
+        raise UsageError(f"{text!r} is no part of a network", "write BEGIN:END, such as blocks.0.3.relu:neck, or :neck")
+    return Part(*(tuple(name for name in side.split("+") if name) for side in (begin, end)))
+
+
+def units(network: Network, torn: bool = False) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of layers a cut keeps together, in topological order; with `torn` every layer on its own."""
+    if torn:
+        return tuple((layer.name,) for layer in network.layers)
+    by_name = {layer.name: layer for layer in network.layers}
+    place = {name: index for index, name in enumerate(by_name)}
+    uses = Counter(name for layer in network.layers for name in layer.inputs)
+    groups: dict[str, list[str]] = {}
+    for layer in network.layers:
+        alone = [name for name in layer.inputs if name in by_name and uses[name] == 1 and name not in network.outputs]
+        # The latest producer first: the residual's other branch is there before it.
+        latest = sorted(alone, key=place.__getitem__, reverse=True)
+        home = next((groups[name] for name in latest if _joins(layer, groups[name], by_name)), None)
+        groups[layer.name] = home if home is not None else []
+        groups[layer.name].append(layer.name)
+    # Only the last layer of a group is read from outside, so the order of the last ones is topological.
+    return tuple(tuple(group) for name, group in groups.items() if name == group[-1])
+
+
+def _joins(layer: Layer, group: list[str], by_name: Mapping[str, Layer]) -> bool:
+    ops = [by_name[name].op for name in group]
+    if ops[0] == PILLARS[0]:
+        return layer.op in PILLARS[1:] and (*ops, layer.op) == PILLARS[: len(ops) + 1]
+    if ops[0] not in ANCHORS:
+        return False
+    return layer.op in EPILOGUES[0] or (layer.op in EPILOGUES[1] and "add" not in ops)
+
+
+def prefixes(network: Network, types: Mapping[str, TensorType], nominal: int = 0, torn: bool = False) -> Iterator[Cut]:
+    """Yield the cuts met when units run one after the other in the order of the network; see `frontiers`."""
+    before: frozenset[str] = frozenset()
+    for unit in units(network, torn)[:-1]:
+        before |= set(unit)
+        yield _cut(network, before, types, nominal)
+
+
+def frontiers(
+    network: Network, types: Mapping[str, TensorType], nominal: int = 0, torn: bool = False, most: int = MOST
+) -> tuple[Cut, ...]:
+    """Return every cut of `network` but its two ends, by number of layers before it.
+
+    `types` gives the type of every layer's result, `nominal` the size of a varying dimension (for `Cut.bytes`).  Raises
+    UsageError when there are more than `most`: take `prefixes` then.
+    """
+    groups = units(network, torn)
+    home = {name: index for index, group in enumerate(groups) for name in group}
+    layers = {layer.name: layer for layer in network.layers}
+    needs = [
+        frozenset(home[source] for name in group for source in layers[name].inputs if source in home) - {index}
+        for index, group in enumerate(groups)
+    ]
+    level, found = {frozenset[int]()}, list[Cut]()
+    for _ in range(len(groups) - 1):
+        level = {done | {i} for done in level for i, need in enumerate(needs) if i not in done and need <= done}
+        if len(found) + len(level) > most:
+            raise UsageError(f"{network.name}: more than {most} cuts", "take those of `prefixes`, or raise the limit")
+        sets = [frozenset(name for i in done for name in groups[i]) for done in level]
+        found += [_cut(network, before, types, nominal) for before in sorted(sets, key=sorted)]
+    return tuple(found)
+
+
+def _cut(network: Network, before: frozenset[str], types: Mapping[str, TensorType], nominal: int) -> Cut:
+    followed = {name for layer in network.layers if layer.name in before for name in layer.inputs}
+    after = tuple(layer.name for layer in network.layers if layer.name in before and layer.name not in followed)
+    read = {name for layer in network.layers if layer.name not in before for name in layer.inputs}
+    crossing = {layer.name: types[layer.name] for layer in network.layers if layer.name in before & read}
+    return Cut(after, before, crossing, sum(_bytes(tensor, nominal) for tensor in crossing.values()))
+
+
+def _bytes(tensor: TensorType, nominal: int) -> int:
+    return prod(nominal if size < 0 else size for size in tensor.shape) * DTYPE_BYTES[tensor.dtype]
+
+
+def take(network: Network, part: Part, types: Mapping[str, TensorType]) -> Network:
+    """Return one part of `network`: its inputs are what it reads from before, its outputs what others read or get.
+
+    Network inputs come first among the inputs and network outputs among the outputs, in their order; tensors keep their
+    names.  Raises UsageError for unknown layers or a part without any.
+    """
+    begin = _closure(network, part.begin)
+    end = _closure(network, part.end) if part.end else frozenset(layer.name for layer in network.layers)
+    if not begin < end:
+        raise UsageError(f"{network.name}: no layer in the part {part}", "its end must lie after its beginning")
+    return _between(network, begin, end, types, f"{network.name}[{part}]")
+
+
+def cut(network: Network, points: Sequence[Cut | Iterable[str]], types: Mapping[str, TensorType]) -> list[Network]:
+    """Return the parts between consecutive cuts (a `Cut`, or the names of its last layers), which compose to `network`.
+
+    Raises UsageError unless every cut lies after the one before it.
+    """
+    names = [tuple(p.after) if isinstance(p, Cut) else tuple(p) for p in points]
+    return [take(network, Part(a, b), types) for a, b in zip([(), *names], [*names, ()], strict=True)]
+
+
+def _closure(network: Network, names: Iterable[str]) -> frozenset[str]:
+    """The layers `names` and all they depend on."""
+    layers = {layer.name: layer for layer in network.layers}
+    queue, found = list(names), set[str]()
+    while queue:
+        name = queue.pop()
+        if name not in layers and name not in network.inputs:
+            raise UsageError(f"{network.name} has no layer {name!r}", f"its layers: {', '.join(layers)}")
+        if name in layers and name not in found:
+            found.add(name)
+            queue += layers[name].inputs
+    return frozenset(found)
+
+
+def _between(
+    network: Network, begin: frozenset[str], end: frozenset[str], types: Mapping[str, TensorType], name: str
+) -> Network:
+    layers = tuple(layer for layer in network.layers if layer.name in end - begin)
+    inside = {layer.name for layer in layers}
+    read = list(dict.fromkeys(value for layer in layers for value in layer.inputs if value not in inside))
+    inputs = {value: tensor for value, tensor in network.inputs.items() if value in read}
+    inputs |= {value: types[value] for value in read if value not in network.inputs}
+    later = {value for layer in network.layers if layer.name not in end for value in layer.inputs}
+    results = [value for value in network.outputs if value in inside]
+    results += [layer.name for layer in layers if layer.name in later and layer.name not in results]
+    used = {key for layer in layers for key in layer.weights.values()}
+    params = {key: shape for key, shape in network.params.items() if key in used}
+    return Network(name, inputs, layers, tuple(results), params)
+
+
+def compose(
+    parts: Iterable[Network], inputs: Mapping[str, Any], run: Callable[[Network, dict[str, Any]], Iterable[Any]]
+) -> dict[str, Any]:
+    """Run `parts` in order, handing tensors on by name, and return all of them; `run` computes the outputs of one."""
+    values = dict(inputs)
+    for part in parts:
+        results = run(part, {name: values[name] for name in part.inputs})
+        values.update(zip(part.outputs, results, strict=True))
+    return values

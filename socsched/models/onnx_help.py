@@ -1,0 +1,47 @@
+"""What helps with ONNX operators that are not read: by kind, in words for whoever exported the file."""
+
+from __future__ import annotations
+
+_CUT = "cut the file before it (onnx.utils.extract_model): decoding runs as host code after the network"
+_NORM = "use batch normalisation, which folds into convolutions, or spell it out: ReduceMean, Sub, Mul, Sqrt, Div"
+_CONTROL = "export by tracing, so that control flow is unrolled for the fixed shapes"
+_GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
+_KINDS: dict[str, tuple[str, ...]] = {
+    _CUT: ("NonMaxSuppression", "TopK", "NonZero", "ArgMax", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
+    _NORM: ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "LpNormalization", "LRN"),
+    _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
+    _GATHER: ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "GridSample", "OneHot"),
+    "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
+    "write GELU as x * Sigmoid(1.702 x), or with its Tanh form": ("Erf", "Gelu"),
+    "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
+        "Elu",
+        "Selu",
+        "Celu",
+        "Softplus",
+        "Softsign",
+        "Mish",
+        "Swish",
+        "PRelu",
+        "ThresholdedRelu",
+    ),
+    "write it as Reshape, Transpose, Reshape": ("DepthToSpace", "SpaceToDepth"),
+    "write squares as x * x and roots as Sqrt": ("Pow", "Reciprocal", "Log", "Abs", "Neg"),
+    "fix the shapes on export, so that it folds to a constant": (
+        "Shape",
+        "ConstantOfShape",
+        "Range",
+        "Expand",
+        "Tile",
+        "Size",
+        "EyeLike",
+    ),
+    "export in fp32 throughout": ("Cast", "CastLike"),
+    "write it as several MatMul and Transpose": ("Einsum",),
+    "train and export without it": ("RandomNormal", "RandomUniform", "RandomNormalLike", "Bernoulli"),
+}
+_HELP = {op: text for text, ops in _KINDS.items() for op in ops}
+
+
+def help_for(op: str) -> str:
+    """Return what helps with an ONNX operator that is not read, empty where nothing in particular is known."""
+    return _HELP.get(op, "")

@@ -1,0 +1,35 @@
+"""The int8 kernels against a real accelerator's results: golden layers of a PointPillars variant, bit by bit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from socsched.compile.aligned import from_tvm, to_tvm
+from socsched.compile.cpu.int8_dot import dot_for, int8_options
+from socsched.compile.cpu.int8_lower import lower_int8
+from socsched.compile.environment import relax, tvm
+from socsched.compile.layouts import convert
+from socsched.compile.targets import resolve
+from socsched.graph.operators import TensorType
+
+pytest.importorskip("onnx")
+sys.path.insert(0, str(Path(__file__).parent))
+import npu_golden
+
+
+def test_every_layer_equals_the_accelerator(shared_data: Path) -> None:
+    quantised, source, golden = npu_golden.load(shared_data / "npu_int8")
+    spec = resolve({"kind": "llvm", "host": True})
+    lowered = lower_int8(quantised, *dot_for(spec))
+    executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
+    function = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    (kind,) = lowered.inputs
+    results = function(to_tvm(convert(source, TensorType(source.shape, "fp32", "NCHW"), kind), kind, "input"))
+    assert len(results) == len(golden) == 18
+    for name, result, lies in zip(golden, results, lowered.outputs, strict=True):
+        found = convert(from_tvm(result), lies, TensorType(lies.shape, "fp32", "NCHW"))
+        assert np.array_equal(found, golden[name]), name

@@ -1,0 +1,138 @@
+"""What an ONNX file is refused for: the operator, the node, the operator set, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+from onnx_files import Builder  # noqa: E402
+
+from socsched.errors import InputError  # noqa: E402
+from socsched.models.onnx_help import help_for  # noqa: E402
+from socsched.models.onnx_import import load  # noqa: E402
+
+IMAGE = [1, 4, 8, 8]
+
+
+def refusal(path: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
+        load(path)
+    return caught.value
+
+
+def single(folder: Path, make: Callable[[Builder], str]) -> Path:
+    b = Builder()
+    return b.save(folder / "net.onnx", IMAGE, [make(b)])
+
+
+@pytest.mark.parametrize(
+    ("make", "told", "helps"),
+    [
+        (lambda b: b.op("Erf", "image"), "Erf_0: operator Erf is not known (Erf, opset 17)", "GELU"),
+        (lambda b: b.op("DepthToSpace", "image", blocksize=2), "operator DepthToSpace is not known", "Reshape"),
+        (lambda b: b.op("Ceil", "image"), "operator Ceil is not known", "known are Add, AveragePool,"),
+        (
+            lambda b: b.op("TopK", "image", b.constant(np.array([2])), outputs=2)[0],
+            "operator TopK is not known",
+            "host code after the network",
+        ),
+        (
+            lambda b: b.op("MaxPool", "image", kernel_shape=[2, 2], dilations=[2, 2]),
+            "dilated pooling is not known (MaxPool, opset 17)",
+            "larger window",
+        ),
+        (
+            lambda b: b.op("Conv", "image", b.op("Relu", b.op("Identity", "image"))),
+            "the weight must be a constant, 'v1_0' is computed (Conv, opset 17)",
+            "initialisers",
+        ),
+        (
+            lambda b: b.op(
+                "ConvTranspose", "image", b.constant(b.normal(4, 2, 3, 3)), strides=[2, 2], output_padding=[1, 1]
+            ),
+            "output_padding and output_shape are not known",
+            "kernel = stride",
+        ),
+        (
+            lambda b: b.op("Pad", "image", b.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1])), mode="reflect"),
+            "only padding with a constant is known",
+            "zeros",
+        ),
+        (
+            lambda b: b.op("Resize", "image", "", b.constant(np.array([1, 1, 2, 2], np.float32)), mode="cubic"),
+            "resizing in mode cubic with half_pixel is not known (Resize, opset 17)",
+            "nearest or linear",
+        ),
+        (
+            lambda b: b.op(
+                "DequantizeLinear",
+                b.op("QuantizeLinear", "image", b.constant(np.float32(0.1)), b.constant(np.int8(0))),
+                b.constant(np.float32(0.1)),
+                b.constant(np.int8(0)),
+            ),
+            "files with quantised operators are not read (QuantizeLinear, opset 17)",
+            "calibration",
+        ),
+    ],
+)
+def test_a_refusal_says_where_and_what_helps(
+    tmp_path: Path, make: Callable[[Builder], str], told: str, helps: str
+) -> None:
+    error = refusal(single(tmp_path, make))
+    assert "net.onnx: " in str(error) and told in str(error)
+    assert helps in error.hint
+    assert error.exit_code == 2
+
+
+def test_all_unknown_operators_at_once(tmp_path: Path) -> None:
+    path = single(tmp_path, lambda b: b.op("Floor", b.op("Erf", b.op("Relu", b.op("Erf", "image")))))
+    assert "Erf_0: operator Erf is not known; nor are Floor (Floor_3)" in str(refusal(path))
+
+
+def test_one_dimension_is_refused_in_words(tmp_path: Path) -> None:
+    b = Builder()
+    pooled = b.op("MaxPool", "image", kernel_shape=[3])
+    error = refusal(b.save(tmp_path / "flat.onnx", [1, 4, 16], [pooled]))
+    assert "only two-dimensional pooling is known" in str(error) and "height of 1" in error.hint
+
+
+def test_operators_of_other_domains(tmp_path: Path) -> None:
+    node = helper.make_node("FusedThing", ["image"], ["y"], name="fused", domain="com.vendor")
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, IMAGE) for name in ("image", "y")]
+    graph = helper.make_graph([node], "net", value[:1], value[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.vendor", 3)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), str(tmp_path / "v.onnx"))
+    error = refusal(tmp_path / "v.onnx")
+    assert "fused: operator FusedThing is not known (FusedThing, com.vendor opset 3)" in str(error)
+    assert "ONNX's own operators in place of those of com.vendor" in error.hint
+
+
+def test_a_form_nobody_thought_of_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from socsched.models import onnx_layers
+
+    def surprised(*args: object) -> None:
+        raise KeyError("kernel_shape")
+
+    monkeypatch.setitem(onnx_layers._HANDLERS, "Relu", surprised)
+    error = refusal(single(tmp_path, lambda b: b.op("Relu", "image")))
+    assert "Relu_0: a form of Relu that is not understood: 'kernel_shape' (Relu, opset 17)" in str(error)
+
+
+def test_open_sizes(tmp_path: Path) -> None:
+    b = Builder()
+    error = refusal(b.save(tmp_path / "wide.onnx", [1, 3, "H", "W"], [b.op("Relu", "image")]))
+    assert "the shape of 'image' is not fixed" in str(error) and "only the batch may be open" in error.hint
+
+
+def test_help_is_only_for_what_is_not_read() -> None:
+    from socsched.models import onnx_help, onnx_layers
+
+    assert not set(onnx_help._HELP) & set(onnx_layers._HANDLERS)
+    assert help_for("LSTM") and not help_for("Relu")
+    assert all(onnx.defs.has(op) or op == "Swish" for op in onnx_help._HELP)

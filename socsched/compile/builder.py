@@ -4,7 +4,9 @@ What a precision means on a target that this machine executes:
     fp32   computed as is.
     fp16   llvm and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision (their dtype
            is fp16), everything between is fp32.  So storage and hand-over rounding are modelled; half-precision
-           rounding and overflow of intermediate activations and the accumulators' width are not.
+           rounding and overflow of intermediate activations and the accumulators' width are not.  Thus also on Arm
+           processors with half-precision arithmetic, where fp16 saves traffic at the border but no computing.
+           opencl: all tensors are fp16, sums of convolutions and of the Pillar Feature Net fp32.
     int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
 """
 

@@ -100,7 +100,7 @@ def compiled(
     spec = resolve({"kind": "llvm", "host": True})
     scales = calibrate(network, weights, [{"canvas": canvas} for canvas in canvases])
     graph = read(import_network(network), network)
-    lowered = lower_int8(quantised(graph, weights, scales), *dot_for(spec))
+    lowered = lower_int8(quantised(graph, weights, scales), weights, *dot_for(spec))
     executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
     function = relax.VirtualMachine(executable, tvm.cpu())["main"]
     (kind,) = lowered.inputs

@@ -43,7 +43,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def built(integers: QuantisedGraph, spec: TargetSpec, folder: Path) -> Artifact:
     """The network as a shared library, with what the emulator asks an artefact for."""
-    lowered = lower_int8(integers, *dot_for(spec))
+    lowered = lower_int8(integers, {}, *dot_for(spec))
     executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
     files, _ = write_library(executable, folder, spec)
     names = tuple(integers.graph.inputs), tuple(integers.graph.outputs)
@@ -91,7 +91,7 @@ def test_dot_products_by_processor() -> None:
 
 def test_sdot_is_what_the_inner_loops_are_made_of() -> None:
     spec = resolve(ORIN_CPU)
-    lowered = lower_int8(integers_of(NETWORKS["head"]), *dot_for(spec))
+    lowered = lower_int8(integers_of(NETWORKS["head"]), {}, *dot_for(spec))
     executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
     assembly = executable.mod.imports[0].inspect_source("asm")
     assert assembly.count("sdot\tv") >= 16 and "smull" not in assembly

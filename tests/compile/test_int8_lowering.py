@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from socsched.compile.environment import relax, tvm
 from socsched.compile.fusion import read
 from socsched.compile.layouts import convert
 from socsched.compile.quantize import reference
+from socsched.compile.quantize.calibrate import Observer, calibrate, seeded_samples
 from socsched.compile.quantize.fixed_point import Scale
 from socsched.compile.quantize.network import QuantisedGraph, quantised
 from socsched.compile.quantize.scales import Scales
@@ -28,6 +31,8 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
 from socsched.models.pointpillars.network import backbone_network, head_network
+
+sys.path.append(str(Path(__file__).parents[1] / "models"))
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -85,9 +90,10 @@ def full_range(network: Network, q: QuantisedGraph) -> dict[str, Array]:
     }
 
 
-def execute(q: QuantisedGraph, inputs: Mapping[str, Array], path: str) -> tuple[Array, ...]:
-    vector, dot = PATHS[path]
-    lowered = lower_int8(q, vector, dot)
+def execute(
+    q: QuantisedGraph, inputs: Mapping[str, Array], path: str, weights: Mapping[str, Array] | None = None
+) -> tuple[Array, ...]:
+    lowered = lower_int8(q, weights or {}, *PATHS[path])
     target = tvm.target.Target(int8_options(HOST))
     function = relax.VirtualMachine(relax.build(lowered.module, target), tvm.cpu())["main"]
     for scale in (-1e9, 1.0):  # stale memory of the first run would show
@@ -102,7 +108,7 @@ def execute(q: QuantisedGraph, inputs: Mapping[str, Array], path: str) -> tuple[
         if kind.layout.endswith("+1"):
             inner = array[:, :, 1:-1, 1:-1]
             assert np.count_nonzero(array) == np.count_nonzero(inner), "the border is not zero"
-        arrays.append(convert(array, kind, TensorType(kind.shape, "fp32", "NCHW")))
+        arrays.append(convert(array, kind, TensorType(kind.shape, "fp32", "NCHW" * (len(kind.shape) == 4))))
     return tuple(arrays)
 
 
@@ -233,7 +239,7 @@ def test_concat(case: str, floats: bool) -> None:
 @pytest.mark.parametrize("path", RUNNABLE)
 def test_heads_are_one_kernel(path: str) -> None:
     network = head_network(5, 7)
-    lowered = lower_int8(prepared(network), *PATHS[path])
+    lowered = lower_int8(prepared(network), {}, *PATHS[path])
     names = [variable.name_hint for variable in lowered.module.get_global_vars()]
     assert sum(name.startswith("conv2d") for name in names) == 1
     compare(network, path)
@@ -255,3 +261,39 @@ def test_what_has_no_int8_form_is_named() -> None:
 
 def test_camera_detector_has_an_int8_form() -> None:
     compare(detector_network(64, 96), RUNNABLE[0], {"image": False})
+
+
+@pytest.mark.parametrize("name", ["resnet", "mobilenet", "yolo"])
+def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path: Path) -> None:
+    """Networks from files, with depthwise convolutions, gates, means and dense layers among the rest."""
+    pytest.importorskip("onnx")
+    from onnx_files import FILES
+
+    from socsched.models.onnx_import import load as load_onnx
+
+    network, weights = load_onnx(FILES[name](tmp_path / f"{name}.onnx"))
+    samples = seeded_samples(network)
+    integers = quantised(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    assert any(step.exact for step in integers.steps) and any(step.layer for step in integers.steps)
+    exact, found = Observer(network, weights)(samples[0]), execute(integers, samples[0], RUNNABLE[0], weights)
+    for expected, array in zip(exact, found, strict=True):
+        assert np.sqrt(((array - expected) ** 2).mean()) < 0.1 * expected.std()
+
+
+def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:
+    """The added value's step is too coarse for the convolution's fixed point: the addition stands alone."""
+    layers = (
+        Layer("a", "conv2d", ("x",), {"weight": "a.weight", "bias": "a.bias"}, {"stride": 1, "padding": 1}),
+        Layer("sum", "add", ("a", "x")),
+    )
+    params = {"a.weight": (16, 16, 3, 3), "a.bias": (16,)}
+    network = Network("net", {"x": image(16, 9, 11)}, layers, ("sum",), params)
+    graph = read(import_network(network), network)
+    scales = {**scales_of(graph, {}), "x": Scale(0.1, True), "sum": Scale(0.03, True)}
+    q = quantised(graph, weights_of(network), Scales(scales))
+    assert [step.group.kind for step in q.steps] == ["conv2d", "add"]
+    inputs = full_range(network, q)
+    (found,), (expected,) = execute(q, inputs, RUNNABLE[0]), reference.outputs(q, inputs)
+    assert np.unique(expected).size > 50 and np.array_equal(found, expected)
+    with pytest.raises(CompileError, match="its step is 100 times finer than that of x"):
+        quantised(graph, weights_of(network), Scales({**scales, "sum": Scale(0.001, True)}))

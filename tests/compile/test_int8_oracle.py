@@ -24,7 +24,7 @@ import npu_golden
 def test_every_layer_equals_the_accelerator(shared_data: Path) -> None:
     quantised, source, golden = npu_golden.load(shared_data / "npu_int8")
     spec = resolve({"kind": "llvm", "host": True})
-    lowered = lower_int8(quantised, *dot_for(spec))
+    lowered = lower_int8(quantised, {}, *dot_for(spec))
     executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
     function = relax.VirtualMachine(executable, tvm.cpu())["main"]
     (kind,) = lowered.inputs

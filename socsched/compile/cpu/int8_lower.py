@@ -3,7 +3,7 @@
 As in `lower`, activations stay in channel blocks with a border from one end of the network to the other, here one byte
 an element.  At the network's own border tensors are fp32 and lie as `lower` would have them, so that a stage's
 precision is nobody else's business: they are quantised on the way in; results leave as fp32 sums where nothing else
-reads them.
+reads them.  Operators without an int8 form are computed by `lower`'s rules on dequantised values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from socsched.compile.cpu import int8_kernels, int8_pack, kernels
 from socsched.compile.cpu.images import EDGE
 from socsched.compile.cpu.int8_dot import Dot
 from socsched.compile.cpu.int8_kernels import Epilogue, Operand, Stored
-from socsched.compile.cpu.lower import Lowered
+from socsched.compile.cpu.lower import Exact, Lowered
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import relax
 from socsched.compile.layouts import physical_shape
-from socsched.compile.quantize.fixed_point import RATIO_SHIFT
+from socsched.compile.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compile.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
 from socsched.compile.relax_import import DTYPES
 from socsched.errors import CompileError
@@ -52,19 +52,20 @@ class _Image:
         return (self.blocks, self.height + 2 * self.border, self.width + 2 * self.border, self.block)
 
 
-def lower_int8(quantised: QuantisedGraph, vector: Vector, dot: Dot) -> Lowered:
-    """Return the CPU form of an integer network; CompileError for channels that do not fill whole blocks in a concat.
+def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> Lowered:
+    """Return the CPU form of an integer network; `weights` are those of the operators computed in fp32.
 
     `dot` must suit the target the module is built for.
     """
-    return _Lowering(quantised, vector, dot).run()
+    return _Lowering(quantised, weights, vector, dot).run()
 
 
 class _Lowering:
-    def __init__(self, quantised: QuantisedGraph, vector: Vector, dot: Dot) -> None:
+    def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> None:
         self.q, self.graph, self.vector, self.dot = quantised, quantised.graph, vector, dot
         self.c = vector.block
-        self.builder = relax.BlockBuilder()
+        self.exact = Exact(quantised.graph, weights, vector)
+        self.builder = self.exact.builder
         self.images: dict[str, _Image] = {}
         self.plain: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
@@ -84,7 +85,9 @@ class _Lowering:
                 for (name, tensor), variable in zip(pairs, variables, strict=True):
                     self.enter(name, tensor, variable)
                 for step in self.q.steps:
-                    if step.output not in merged:
+                    if step.exact:
+                        self.compute_exactly(step)
+                    elif step.output not in merged:
                         _EMITTERS[step.group.kind](self, step)
                 results = tuple(self.leave(name) for name in self.graph.outputs)
                 output = self.builder.emit_output(results)
@@ -94,9 +97,7 @@ class _Lowering:
     # Layout at the network's border and between its operators.
 
     def at_border(self, name: str) -> TensorType:
-        tensor = self.graph.values[name]
-        blocked = tensor.shape[1] % self.c == 0
-        return TensorType(tensor.shape, tensor.dtype, f"NCHW{self.c}c+{EDGE}" if blocked else "NCHW")
+        return self.exact.at_border(name)
 
     def type(self, shape: Any, dtype: str = "float32") -> Any:
         return relax.TensorType(shape, dtype)
@@ -112,20 +113,45 @@ class _Lowering:
         return max([0, *(int8_pack.reach(step) for step in reads)])
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
-        _, channels, height, width = tensor.shape
+        self.exact.enter(name, tensor, variable)
+        if all(step.exact for step in self.q.consumers(name)):
+            return
+        if tensor.layout != "NCHW":
+            variable = self.builder.emit(relax.op.reshape(variable, physical_shape(tensor)[1:]))
+        self.quantise(name, tensor.layout == "NCHW", variable)
+
+    def quantise(self, name: str, plain: bool, variable: Any) -> None:
+        """Bring an fp32 value, plain or in blocks with a border of EDGE, into bytes."""
+        _, channels, height, width = self.graph.values[name].shape
         block = min(-(-channels // 4) * 4, self.c)  # a three-channel image needs no whole block
         scale, stored = self.q.scales[name], self.stored(name)
-        plain = tensor.layout == "NCHW"
         image = _Image(None, channels, height, width, block, self.border(name), stored.dtype)
-        if not plain:
-            variable = self.builder.emit(relax.op.reshape(variable, physical_shape(tensor)[1:]))
         edge = -1 if plain else EDGE
         args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
         self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
 
+    def image_of(self, name: str) -> _Image:
+        """Return a value in bytes, quantised if it was computed in fp32."""
+        if name not in self.images:
+            self.quantise(name, True, self.exact.plain_of(name))
+        return self.images[name]
+
+    def compute_exactly(self, step: Step) -> None:
+        """Have `lower` emit an operator that has no int8 form."""
+        for name in step.group.inputs:
+            if name not in self.exact.plain and name not in self.exact.images:
+                image, scale = self.images[name], float(self.q.scales[name].step)
+                args = (image.blocks, image.block, image.height, image.width, image.border, 0, scale, self.stored(name))
+                target = replace(image, border=0, dtype="float32")
+                image = self.image(target, int8_kernels.dequantise, args, [image.var])
+                self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
+        self.exact.emit_group(step.group)
+
     def leave(self, name: str) -> Any:
         if name in self.plain:
             return self.plain[name]
+        if name not in self.images:
+            return self.exact.leave(name)
         tensor, image = self.at_border(name), self.images[name]
         if name not in self.q.floats:
             edge = 0 if tensor.layout == "NCHW" else EDGE
@@ -183,7 +209,7 @@ class _Lowering:
     def plan_slices(self) -> None:
         """Where inputs of concatenations go that are written straight into it: (the concatenation, first block)."""
         for step in self.q.steps:
-            if step.group.kind != "concat" or not self.graph.in_place(step.group):
+            if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
                 continue
             inputs = step.group.inputs
             unchanged = step.output in self.q.floats or (
@@ -212,7 +238,7 @@ class _Lowering:
 
     def convolution(self, step: Step) -> None:
         members = self.siblings.get(step.output, [step])
-        source = self.images[step.group.inputs[0]]
+        source = self.image_of(step.group.inputs[0])
         window = int8_pack.window(step)
         concat, first = self.slices.get(step.output, (step.output, 0))
         channels = sum(self.graph.values[member.output].shape[1] for member in members)
@@ -223,7 +249,7 @@ class _Lowering:
         total = self.graph.values[concat].shape[1] // self.c if concat != step.output else target.blocks
         other, residual, extra = (1, 1, 1, 0), None, self.nothing(dtype="uint8")
         if step.residual:
-            added = self.images[step.residual]
+            added = self.image_of(step.residual)
             if added.block != self.c:
                 raise CompileError(f"{step.output}: an addition of {added.channels} channels fills no block")
             other, extra = (*added.shape[:3], added.border), added.var
@@ -274,7 +300,7 @@ class _Lowering:
         self.images[name] = replace(target, var=self.partial[name])
 
     def concat_copy(self, step: Step, target: _Image) -> None:
-        sources = [self.images[value] for value in step.group.inputs]
+        sources = [self.image_of(value) for value in step.group.inputs]
         if any(source.channels % self.c or source.block != self.c for source in sources):
             raise CompileError(f"{step.output}: only channels in whole blocks of {self.c} can be concatenated on CPUs")
         first = 0
@@ -292,7 +318,7 @@ class _Lowering:
 
     def add(self, step: Step) -> None:
         """An addition, or with one operand a ReLU that stands alone."""
-        sources = [self.images[value] for value in step.group.inputs]
+        sources = [self.image_of(value) for value in step.group.inputs]
         left, *rest = (
             Operand(self.stored(value), source.border, factor)
             for value, source, factor in zip(step.group.inputs, sources, step.factors, strict=True)
@@ -303,7 +329,7 @@ class _Lowering:
         self.images[step.output] = self.image(target, int8_kernels.combine, args, operands)
 
     def max_pool(self, step: Step) -> None:
-        source, a = self.images[step.group.inputs[0]], step.group.attrs
+        source, a = self.image_of(step.group.inputs[0]), step.group.attrs
         _, _, height, width = self.graph.values[step.output].shape
         target = replace(source, var=None, height=height, width=width, border=self.border(step.output))
         args = (

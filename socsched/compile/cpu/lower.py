@@ -18,7 +18,7 @@ from socsched.compile.environment import relax
 from socsched.compile.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 
-__all__ = ["EDGE", "Lowered", "lower"]
+__all__ = ["EDGE", "Exact", "Lowered", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,12 @@ class Lowered:
 
 def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, alone: bool = False) -> Lowered:
     """Return the CPU form of `graph`, for one thread `alone` or for any number; CompileError for what cannot be."""
-    return _Lowering(fused(graph), weights, vector, alone).run()
+    return Exact(fused(graph), weights, vector, alone).run()
 
 
-class _Lowering(Convolutions):
+class Exact(Convolutions):
+    """Emits the operators of a graph in fp32, all of them (`run`) or one by one (`emit_group`)."""
+
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
         variables = [self.variable(name, t) for name, t in zip(self.graph.inputs, inputs, strict=True)]

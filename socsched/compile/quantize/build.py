@@ -50,7 +50,7 @@ def build_int8(
     from socsched.compile.environment import relax, tvm
     from socsched.compile.fusion import read
     from socsched.compile.quantize.calibrate import calibrate, seeded_samples
-    from socsched.compile.quantize.network import quantised, require
+    from socsched.compile.quantize.network import quantised, require, unruled
     from socsched.compile.relax_import import import_network
 
     graph = read(import_network(network), network)
@@ -65,9 +65,11 @@ def build_int8(
         scales = calibrate(network, weights, seeded_samples(network))
         scales = replace(scales, source=f"{DEFAULT}: no calibration data were given")
     integers = quantised(graph, weights, scales)
-    lowered = lower_int8(integers, vector, dot)
+    lowered = lower_int8(integers, weights, vector, dot)
     executable = relax.build(lowered.module, target=tvm.target.Target(int8_options(spec)))
     files, notes = write_library(executable, folder, spec)
     write_scales(folder / FILE, scales)
     notes += (f"int8: {dot.name} products, border tensors fp32, activations by {scales.source}",)
+    exact = sorted({unruled(graph, step.group) for step in integers.steps if step.exact})
+    notes += tuple(f"int8: computed in fp32: {reason}" for reason in exact)
     return lowered.inputs, lowered.outputs, (*files, FILE), notes

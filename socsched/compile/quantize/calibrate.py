@@ -18,7 +18,7 @@ from socsched.compile.fusion import Graph, read
 from socsched.compile.layouts import convert
 from socsched.compile.quantize.fixed_point import Array, Scale
 from socsched.compile.quantize.histogram import Histogram
-from socsched.compile.quantize.network import require, unruled
+from socsched.compile.quantize.network import has_int8, require
 from socsched.compile.quantize.scales import Means, Scales
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
@@ -163,7 +163,7 @@ def calibrate_pipeline(
             _pass(order, bound, observers, frame)
         for observer in observers.values():
             observer.choose()
-    return {name: observer.scales() for name, observer in observers.items() if not unruled(observer.graph)}
+    return {name: observer.scales() for name, observer in observers.items() if has_int8(observer.graph)}
 
 
 def networks_of(pipeline: Pipeline) -> list[Network]:

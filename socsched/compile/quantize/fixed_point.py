@@ -30,7 +30,9 @@ RESIDUAL_SHIFT = 20
 RATIO_SHIFT = 16
 """Fraction bits of a ratio of two steps, by which eight-bit values are multiplied."""
 LARGEST = 2**30
-"""Bound of every multiplier and clipped product."""
+"""Bound of the clipped product where a second operand is added."""
+LARGEST_MULTIPLIER = 2**28
+"""The unit of a sum may be worth 64 steps of the result; beyond, the result could take a few values only."""
 INT32 = 2**31 - 1
 
 
@@ -48,9 +50,9 @@ class Scale:
 
 
 def multiplier(ratio: Any, shift: int = SHIFT) -> Array:
-    """Return the fixed-point form of positive ratios (array or number) as int32, at least 1 and at most `LARGEST`."""
+    """Return the fixed-point form of positive ratios (array or number) as int32 between 1 and LARGEST_MULTIPLIER."""
     scaled = np.rint(np.asarray(ratio, np.float64) * 2.0**shift)
-    result: Array = np.clip(scaled, 1, LARGEST).astype(np.int32)
+    result: Array = np.clip(scaled, 1, LARGEST_MULTIPLIER).astype(np.int32)
     return result
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from socsched.compile.fusion import Graph, Group
 from socsched.compile.quantize.fixed_point import (
     INT32,
+    LARGEST_MULTIPLIER,
     RATIO_SHIFT,
     RESIDUAL_SHIFT,
     SHIFT,
@@ -31,6 +32,8 @@ KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
 """Operators with an int8 form."""
 
 _BIAS_LIMIT = 2.0**26
+_WHOLE = 16
+"""Channels of the largest block: slices of a concatenation begin at whole blocks on every target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class Step:
     """One operator: `group` (an absorbed addition changes its `output` and `relu`), and its integers.
 
     `factors` are the inputs' multipliers: of an addition, a concatenation or a lone ReLU with RATIO_SHIFT fraction
-    bits; with `residual`, the value added to a convolution's sums, that value's, with RESIDUAL_SHIFT.
+    bits; with `residual`, the value added to a convolution's sums, that value's, with RESIDUAL_SHIFT.  With `exact` the
+    operator has no int8 form and is computed in fp32, its inputs dequantised, its result quantised for int8 readers.
     """
 
     group: Group
@@ -57,6 +61,7 @@ class Step:
     layer: Layer | None = None
     factors: tuple[int, ...] = ()
     residual: str = ""
+    exact: bool = False
 
     @property
     def shift(self) -> int:
@@ -78,33 +83,40 @@ class QuantisedGraph:
         return [step for step in self.steps if value in step.group.inputs or value == step.residual]
 
 
-def unruled(graph: Graph) -> str:
-    """Return why a network has no int8 form, empty when it has one."""
-    for group in graph.groups:
-        if group.kind not in KINDS:
-            return f"{group.name}: no int8 rule for {group.kind}"
-        a = group.attrs
-        if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
-            return f"{group.name}: no int8 rule for {group.kind} with groups, dilation or uneven padding"
-        if group.kind in (*CONVOLUTIONS, "max_pool") and a["stride_h"] != a["stride_w"]:
-            return f"{group.name}: no int8 rule for {group.kind} with different strides"
-        if group.kind == "conv2d_transpose" and a["kernel_h"] - 2 * a["pad"] != a["stride_h"]:
-            return f"{group.name}: no int8 rule for transposed convolutions with kernel - 2 padding other than stride"
-        shapes = [graph.values[name].shape for name in (*group.inputs, group.output)]
-        if any(len(shape) != 4 or shape[0] != 1 for shape in shapes):
-            return f"{group.name}: no int8 rule for anything but single images"
-        if group.kind == "concat" and a["axis"] != 1:
-            return f"{group.name}: no int8 rule for concatenation of anything but channels"
-        if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
-            return f"{group.name}: no int8 rule for additions that broadcast"
+def unruled(graph: Graph, group: Group) -> str:
+    """Return why an operator has no int8 form, empty when it has one."""
+    if group.kind not in KINDS:
+        return f"no int8 rule for {group.kind}"
+    a = group.attrs
+    if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
+        return f"no int8 rule for {group.kind} with groups, dilation or uneven padding"
+    if group.kind in (*CONVOLUTIONS, "max_pool") and a["stride_h"] != a["stride_w"]:
+        return f"no int8 rule for {group.kind} with different strides"
+    if group.kind == "conv2d_transpose" and a["kernel_h"] - 2 * a["pad"] != a["stride_h"]:
+        return "no int8 rule for transposed convolutions with kernel - 2 padding other than stride"
+    shapes = [graph.values[name].shape for name in (*group.inputs, group.output)]
+    if any(len(shape) != 4 or shape[0] != 1 for shape in shapes):
+        return f"no int8 rule for {group.kind} of anything but single images"
+    if group.kind == "concat" and a["axis"] != 1:
+        return "no int8 rule for concatenation of anything but channels"
+    if group.kind == "concat" and any(shape[1] % _WHOLE for shape in shapes[:-1]):
+        return f"no int8 rule for concatenation of channels that are no multiples of {_WHOLE}"
+    if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
+        return "no int8 rule for additions that broadcast"
     return ""
 
 
 def require(graph: Graph) -> None:
-    """Raise CompileError for a network that has no int8 form."""
-    reason = unruled(graph)
-    if reason:
-        raise CompileError(f"{graph.network.name}: {reason}", "plan this stage in fp16 or fp32, or cut it there")
+    """Raise CompileError for a network of which nothing worth it can be computed in int8."""
+    if not has_int8(graph):
+        name, reason = next((group.name, why) for group in graph.groups if (why := unruled(graph, group)))
+        raise CompileError(f"{graph.network.name}: {name}: {reason}", "plan this stage in fp16 or fp32")
+
+
+def has_int8(graph: Graph) -> bool:
+    """Return whether all of a network can be computed in int8, or at least a convolution."""
+    ruled = [group for group in graph.groups if not unruled(graph, group)]
+    return len(ruled) == len(graph.groups) or any(group.kind in CONVOLUTIONS for group in ruled)
 
 
 def quantise_weight(weight: Array, axis: int, least: Array | float = 0.0) -> tuple[Array, Array]:
@@ -144,6 +156,10 @@ def make_layer(
         exact = np.tensordot(weight.sum(axis=(2, 3)), means.real, (1 - axis, 0))
         stored = np.tensordot(integers.sum(axis=(2, 3), dtype=np.int64), means.stored, (1 - axis, 0)) * step
         bias = bias + (exact - stored) / reached
+    if (factor / target.step).max() > LARGEST_MULTIPLIER >> SHIFT:
+        raise CompileError(
+            f"{group.name}: its result's step {target.step:.3g} is too fine for its sums", "give another"
+        )
     rounded, scaled = np.rint(bias / factor).astype(np.int32), multiplier(factor / target.step, shift)
     return check(group, Layer(integers, rounded, scaled, factor.astype(np.float32)))
 
@@ -168,20 +184,27 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
         name: scales.values[key_of(name)] for name in graph.values if key_of(name) in scales.values
     }
     for group in graph.groups:
-        if group.kind == "max_pool":
+        if group.kind == "max_pool" and not unruled(graph, group) and group.inputs[0] in known:
             known[group.output] = known[group.inputs[0]]
-    missing = [name for name in graph.values if name not in known and _is_computed(graph, name)]
+    ruled = [group for group in graph.groups if not unruled(graph, group)]
+    missing = [name for group in ruled for name in (*group.inputs, group.output) if name not in known]
     if missing:
         raise CompileError(
             f"{graph.network.name}: no scale for {missing[0]}", "calibrate the network, or give its scale"
         )
-    absorbed = _absorbed(graph)
+    absorbed = {
+        value: (add, conv, other)
+        for value, (add, conv, other) in _absorbed(graph).items()
+        if known[other].step <= known[add.output].step * _finest(RESIDUAL_SHIFT)
+    }
     steps = []
     for group in graph.groups:
         if group.output in absorbed:
             continue
         conv = next((c for c in absorbed.values() if c[0] is group), None)
-        if conv is not None:
+        if unruled(graph, group):
+            steps.append(Step(group, group.output, group.relu, exact=True))
+        elif conv is not None:
             _, producer, other = conv
             layer = make_layer(
                 producer,
@@ -211,17 +234,18 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
     return QuantisedGraph(graph, tuple(steps), known, _floats(graph, steps) if float_outputs else frozenset())
 
 
-def _is_computed(graph: Graph, name: str) -> bool:
-    return name in graph.inputs or any(group.output == name for group in graph.groups)
-
-
 def _ratio(scales: Mapping[str, Scale], value: str, target: str, shift: int) -> int:
     ratio = scales[value].step / scales[target].step
-    if ratio > 2 ** (30 - 9 - shift):
+    if ratio > _finest(shift):
         raise CompileError(
             f"{target}: its step is {ratio:.0f} times finer than that of {value}", "scales differ too much"
         )
     return int(multiplier(ratio, shift))
+
+
+def _finest(shift: int) -> int:
+    """How many times finer than an operand's step the result's may be, so that products fit 32 bits."""
+    return 1 << (21 - shift)
 
 
 def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
@@ -229,11 +253,13 @@ def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
     order = {group.output: index for index, group in enumerate(graph.groups)}
     found: dict[str, tuple[Group, Group, str]] = {}
     for group in graph.groups:
-        if group.kind != "add" or len(set(group.inputs)) != 2:
+        if group.kind != "add" or len(set(group.inputs)) != 2 or unruled(graph, group):
             continue
         for value in sorted(group.inputs, key=lambda name: -order.get(name, -1)):
             producer = next((g for g in graph.groups if g.output == value), None)
-            if producer and producer.kind == "conv2d" and not producer.relu and graph.used_once(value):
+            if producer is None or producer.kind != "conv2d" or producer.relu or unruled(graph, producer):
+                continue
+            if graph.used_once(value):
                 (other,) = (name for name in group.inputs if name != value)
                 found[value] = (group, producer, other)
                 break

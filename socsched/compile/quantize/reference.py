@@ -14,6 +14,8 @@ def run(quantised: QuantisedGraph, inputs: Mapping[str, Array]) -> dict[str, Arr
     """Return every value for fp32 `inputs` (NCHW): integers (int64), or fp32 where the network leaves as sums."""
     values = {name: quantise(array, quantised.scales[name]) for name, array in inputs.items()}
     for step in quantised.steps:
+        if step.exact:
+            raise ValueError(f"{step.output} is computed in fp32")
         values[step.output] = _COMPUTE[step.group.kind](quantised, step, values)
     return values
 

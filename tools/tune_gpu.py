@@ -42,7 +42,7 @@ from socsched.compile.gpu.tiles import _default, candidates, estimate
 from socsched.compile.relax_import import import_network
 
 TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compile/gpu/tile_table.py"
-HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by architecture and shape, by tools/tune_gpu.py."""
+HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; written by tools/tune_gpu.py."""
 
 from __future__ import annotations
 '''

@@ -1,8 +1,8 @@
 """The program of a bundle on its board: the compiled pipeline, stage after stage, frame after frame.
 
-It needs numpy and TVM's runtime; no compiler, no linker, none of socsched's other dependencies.  Deadlines, rates and
-engines running side by side are the executor's business (`socsched run`); this shows that the code runs there, what it
-computes and how long each stage takes alone.
+It needs numpy and TVM's runtime; no compiler, no linker, none of socsched's other dependencies.  It runs code for
+processors, CUDA and OpenCL, not what vendors' tools build.  Deadlines, rates and engines side by side are a matter of
+`socsched run`; this shows that the code runs there, what it computes and how long each stage takes alone.
 
     start.sh [--input FRAME ...] [-o RESULTS.npz] [--all] [--json]
 
@@ -33,7 +33,6 @@ from socsched.models.registry import get_model
 
 Array = np.ndarray[Any, Any]
 MANIFEST = "manifest.json"
-_COMPUTED_HERE = ("llvm",)
 _HINT = "build it again with `socsched compile ... -o DIR` and copy the whole folder"
 
 
@@ -84,8 +83,7 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
             return dict(zip(outputs, model.function(*arrays), strict=True))
 
         return BoardStage(entry["name"], entry["inputs"], compute)
-    artifact = _artifact(folder, manifest, entry)
-    compiled = load(artifact)
+    artifact, compiled = _compiled(folder, manifest, entry)
     bound = [(port, entry["inputs"][port]) for port in artifact.input_names]
 
     def run(values: Mapping[str, Values]) -> Values:
@@ -96,26 +94,36 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
     return BoardStage(entry["name"], entry["inputs"], run)
 
 
-def _artifact(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> Artifact:
-    """The first artefact of a stage that is code for this machine's processor."""
-    offered = [manifest["artifacts"][index] for index in entry["artifacts"]]
-    for found in offered:
-        runs = found["machine"] == platform.machine() and found["target"] in _COMPUTED_HERE
-        if runs and found["files"][0].endswith(".so"):
-            _check(folder, found)
-            fields = {key: value for key, value in found.items() if key not in ("machine", "sha256")}
-            return replace(from_json(fields, folder), loadable=True)
-    handed = [manifest["handovers"][index] for index in entry["handovers"]]
-    if handed:
-        raise MachineError(
-            f"stage {entry['name']!r} is for {handed[0]['engine']}, whose code {handed[0]['toolchain']} builds",
-            f"run {handed[0]['folder']}/build.sh; this program runs stages of the CPU only",
-        )
-    engines = ", ".join(f"{found['engine']} ({found['machine']}, {found['target']})" for found in offered) or "nothing"
+def _compiled(
+    folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]
+) -> tuple[Artifact, Callable[..., tuple[Array, ...]]]:
+    """The first artefact of a stage that this machine can load, loaded; MachineError with what stood against each."""
+    against = []
+    for found in (manifest["artifacts"][index] for index in entry["artifacts"]):
+        _check(folder, found)
+        fields = {key: value for key, value in found.items() if key not in ("machine", "sha256")}
+        artifact = replace(from_json(fields, folder), loadable=True)
+        try:
+            return artifact, _loaded(artifact, found["machine"])
+        except MachineError as error:
+            against.append(f"{found['engine']} ({error})")
+    for found in (manifest["handovers"][index] for index in entry["handovers"]):
+        against.append(f"{found['engine']} (its code is built by {found['toolchain']}: {found['folder']}/build.sh)")
     raise MachineError(
-        f"stage {entry['name']!r}: no code for this {platform.machine()} processor; there is code for {engines}",
-        "start it on the board it was compiled for; this program runs stages of the CPU only",
+        f"stage {entry['name']!r}: nothing in this bundle runs here: {'; '.join(against) or 'there is no code for it'}",
+        "start it on the board it was compiled for; what vendors' tools build is not run by this program",
     )
+
+
+def _loaded(artifact: Artifact, machine: str) -> Callable[..., tuple[Array, ...]]:
+    if artifact.target == "opencl":
+        from socsched.compile.opencl.run import OpenClStage
+
+        return OpenClStage(artifact)
+    here, libraries = platform.machine(), [name for name in artifact.files if name.endswith(".so")]
+    if machine != here or artifact.target not in ("llvm", "cuda") or not libraries:
+        raise MachineError(f"{artifact.target} code for {machine}, this is {here}")
+    return load(artifact)
 
 
 def _check(folder: Path, found: Mapping[str, Any]) -> None:

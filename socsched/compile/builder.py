@@ -4,7 +4,9 @@ What a precision means on a target that this machine executes:
     fp32   computed as is.
     fp16   llvm and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision (their dtype
            is fp16), everything between is fp32.  So storage and hand-over rounding are modelled; half-precision
-           rounding and overflow of intermediate activations and the accumulators' width are not.
+           rounding and overflow of intermediate activations and the accumulators' width are not.  Thus also on Arm
+           processors with half-precision arithmetic, where fp16 saves traffic at the border but no computing.
+           opencl: all tensors are fp16, sums of convolutions and of the Pillar Feature Net fp32.
     int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
 """
 
@@ -68,7 +70,8 @@ def compile_stage(
     if not compiles(engine, precision):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = weights_for(model, network, weights)
-    build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), share_in_code(spec, share))
+    within = share_in_code(spec, share, threads)
+    build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
     key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec), *([str(part)] if part else []))
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
@@ -77,7 +80,8 @@ def compile_stage(
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
-        request = _Request(stage, engine, model, network, names, spec, precision, chosen, provenance, key, scales)
+        built = (spec, precision, within, chosen, provenance, key, scales)
+        request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
 
@@ -111,6 +115,7 @@ class _Request:
     names: Mapping[str, str]
     spec: TargetSpec
     precision: str
+    share: int
     weights: Mapping[str, Array]
     provenance: str
     key: str
@@ -252,7 +257,7 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, vector_unit(request.spec))
+    lowered = lower(graph, weights, vector_unit(request.spec), request.share == 1)
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
     if lowered.general:

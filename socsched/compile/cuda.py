@@ -19,8 +19,9 @@ import numpy as np
 from socsched.compile.environment import relax, tvm
 from socsched.compile.fusion import Graph, read
 from socsched.compile.gpu.device_code import supplied
-from socsched.compile.gpu.lower import lower, unruled
+from socsched.compile.gpu.lower import lower
 from socsched.compile.gpu.lowering import build
+from socsched.compile.gpu.rules import unruled
 from socsched.compile.gpu.tiles import capability
 from socsched.compile.link import write_library
 from socsched.compile.relax_import import bind_weights, import_network

@@ -3,7 +3,7 @@
 manifest.json           stages in order with their inputs, artefacts and hand-overs with digests, versions
 STAGE/ENGINE-PRECISION/ the code of a stage, or what a vendor's toolchain needs to make it
 plan.json, weights.npz  the plan and the weights it was built from, where given
-start.sh, lib/          runs the CPU's stages with TVM's runtime alone (see `board`)
+start.sh, lib/          runs it with TVM's runtime alone (see `board`)
 """
 
 from __future__ import annotations

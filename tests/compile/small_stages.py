@@ -69,9 +69,9 @@ def halved(arrays: list[Array]) -> list[Array]:
     return [array.astype(np.float16) if array.dtype == np.float32 else array for array in arrays]
 
 
-def reference(stage: Stage, arrays: list[Array]) -> list[Array]:
-    """Return what the host's fp32 code makes of plain inputs, in plain layout."""
-    compiled = load(compile_stage(stage, get_platform("host").engines[0], "fp32", threads=1))
+def reference(stage: Stage, arrays: list[Array], precision: str = "fp32") -> list[Array]:
+    """Return what the host's code makes of plain fp32 inputs, in plain layout."""
+    compiled = load(compile_stage(stage, get_platform("host").engines[0], precision, threads=1))
     given = [convert(array, plain(t, array), t) for array, t in zip(arrays, compiled.inputs, strict=True)]
     found = zip(compiled(*given), compiled.outputs, strict=True)
     return [convert(array, tensor, plain(tensor, array)) for array, tensor in found]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,6 +57,19 @@ def test_stages(
 ) -> None:
     stage, arrays = small_stages.stage(name), small_stages.inputs(name)
     check(stage, arrays, make_engine(ORIN_CPU, ("fp32", "fp16")), precision, emulator)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("name", ["backbone", "head"])
+def test_int8_stages_give_the_integers_of_the_host(
+    name: str, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
+) -> None:
+    """The arithmetic is fixed-point, so that there is nothing to tolerate."""
+    stage, arrays = small_stages.stage(name), small_stages.inputs(name)
+    found, _ = emulator.run(compile_stage(stage, make_engine(ORIN_CPU, ("int8",)), "int8"), arrays)
+    expected = small_stages.reference(stage, arrays, "int8")
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert small_stages.error(found, small_stages.reference(stage, arrays)) <= 0.1, "and near to fp32"
 
 
 @pytest.mark.qemu

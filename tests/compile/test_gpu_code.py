@@ -21,9 +21,10 @@ from socsched.compile.cuda import build_executable, device_source
 from socsched.compile.environment import tvm
 from socsched.compile.fusion import read
 from socsched.compile.gpu import gemm, hopper, intrinsics, kernels
-from socsched.compile.gpu.lower import lower, unruled
+from socsched.compile.gpu.lower import _EMITTERS, lower
 from socsched.compile.gpu.lowering import OPTIONS, tir_pipeline
 from socsched.compile.gpu.patch import Patch
+from socsched.compile.gpu.rules import KINDS, unruled
 from socsched.compile.gpu.schedule import schedule
 from socsched.compile.gpu.shapes import Convolution, Tile
 from socsched.compile.gpu.tile_table import PATCHES, TABLE
@@ -212,6 +213,10 @@ def test_fp32_and_older_gpus_take_general_schedules(arch: str, precision: str) -
     target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
     built = build_executable(net, {"w": np.zeros((16, 16, 1, 1), np.float32)}, target, precision)
     assert "general schedules" in built.notes[0] and built.inputs[0].dtype == precision
+
+
+def test_every_kind_with_a_rule_has_an_emitter() -> None:
+    assert set(KINDS) == set(_EMITTERS)
 
 
 def test_kernels_bind_their_third_loop_to_vectors() -> None:

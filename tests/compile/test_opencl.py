@@ -167,10 +167,22 @@ def test_the_plan_holds_together(name: str, precision: str, gpu: Engine) -> None
         fresh = touched - written
         assert sum(plan["buffers"][index]["role"] != "constant" for index in fresh) <= 1, "one output a launch"
         written |= fresh
+    written |= {buffer["within"] for buffer in plan["buffers"] if buffer["role"] == "part"}
     assert written == set(range(len(plan["buffers"]))), "every buffer is used"
     ends = [b["offset"] + b["bytes"] for b in plan["buffers"] if b["role"] == "constant"]
     assert max(ends, default=0) == len((artifact.folder / WEIGHTS).read_bytes())
     assert all(re.search(rf"\b{kernel}\b", source) for kernel in parameters)
+
+
+def test_concatenation_copies_nothing(gpu: Engine) -> None:
+    plan = json.loads(compile_stage(small_stages.stage("backbone"), gpu, "fp16").path.read_text())
+    (neck,) = plan["outputs"]
+    parts = [buffer for buffer in plan["buffers"] if buffer["role"] == "part"]
+    size = plan["buffers"][neck]["bytes"] // 3
+    assert [(part["within"], part["offset"], part["bytes"]) for part in parts] == [
+        (neck, i * size, size) for i in range(3)
+    ]
+    assert not [launch for launch in plan["launches"] if "concatenate" in launch["kernel"]]
 
 
 def test_scratch_memory_is_shared_but_never_while_in_use(gpu: Engine) -> None:
@@ -179,7 +191,8 @@ def test_scratch_memory_is_shared_but_never_while_in_use(gpu: Engine) -> None:
     uses: dict[int, list[int]] = {}
     for step, launch in enumerate(plan["launches"]):
         for argument in launch["arguments"]:
-            uses.setdefault(argument["buffer"], []).append(step)
+            index = argument["buffer"]
+            uses.setdefault(plan["buffers"][index].get("within", index), []).append(step)
     scratch = [index for index, buffer in enumerate(plan["buffers"]) if buffer["role"] == "scratch"]
     storages = {plan["buffers"][index]["storage"] for index in scratch}
     assert len(storages) < len(scratch) / 2
@@ -189,9 +202,19 @@ def test_scratch_memory_is_shared_but_never_while_in_use(gpu: Engine) -> None:
                 assert max(uses[first]) < min(uses[second]) or max(uses[second]) < min(uses[first])
 
 
-def test_groups_larger_than_the_device_takes_are_refused(tmp_path: Path, make_engine: Make) -> None:
-    with pytest.raises(CompileError, match="needs 64 work-items a group, the target allows 32"):
-        compile_stage(small_stages.stage("pfn"), make_engine({**MALI, "max_threads_per_block": 32}, id="gpu"))
+def test_groups_larger_than_the_device_takes_are_refused(make_engine: Make) -> None:
+    layer = Layer("d", "dense", ("x",), {"weight": "w", "bias": "b"})
+    shapes = {"w": (256, 128), "b": (256,)}
+    network = Network("net", {"x": TensorType((64, 128), "fp32")}, (layer,), ("d",), shapes)
+    weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    with pytest.raises(CompileError, match=r"needs \d+ work-items a group, the target allows 32"):
+        compile_network(network, make_engine({**MALI, "max_threads_per_block": 32}, id="gpu"), weights)
+
+
+def test_the_pillar_net_is_one_kernel(gpu: Engine) -> None:
+    """No [P, slots, channels] intermediate: what a launch touches grows with the pillars, not with their capacity."""
+    plan = json.loads(compile_stage(small_stages.stage("pfn"), gpu, "fp16").path.read_text())
+    assert len(plan["launches"]) == 1 and not [b for b in plan["buffers"] if b["role"] == "scratch"]
 
 
 def test_sizes_are_arithmetic_and_nothing_else() -> None:

@@ -11,6 +11,7 @@ products), and the products transformed back.  Lavin, Gray, "Fast Algorithms for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from socsched.compile.environment import T
 
 _FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
 _HEAVY = 4 << 20  # bytes of transformed weights
+_NEAR = 512 << 10  # bytes of transformed tiles that stay in the second-level cache beside the weights that pass
 _G = {
     2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
     4: np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24,
@@ -41,23 +43,45 @@ def tiles(height: int, width: int, m: int) -> int:
     return -(-height // m) * -(-width // m)
 
 
-def best(height: int, width: int) -> int:
-    """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough."""
-    return next((m for m in (4, 2) if tiles(height, width, m) >= _FEWEST_TILES), 0)
+def best(height: int, width: int, alone: bool) -> int:
+    """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough.
+
+    The few tiles of a small image are not worth sharing between threads, since each would read all weights.
+    """
+    return next((m for m in ((4, 2) if alone else (4,)) if tiles(height, width, m) >= _FEWEST_TILES), 0)
 
 
-def group(count: int, channels: tuple[int, int], vector: Vector) -> tuple[int, int]:
+def group(count: int, m: int, channels: tuple[int, int], vector: Vector, alone: bool) -> tuple[int, int]:
     """Return (tiles a task transforms together, tiles whose products are held in registers) for `count` tiles.
 
     A task reads all transformed weights once, so it should take many tiles; but its transformed tiles should stay in
     the second-level cache, and there should be several tasks a thread.  Where the weights exceed that cache by far,
-    they decide: a fourth of the image together.
+    they decide: a fourth of the image together.  For a thread `alone` the traffic decides: the weights once a task, and
+    the tiles once an output block where they do not fit that cache.
     """
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
+    weights = (m + 2) ** 2 * 4 * channels[0] * channels[1]
+    if alone:
+        return min(_groupings(count, held), key=lambda choice: _traffic(count, choice[0], m, channels, vector))
     groups = max(min(count // (held * 16), 3), 1)
-    if 36 * 4 * channels[0] * channels[1] > _HEAVY:
+    if weights > _HEAVY:
         groups = max(min(-(-count // (held * 4)), 8), 1)
     return held * groups, held
+
+
+def _groupings(count: int, most: int) -> Iterator[tuple[int, int]]:
+    for parts in range(1, min(-(-count // most), 16) + 1):
+        tasks = -(-count // (parts * most))
+        held = -(-count // (tasks * parts))
+        yield held * parts, held
+
+
+def _traffic(count: int, together: int, m: int, channels: tuple[int, int], vector: Vector) -> int:
+    """Bytes that pass between the second-level cache and what lies behind it."""
+    outputs, inputs = channels
+    tasks, tile = -(-count // together), (m + 2) ** 2 * 4 * inputs
+    again = outputs // vector.block if tile * together > _NEAR else 1
+    return tasks * (tile * outputs + tile * together * again)
 
 
 def _patch_row(m: int, i: int, x: Any) -> Any:

@@ -17,7 +17,7 @@ _LOCK = Lock()
 @contextmanager
 def supplied(compile_source: Callable[[str], bytes]) -> Iterator[None]:
     """While it lasts, `compile_source` gives TVM the cubin of CUDA source; one thread at a time."""
-    from socsched.compile.environment import tvm
+    from socsched.compile.tvm_runtime import tvm
 
     with _LOCK:
         before = tvm.get_global_func(_HOOK, allow_missing=True)

@@ -14,10 +14,10 @@ import numpy as np
 
 from socsched.compile.environment import relax, tirx
 from socsched.compile.fusion import Graph, Group
-from socsched.compile.gpu import gemm, hopper, kernels, pillar_kernels
+from socsched.compile.gpu import gemm, hopper, kernels, pillar_kernels, rules
 from socsched.compile.gpu.patch import Patch
 from socsched.compile.gpu.schedule import schedule
-from socsched.compile.gpu.shapes import EDGE, VECTOR, Convolution, Tile, up
+from socsched.compile.gpu.shapes import EDGE, Convolution, Tile, up
 from socsched.compile.gpu.tiles import tile_for
 from socsched.compile.layouts import physical_shape
 from socsched.errors import CompileError
@@ -56,16 +56,11 @@ class _Image:
     @property
     def lying(self) -> int:
         """Channels as they lie."""
-        return lying(self.channels)
+        return rules.lying(self.channels)
 
     @property
     def pixels(self) -> int:
         return self.height * self.width
-
-
-def lying(channels: int) -> int:
-    """Return how many channels an image of `channels` takes in memory inside a network."""
-    return up(channels, VECTOR if channels <= VECTOR else EDGE)
 
 
 def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:
@@ -76,37 +71,6 @@ def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = T
     return _Lowering(graph, weights, arch, bound).run()
 
 
-def unruled(graph: Graph) -> str:
-    """Return why a network cannot be lowered by the rules here, empty when it can."""
-    for group in graph.groups:
-        if group.kind not in _EMITTERS:
-            return f"no rule for {group.kind}"
-        a, shapes = group.attrs, [graph.values[name].shape for name in (*group.inputs, group.output)]
-        if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
-            return f"no rule for {group.kind} with groups, dilation or uneven padding"
-        if group.kind in ("conv2d", "max_pool") and a["stride_h"] != a["stride_w"]:
-            return f"no rule for {group.kind} with different strides"
-        if group.kind == "conv2d_transpose" and not (
-            a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] and not a["pad"]
-        ):
-            return "no rule for transposed convolutions whose kernel is not their stride"
-        if any(len(shape) == 4 and shape[0] != 1 for shape in shapes):
-            return "no rule for batches"
-        if group.kind in ("add", "relu", "concat") and any(len(shape) != 4 for shape in shapes):
-            return f"no rule for {group.kind} of anything but images"
-        if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
-            return "no rule for additions that broadcast"
-        if group.kind == "concat" and (a["axis"] != 1 or any(shape[1] % EDGE for shape in shapes)):
-            return f"no rule for concatenations of anything but multiples of {EDGE} channels"
-        if group.kind == "reshape" and (len(shapes[0]) != 4 or shapes[0][2:] != (1, 1) or len(shapes[1]) != 2):
-            return "no rule for reshape"
-        if group.kind == "dense" and (len(shapes[0]) != 2 or shapes[0][0] < 1):
-            return "no rule for dense layers of anything but vectors"
-        if group.kind == "scatter" and shapes[-1][1] % VECTOR:
-            return f"no rule for a scatter of other than multiples of {VECTOR} channels"
-    return ""
-
-
 class _Lowering:
     def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool) -> None:
         self.graph, self.weights, self.arch, self.bound = graph, weights, arch, bound
@@ -115,19 +79,17 @@ class _Lowering:
         self.images: dict[str, _Image] = {}
         self.plain: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
-        self.slices: dict[str, tuple[Group, int]] = {}
         self.partial: dict[str, Any] = {}
-        self.siblings: dict[str, list[Group]] = {}
-        self.sums: dict[str, Group] = {}
-        self.merged: set[str] = set()
+        self.slices = rules.slices(graph)
+        self.siblings = rules.siblings(graph)
+        self.sums = rules.sums(graph, self.slices)
+        joined = (member for members in self.siblings.values() for member in members[1:])
+        self.merged = {group.output for group in (*joined, *self.sums.values())}
         self.products: list[tuple[Convolution, Tile | Patch]] = []
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
         variables = [self.variable(name, t) for name, t in zip(self.graph.inputs, inputs, strict=True)]
-        self.plan_slices()
-        self.plan_siblings()
-        self.plan_sums()
         with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
             with self.builder.dataflow():
                 for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
@@ -198,45 +160,8 @@ class _Lowering:
 
     def image(self, group: Group, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> None:
         _, channels, height, width = self.graph.values[group.output].shape
-        var = self.call(make, args, operands, (height * width, lying(channels)))
+        var = self.call(make, args, operands, (height * width, rules.lying(channels)))
         self.images[group.output] = _Image(var, channels, height, width)
-
-    # Concatenations written in place, convolutions that share their input, additions folded into a convolution.
-
-    def plan_slices(self) -> None:
-        """Where every input of an in-place concatenation goes: (the concatenation, its first channel there)."""
-        for group in self.graph.groups:
-            if not self.graph.in_place(group):
-                continue
-            first = 0
-            for value in group.inputs:
-                self.slices[value] = (group, first)
-                first += self.graph.values[value].shape[1]
-
-    def plan_siblings(self) -> None:
-        """1x1 convolutions of one input whose results all leave the network are one product (detection heads)."""
-        heads: dict[tuple[str, bool], list[Group]] = {}
-        for group in self.graph.groups:
-            a = group.attrs
-            pointwise = group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1 and not a["pad"]
-            if pointwise and group.output in self.graph.outputs and not self.graph.consumers(group.output):
-                heads.setdefault((group.inputs[0], group.relu), []).append(group)
-        self.siblings = {members[0].output: members for members in heads.values() if len(members) > 1}
-        self.merged |= {group.output for members in self.siblings.values() for group in members[1:]}
-
-    def plan_sums(self) -> None:
-        """An addition joins the later of its two operands if that is a convolution which nothing else reads."""
-        order = {group.output: index for index, group in enumerate(self.graph.groups)}
-        for group in self.graph.groups:
-            if group.kind != "add":
-                continue
-            last = max(group.inputs, key=lambda value: order.get(value, -1))
-            if last not in order or not self.graph.used_once(last) or group.inputs[0] == group.inputs[1]:
-                continue
-            producer = self.graph.groups[order[last]]
-            if producer.kind == "conv2d" and not producer.relu and last not in self.slices:
-                self.sums[last] = group
-                self.merged.add(group.output)
 
     # Operators.
 
@@ -269,9 +194,9 @@ class _Lowering:
 
     def narrowed(self, var: Any, shape: Convolution, channels: int) -> Any:
         """A result of 8 channels or fewer lies in 8, though a product has at least 16."""
-        if lying(channels) == shape.outputs:
+        if rules.lying(channels) == shape.outputs:
             return var
-        return self.copied(var, shape.pixels, shape.outputs, 0, lying(channels), lying(channels))
+        return self.copied(var, shape.pixels, shape.outputs, 0, rules.lying(channels), rules.lying(channels))
 
     def planes(self, members: list[Group], shape: Convolution) -> tuple[int, ...]:
         """Channels of each member, if its image can be written where it leaves: in pairs, and at aligned addresses."""
@@ -422,7 +347,7 @@ class _Lowering:
     def scatter(self, group: Group) -> None:
         _, channels, ny, nx = self.graph.values[group.output].shape
         operands = [self.plain[value] for value in group.inputs]
-        if lying(channels) != channels:
+        if rules.lying(channels) != channels:
             raise CompileError(f"{group.name}: {channels} channels do not fill groups of {EDGE}")
         self.image(group, pillar_kernels.scatter, (channels, ny, nx), operands)
 

@@ -79,8 +79,8 @@ class GpuStage:
         """
         import tvm_ffi
 
-        from socsched.compile.environment import tvm
         from socsched.compile.layouts import NUMPY_DTYPES
+        from socsched.compile.tvm_runtime import tvm
 
         given = tuple(
             tvm.runtime.tensor(np.zeros(shape, NUMPY_DTYPES[tensor.dtype]), device=self._device)
@@ -107,7 +107,7 @@ class GpuStage:
 
 
 def _open(artifact: Artifact) -> tuple[Any, Any]:
-    from socsched.compile.environment import relax, tvm
+    from socsched.compile.tvm_runtime import VirtualMachine, tvm
 
     device = tvm.cuda(0)
     library = next((artifact.folder / name for name in artifact.files if name.endswith(".so")), None)
@@ -122,6 +122,6 @@ def _open(artifact: Artifact) -> tuple[Any, Any]:
     try:
         with supplied(lambda source: binary):
             module = tvm.runtime.load_module(str(library.resolve()))
-            return relax.VirtualMachine(module, device), device
+            return VirtualMachine(module, device), device
     except (RuntimeError, OSError, AttributeError, ValueError) as error:
         raise MachineError(f"{library}: cannot be loaded: {error}", "delete it; it is built again") from error

@@ -13,7 +13,7 @@ from socsched.errors import MachineError
 Array = np.ndarray[Any, Any]
 
 _DEVICE_ANY, _DEVICE_NAME, _DEVICE_EXTENSIONS = 0xFFFFFFFF, 0x102B, 0x1030
-_BUILD_LOG, _FUNCTION_NAME, _READ_WRITE, _TRUE = 0x1183, 0x1190, 1, 1
+_BUILD_LOG, _FUNCTION_NAME, _REGION, _READ_WRITE, _TRUE = 0x1183, 0x1190, 0x1220, 1, 1
 _NOT_FOUND = {-1: "no device", -1001: "no driver is installed"}
 
 
@@ -45,6 +45,14 @@ class Device:
     def allocate(self, size: int) -> Any:
         """Return device memory of `size` bytes, which `release` gives back."""
         return self._made("clCreateBuffer", ctypes.c_uint64(_READ_WRITE), ctypes.c_size_t(max(size, 1)), None)
+
+    def part(self, memory: Any, offset: int, size: int) -> Any:
+        """Return `size` bytes from `offset` on of `memory` as memory of its own (a sub-buffer)."""
+        status, region = ctypes.c_int(), (ctypes.c_size_t * 2)(offset, size)
+        create = self._returns("clCreateSubBuffer")
+        made = create(memory, ctypes.c_uint64(0), _REGION, region, ctypes.byref(status))
+        self._check(status.value, "clCreateSubBuffer")
+        return ctypes.c_void_p(made)
 
     def release(self, memory: Any) -> None:
         """Give memory back."""

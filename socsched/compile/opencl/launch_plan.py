@@ -1,8 +1,9 @@
 """The plan of launches: what a host program does with the kernels of a stage, read off the compiled host code.
 
     symbols   name -> {input, axis}: sizes that vary, each the extent of an axis of an input
-    buffers   [{name, role: input | output | constant | scratch, dtype, shape, bytes, offset, storage}]: `offset` of a
-              constant in the weights' file; scratch buffers of one `storage` share memory
+    buffers   [{name, role: input | output | constant | scratch | part, dtype, shape, bytes, offset, storage, within}]:
+              `offset` of a constant in the weights' file, of a part in the buffer `within`; scratch buffers of one
+              `storage` share memory
     launches  [{kernel, arguments: [{buffer} | {value, dtype}], groups: [x, y, z], items: [x, y, z]}], in order
     inputs, outputs  indices of buffers in port order
 
@@ -13,6 +14,7 @@ which for the non-negative operands here is C's.  A launch of no groups is left 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from socsched.errors import CompileError
 
 FORMAT = "socsched-opencl-1"
 ALIGNMENT = 128
+SUB_BUFFER = 512
+"""What the offset of a sub-buffer is a multiple of on every device met (CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes)."""
 _AXES = "xyz"
 _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
@@ -41,6 +45,7 @@ class Recorder:
         self.values: dict[str, Any] = {}
         self.outputs: list[int] = []
         self.weights = bytearray()
+        self.joins: list[tuple[dict[str, Any], list[int], int]] = []
 
     def record(self) -> None:
         """Follow `main` from its inputs to its outputs; CompileError for what a plan cannot express."""
@@ -59,6 +64,9 @@ class Recorder:
             self.outputs.append(index)
         for index in self.outputs:
             self.buffers[index]["role"] = "output"
+        for launch, parts, whole in self.joins:
+            if self.join(parts, whole):
+                self.launches.remove(launch)
         self.share()
 
     def check(self, most: int) -> None:
@@ -125,7 +133,10 @@ class Recorder:
         given = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
         types = list(call.ty.fields) if hasattr(call.ty, "fields") else [call.ty]
         made = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
+        before = len(self.launches)
         self.launch(function, [*given, *made])
+        if re.fullmatch(r"concatenate\d*", function) and len(self.launches) == before + 1:
+            self.joins.append((self.launches[-1], given, made[0]))
         return made if hasattr(call.ty, "fields") else made[0]
 
     def launch(self, function: str, operands: list[int]) -> None:
@@ -136,11 +147,33 @@ class Recorder:
         host = _Host(self, function, dict(zip(names, operands, strict=True)))
         host.visit(self.lowered[function].body)
 
+    def join(self, parts: list[int], whole: int) -> bool:
+        """Let the inputs of a concatenation be parts of its result, so that nothing is copied; False if they cannot.
+
+        They can where channels of one image are joined, every input is nothing else, and starts where a device lets
+        sub-buffers start.
+        """
+        shapes = [self.buffers[index]["shape"] for index in (*parts, whole)]
+        if any(len(shape) != 4 or shape[0] != 1 or not all(isinstance(n, int) for n in shape) for shape in shapes):
+            return False
+        lengths = [self.buffers[index]["bytes"] for index in parts]
+        offsets = [sum(lengths[:i]) for i in range(len(parts))]
+        joined = sum(shape[1] for shape in shapes[:-1]) == shapes[-1][1]
+        alone = len(set(parts)) == len(parts) and all(self.buffers[index]["role"] == "scratch" for index in parts)
+        nested = any(buffer.get("within") in parts for buffer in self.buffers)
+        if not joined or not alone or nested or "within" in self.buffers[whole]:
+            return False
+        if any(offset % SUB_BUFFER for offset in offsets):
+            return False
+        for index, offset in zip(parts, offsets, strict=True):
+            self.buffers[index] |= {"role": "part", "within": whole, "offset": offset}
+        return True
+
     def share(self) -> None:
         """Give scratch buffers that are never in use together one storage; only equal sizes share if they vary."""
         last: dict[int, int] = {}
         for step, launch in enumerate(self.launches):
-            last |= {a["buffer"]: step for a in launch["arguments"] if "buffer" in a}
+            last |= {self.whole(a["buffer"]): step for a in launch["arguments"] if "buffer" in a}
         free: list[tuple[int, Size]] = []
         busy: list[tuple[int, int, Size]] = []
         storages: dict[int, int] = {}
@@ -148,8 +181,10 @@ class Recorder:
             free += [(storage, size) for end, storage, size in busy if end < step]
             busy = [entry for entry in busy if entry[0] >= step]
             for argument in launch["arguments"]:
-                index = argument.get("buffer")
-                if index is None or index in storages or self.buffers[index]["role"] != "scratch":
+                if "buffer" not in argument:
+                    continue
+                index = self.whole(argument["buffer"])
+                if index in storages or self.buffers[index]["role"] != "scratch":
                     continue
                 size = self.buffers[index]["bytes"]
                 fits = [f for f in free if f[1] == size or (isinstance(size, int) and isinstance(f[1], int))]
@@ -161,6 +196,10 @@ class Recorder:
                 busy.append((last[index], storages[index], kept))
         for index, storage in storages.items():
             self.buffers[index]["storage"] = storage
+
+    def whole(self, index: int) -> int:
+        """The buffer whose memory a buffer lies in."""
+        return int(self.buffers[index].get("within", index))
 
 
 class _Host:

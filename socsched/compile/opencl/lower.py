@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from socsched.compile.environment import relax, tirx, tvm
-from socsched.compile.fusion import read
+from socsched.compile.fusion import Graph, read
 from socsched.compile.opencl import convolution
 from socsched.compile.opencl.launch_plan import Recorder
-from socsched.compile.relax_import import bind_weights, import_network
+from socsched.compile.opencl.pillar_kernel import pillar_net
+from socsched.compile.relax_import import DTYPES, bind_weights, import_network
 from socsched.compile.store import write_json
 from socsched.compile.targets import TargetSpec
 from socsched.graph.network import Network
@@ -41,7 +42,10 @@ def build_opencl(
     """
     target = tvm.target.Target(dict(spec.tvm))
     graph = read(import_network(network, precision), network)
-    module = _scheduled(bind_weights(import_network(network, precision), network, weights, precision), target)
+    if [group.kind for group in graph.groups] == ["pillar_features"]:
+        module = _pillars(graph, weights, int(target.attrs["max_threads_per_block"]), DTYPES[precision])
+    else:
+        module = _scheduled(bind_weights(import_network(network, precision), network, weights, precision), target)
     lowered = _split(module, target)
     recorder = Recorder(network.name, module, lowered)
     recorder.record()
@@ -59,6 +63,32 @@ def build_opencl(
 def _border(values: Mapping[str, TensorType], names: tuple[str, ...], precision: str) -> Tensors:
     types = (values[name] for name in names)
     return tuple(TensorType(t.shape, precision if t.dtype == "fp32" else t.dtype, t.layout) for t in types)
+
+
+def _pillars(graph: Graph, weights: Mapping[str, np.ndarray[Any, Any]], most: int, dtype: str) -> Any:
+    """A Pillar Feature Net: one kernel."""
+    (group,) = graph.groups
+    weight = weights[group.weights["weight"]]
+    bias = weights[group.weights["bias"]] if "bias" in group.weights else np.zeros(len(weight))
+    channels, slots = len(weight), graph.values[group.inputs[0]].shape[1]
+    items = next(n for n in range(min(most, channels), 0, -1) if channels % n == 0)
+    x, y = group.options["origin"]
+    function = pillar_net(slots, channels, items, group.options["pillar"], x, y, dtype)
+    builder, count = relax.BlockBuilder(), tirx.Var("P", "int64")
+    variables = []
+    for name in graph.inputs:
+        tensor = graph.values[name]
+        shape = [count if size < 0 else size for size in tensor.shape]
+        variables.append(relax.Var(name, relax.TensorType(shape, DTYPES[tensor.dtype])))
+    inputs = [variables[graph.inputs.index(name)] for name in group.inputs]
+    constants = [relax.const(np.ascontiguousarray(a, dtype), dtype) for a in (weight.T, bias)]
+    with builder.function("main", variables):
+        with builder.dataflow():
+            kernel = builder.add_func(function, "pillar_net")
+            call = relax.call_tir(kernel, [*inputs, *constants], relax.TensorType([count, channels], dtype))
+            output = builder.emit_output((builder.emit(call),))
+        builder.emit_func_output(output)
+    return builder.get()
 
 
 def _scheduled(module: Any, target: Any) -> Any:

@@ -128,11 +128,17 @@ class OpenClStage:
             if "storage" in buffer:
                 storages[buffer["storage"]] = max(size, storages.get(buffer["storage"], 0))
         shared = {storage: self.device.allocate(size) for storage, size in storages.items()}
-        return {
+        memory = {
             index: shared[buffer["storage"]] if "storage" in buffer else self.device.allocate(sizes[index])
             for index, buffer in enumerate(self.plan["buffers"])
-            if buffer["role"] != "constant"
+            if buffer["role"] not in ("constant", "part")
         }
+        parts = {
+            index: self.device.part(memory[buffer["within"]], buffer["offset"], sizes[index])
+            for index, buffer in enumerate(self.plan["buffers"])
+            if buffer["role"] == "part"
+        }
+        return {**parts, **memory}
 
     def _launch(self, launch: Mapping[str, Any], memory: Mapping[int, Any], symbols: Mapping[str, int]) -> None:
         groups = [evaluate(size, symbols) for size in launch["groups"]]

@@ -179,6 +179,23 @@ def execute(
     )
 
 
+def compute(
+    plan: Plan,
+    pipeline: Pipeline,
+    frames: int | None,
+    scans: Sequence[Path] | None,
+    weights: Path | None,
+    scales: Path | None,
+    seed: int,
+) -> dict[int, dict[str, Any]]:
+    """Return what a plan's stages find in each frame, computed here as the planned engines would."""
+    from socsched.descriptor.catalog import get_platform
+    from socsched.run.functional import compute as run
+
+    platform = get_platform(plan.platform)
+    return run(plan, pipeline, platform, frames=frames, scans=scans, weights=weights, scales=scales, seed=seed)
+
+
 def result(plan: Plan, trace: Trace) -> dict[str, Any]:
     """Return what a trace amounts to, as result.json holds it."""
     from socsched.trace.metrics import result as figures

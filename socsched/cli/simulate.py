@@ -32,6 +32,17 @@ from socsched.cli.options import (
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML file with sensor dropouts, slow engines, overruns.",
 )
+@click.option("--functional", is_flag=True, help="Also compute the frames here, as the board's engines would.")
+@click.option(
+    "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scan or folder of them."
+)
+@click.option(
+    "--frames", type=click.IntRange(1), help="With --functional: frames to compute; all scans if absent, or 1."
+)
+@click.option(
+    "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="With --functional: npz with weights."
+)
+@click.option("--scales", type=click.Path(path_type=Path), help="With --functional: int8 scales from `calibrate`.")
 @folder_option
 @output_options
 @click.pass_context
@@ -46,11 +57,17 @@ def command(
     duration: int,
     seed: int,
     faults_file: Path | None,
+    functional: bool,
+    input_path: Path | None,
+    frames: int | None,
+    weights: Path | None,
+    scales: Path | None,
     folder: Path | None,
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
-    Exit code 0: every frame in time, 1: some late or dropped.
+    With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
+    it is planned on; times stay the model's.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, results
 
@@ -60,10 +77,18 @@ def command(
         return line.refused(output, made)
     chosen = policy if _given(ctx, "policy") else None
     trace = line.simulate(made, duration, seed, chosen, faults_file)
+    if functional:
+        output.note("computing frames as the board's engines would; their times stay the model's")
+        pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)
+        scans = line.scans_of(input_path)
+        trace.details.update(
+            line.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
+        )
     result = line.result(made, trace)
     if folder:
         results.save(folder, made, trace, result)
-        output.note(f"wrote {folder}/ (report.html, trace.pftrace, plan.json, result.json)")
+        also = ", frames.jsonl" if functional else ""
+        output.note(f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)")
 
     def show() -> None:
         from socsched.report import terminal
@@ -76,6 +101,8 @@ def command(
             terminal.power_line(made, result),
         ):
             screen.print(item)
+        if functional:
+            screen.print(terminal.found(trace.details))
 
     output.result(result, show)
     return line.outcome_code(result)

@@ -26,7 +26,8 @@ class Artifact:
     kind (llvm, cuda, opencl, hexagon, simulated), `triple` that of the code, `loadable` whether this machine can run
     it; `weights` is "seed 0" or the sha256 of the arrays; `notes` says what is missing or modelled.  `part` is empty
     for the whole network (otherwise as `graph.partition.Part` is written), `share` the units of the engine it is for,
-    0 for all.
+    0 for all.  `code_inputs`/`code_outputs` say how the code wants and leaves tensors where that is not how they lie
+    at the border, which is so for simulated engines.
     """
 
     stage: str
@@ -49,6 +50,8 @@ class Artifact:
     notes: tuple[str, ...] = ()
     part: str = ""
     share: int = 0
+    code_inputs: tuple[TensorType, ...] = ()
+    code_outputs: tuple[TensorType, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -66,7 +69,7 @@ def from_json(data: Mapping[str, Any], folder: Path) -> Artifact:
     """Return the artefact that `Artifact.to_json` described; KeyError, TypeError or ValueError when it did not."""
     tensors = {
         side: tuple(TensorType(tuple(t["shape"]), t["dtype"], t["layout"]) for t in data[side])
-        for side in ("inputs", "outputs")
+        for side in ("inputs", "outputs", "code_inputs", "code_outputs")
     }
     names = {name: tuple(data[name]) for name in ("files", "input_names", "output_names", "notes")}
     return Artifact(**{**data, **tensors, **names, "folder": folder})

@@ -22,6 +22,7 @@ import numpy as np
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
+from socsched.compile.layouts import native_layout
 from socsched.compile.link import tools, write_library
 from socsched.compile.quantize.build import build_int8, key_part
 from socsched.compile.quantize.scales import Scales
@@ -70,7 +71,7 @@ def compile_stage(
     if not compiles(engine, precision):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = weights_for(model, network, weights)
-    within = share_in_code(spec, share, threads)
+    within = (share_in_code(spec, share, threads), _layout(engine, precision) if spec.kind == "simulated" else "")
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
     key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec), *([str(part)] if part else []))
     folder = cache_dir() / "artifacts" / key
@@ -80,7 +81,7 @@ def compile_stage(
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
-        built = (spec, precision, within, chosen, provenance, key, scales)
+        built = (spec, precision, within[0] == 1, chosen, provenance, key, scales)
         request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
@@ -115,7 +116,7 @@ class _Request:
     names: Mapping[str, str]
     spec: TargetSpec
     precision: str
-    share: int
+    alone: bool
     weights: Mapping[str, Array]
     provenance: str
     key: str
@@ -221,6 +222,9 @@ def _build(folder: Path, request: _Request) -> Artifact:
         from socsched.compile.hexagon import check_objects
 
         notes += check_objects(folder, files)
+    code = (inputs, outputs)
+    if request.spec.kind == "simulated":
+        inputs, outputs = (native_layout(side, _layout(request.engine, request.precision)) for side in code)
     return Artifact(
         stage=request.stage.name,
         model=request.model.name,
@@ -240,7 +244,13 @@ def _build(folder: Path, request: _Request) -> Artifact:
         weights=request.provenance,
         loadable=request.spec.native and files[0].endswith(".so"),
         notes=notes,
+        code_inputs=code[0] if inputs != code[0] else (),
+        code_outputs=code[1] if outputs != code[1] else (),
     )
+
+
+def _layout(engine: Engine, precision: str) -> str:
+    return engine.precisions[precision].layout if precision in engine.precisions else ""
 
 
 Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], tuple[str, ...]]
@@ -257,7 +267,7 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, vector_unit(request.spec), request.share == 1)
+    lowered = lower(graph, weights, vector_unit(request.spec), request.alone)
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
     if lowered.general:

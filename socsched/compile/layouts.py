@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,13 @@ def parse_layout(name: str) -> Layout:
             f"unknown layout {name!r}", 'layouts are "NCHW", "NHWC", "NCHW16c", each with "+1" for a border'
         )
     return Layout(int(match["block"] or 0), int(match["border"] or 0), bool(match["nhwc"]))
+
+
+def native_layout(tensors: tuple[TensorType, ...], layout: str) -> tuple[TensorType, ...]:
+    """Return images among `tensors` as lying in an engine's `layout`; unchanged where it is not one known here."""
+    if not layout or not _LAYOUT.fullmatch(layout):
+        return tensors
+    return tuple(replace(t, layout=layout) if len(t.shape) == 4 else t for t in tensors)
 
 
 def physical_shape(tensor: TensorType) -> tuple[int, ...]:

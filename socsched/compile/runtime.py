@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from socsched.compile.aligned import from_tvm, to_tvm
 from socsched.compile.artifact import Artifact
-from socsched.compile.layouts import NUMPY_DTYPES
+from socsched.compile.layouts import NUMPY_DTYPES, convert
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def load(artifact: Artifact) -> CompiledStage | GpuStage:
+def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage:
     """Return `artifact` ready to run; MachineError when it was built for another machine or its file is unusable."""
     if artifact.target == "cuda":
         from socsched.compile.gpu.runtime import GpuStage
 
         return GpuStage(artifact)
-    return CompiledStage(artifact)
+    return RelaidStage(artifact) if artifact.code_inputs or artifact.code_outputs else CompiledStage(artifact)
 
 
 class CompiledStage:
@@ -73,6 +74,24 @@ class CompiledStage:
 
             tvm.get_global_func("runtime.config_threadpool")(1, self.artifact.threads)
         self._configured = True
+
+
+class RelaidStage:
+    """A stage of a simulated engine: at its border tensors lie as that engine has them, the code has its own layout."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.inputs, self.outputs = artifact.inputs, artifact.outputs
+        self._wanted = artifact.code_inputs or artifact.inputs
+        self._left = artifact.code_outputs or artifact.outputs
+        self._code = CompiledStage(replace(artifact, inputs=self._wanted, outputs=self._left))
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        """Return the outputs for `arrays`, all of them in the engine's layout; errors as `CompiledStage`."""
+        if len(arrays) != len(self.inputs):
+            raise InputError(f"{self.artifact.stage}: expected {len(self.inputs)} inputs, got {len(arrays)}")
+        given = [convert(*entry) for entry in zip(arrays, self.inputs, self._wanted, strict=True)]
+        return tuple(convert(*entry) for entry in zip(self._code(*given), self._left, self.outputs, strict=True))
 
 
 def _inside(tensor: TensorType) -> TensorType:

@@ -142,6 +142,19 @@ def outcome(result: Mapping[str, Any]) -> RenderableType:
     return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10))
 
 
+def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
+    """Return what the stages detected in each frame, counted by class."""
+    rows = []
+    for frame in sorted(details):
+        for key in ("detections", "image_detections"):
+            for_class: dict[str, int] = {}
+            for hit in details[frame].get(key, ()):
+                for_class[hit["class"]] = for_class.get(hit["class"], 0) + 1
+            if key in details[frame]:
+                rows.append([str(frame), key.replace("_", " "), ", ".join(f"{n} {c}" for c, n in for_class.items())])
+    return table("Computed here as the board's engines would", ["frame", "what", "found"], rows, (0,))
+
+
 def engines(result: Mapping[str, Any]) -> RenderableType:
     """Return utilisation and energy of every engine."""
     rows = [

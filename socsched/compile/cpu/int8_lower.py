@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.cpu import int8_kernels, int8_pack, kernels
+from socsched.compile.cpu import int8_border_kernels, int8_kernels, int8_pack, kernels
 from socsched.compile.cpu.images import EDGE
 from socsched.compile.cpu.int8_dot import Dot
 from socsched.compile.cpu.int8_kernels import Epilogue, Operand, Stored
@@ -128,7 +128,7 @@ class _Lowering:
         image = _Image(None, channels, height, width, block, self.border(name), stored.dtype)
         edge = -1 if plain else EDGE
         args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
-        self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
+        self.images[name] = self.image(image, int8_border_kernels.quantise, args, [variable])
 
     def image_of(self, name: str) -> _Image:
         """Return a value in bytes, quantised if it was computed in fp32."""
@@ -143,7 +143,7 @@ class _Lowering:
                 image, scale = self.images[name], float(self.q.scales[name].step)
                 args = (image.blocks, image.block, image.height, image.width, image.border, 0, scale, self.stored(name))
                 target = replace(image, border=0, dtype="float32")
-                image = self.image(target, int8_kernels.dequantise, args, [image.var])
+                image = self.image(target, int8_border_kernels.dequantise, args, [image.var])
                 self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
         self.exact.emit_group(step.group)
 
@@ -158,7 +158,7 @@ class _Lowering:
             step = float(self.q.scales[name].step)
             args = (image.blocks, image.block, image.height, image.width, image.border, edge, step, self.stored(name))
             target = replace(image, border=edge, dtype="float32")
-            image = self.image(target, int8_kernels.dequantise, args, [image.var])
+            image = self.image(target, int8_border_kernels.dequantise, args, [image.var])
         if tensor.layout == "NCHW":
             return self.unpacked(image, tensor, 0)
         return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))

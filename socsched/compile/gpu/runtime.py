@@ -12,9 +12,14 @@ from socsched.compile.aligned import check
 from socsched.compile.artifact import Artifact
 from socsched.compile.gpu.cuda_api import Graph, Stream
 from socsched.compile.gpu.device_code import supplied
+from socsched.compile.gpu.shapes import up
 from socsched.errors import InputError, MachineError
+from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
+
+BUCKET = 4000
+"""Rows (pillars) that a stage's varying size is rounded up to."""
 
 _WARM_UP = 2
 _GO_ON = 0  # what an instrument of TVM's virtual machine returns to have the call made
@@ -33,9 +38,10 @@ class Captured:
 class GpuStage:
     """A loaded CUDA stage: call it with one array per input, as `inputs` says they lie, and get one per output.
 
-    For every combination of input sizes it captures one graph, at the first call with them.  For work that stays on
-    the GPU take `captured`, fill its inputs, `launch` and read its outputs after `synchronize`.  One stage belongs to
-    one thread; several stages may run at once, each on its own stream.
+    For every combination of input sizes it captures one graph, at the first call with them; a size that varies (the
+    number of pillars) is rounded up to whole buckets first, so that there are few.  For work that stays on the GPU take
+    `captured`, fill its inputs, `launch` and read its outputs after `synchronize`.  One stage belongs to one thread;
+    several stages may run at once, each on its own stream.
     """
 
     def __init__(self, artifact: Artifact, priority: int = 0) -> None:
@@ -51,12 +57,15 @@ class GpuStage:
             raise InputError(f"{self.artifact.stage}: expected {len(self.inputs)} inputs, got {len(arrays)}")
         for array, tensor, name in zip(arrays, self.inputs, self.artifact.input_names, strict=True):
             check(array, tensor, f"{self.artifact.stage}: input {name!r}")
-        ready = self.captured(*(array.shape for array in arrays))
-        for array, tensor in zip(arrays, ready.inputs, strict=True):
-            tensor.copyfrom(np.ascontiguousarray(array))
+        given = [filled_up(array, tensor) for array, tensor in zip(arrays, self.inputs, strict=True)]
+        rows = max((len(a) for a, t in zip(arrays, self.inputs, strict=True) if t.shape[0] < 0), default=0)
+        ready = self.captured(*(array.shape for array in given))
+        for array, buffer in zip(given, ready.inputs, strict=True):
+            buffer.copyfrom(np.ascontiguousarray(array))
         self.launch(ready)
         self.synchronize()
-        return tuple(tensor.numpy() for tensor in ready.outputs)
+        found = zip(ready.outputs, self.outputs, strict=True)
+        return tuple(buffer.numpy()[: rows if t.shape[0] < 0 else None] for buffer, t in found)
 
     def captured(self, *shapes: tuple[int, ...]) -> Captured:
         """Return the graph for inputs of these physical shapes, captured now if it was not before."""
@@ -104,6 +113,21 @@ class GpuStage:
             finally:
                 self._machine.set_instrument(lambda *arguments: _GO_ON)
         return Captured(graph, given, results, tuple(held))
+
+
+def filled_up(array: Array, tensor: TensorType) -> Array:
+    """Return `array` with rows added up to a whole bucket where their number varies.
+
+    Added rows are zero, in integers -1: a pillar outside the grid.  Rows do not depend on each other in any stage whose
+    number of rows varies, so what is computed from them is cut off again.
+    """
+    if tensor.shape[0] >= 0:
+        return array
+    filled = np.full(
+        (up(max(len(array), 1), BUCKET), *array.shape[1:]), -1 if array.dtype.kind == "i" else 0, array.dtype
+    )
+    filled[: len(array)] = array
+    return filled
 
 
 def _open(artifact: Artifact) -> tuple[Any, Any]:

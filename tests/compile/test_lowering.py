@@ -258,9 +258,9 @@ def test_batches_go_through_general_schedules() -> None:
     compare(network, AVX512)
 
 
-@given(VECTORS, st.integers(1, 40), st.integers(1, 500), st.booleans())
-def test_tiles_fit_the_registers(vector: Vector, blocks: int, width: int, strided: bool) -> None:
+@given(VECTORS, st.integers(1, 40), st.integers(1, 500))
+def test_tiles_fit_the_registers(vector: Vector, blocks: int, width: int) -> None:
     """Sums, weights and a pixel are held at once."""
-    chosen = tile(vector, blocks, width, strided)
+    chosen = tile(vector, blocks, width)
     assert blocks % chosen.blocks == 0 and 1 <= chosen.pixels <= width
     assert chosen.blocks * (chosen.pixels + 1) * vector.per_block + 1 <= vector.registers

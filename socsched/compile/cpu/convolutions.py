@@ -131,9 +131,8 @@ class Convolutions(Images):
         beside = residual.border if residual else 0
         pointwise = window.kernel == window.stride == (1, 1)
         border = residual.border if residual else -1
-        strided = window.stride != (1, 1)
         if not pointwise or source.border or target.border or beside or group.output in self.slices:
-            chosen = tile(self.vector, target.blocks, target.width, strided)
+            chosen = tile(self.vector, target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
             args = (source.lying, lying, window, act, border, chosen, order)
             self.finish(group, target, conv_kernels.conv2d, args, operands)

@@ -25,7 +25,7 @@ from socsched.compile.environment import T
 
 _FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
 _HEAVY = 4 << 20  # bytes of transformed weights
-_NEAR = 512 << 10  # bytes of transformed tiles that stay in the second-level cache beside the weights that pass
+_NEAR = 640 << 10  # bytes of transformed tiles that stay in the second-level cache beside the weights that pass
 _G = {
     2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
     4: np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24,
@@ -80,8 +80,8 @@ def _traffic(count: int, together: int, m: int, channels: tuple[int, int], vecto
     """Bytes that pass between the second-level cache and what lies behind it."""
     outputs, inputs = channels
     tasks, tile = -(-count // together), (m + 2) ** 2 * 4 * inputs
-    again = outputs // vector.block if tile * together > _NEAR else 1
-    return tasks * (tile * outputs + tile * together * again)
+    far = max(tile * together - _NEAR, 0)  # of the transformed tiles, read again for every further output block
+    return tasks * (tile * (outputs + together) + far * (outputs // vector.block - 1))
 
 
 def _patch_row(m: int, i: int, x: Any) -> Any:

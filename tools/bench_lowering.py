@@ -282,7 +282,7 @@ def layers(threads: int, repeat: int) -> None:
     spec = resolve({"kind": "llvm", "host": True})
     for network in (backbone_network(), head_network()):
         graph = read(import_network(network), network)
-        lowered = lower(graph, seeded_weights(network, 0), vector_unit(spec), threads == 1)
+        lowered = lower(graph, seeded_weights(network, 0), vector_unit(spec))
         machine = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(spec.tvm))), tvm.cpu())
         times, current = instrument(machine), []
         given = [

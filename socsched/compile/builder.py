@@ -71,7 +71,7 @@ def compile_stage(
     if not compiles(engine, precision):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = weights_for(model, network, weights)
-    within = (share_in_code(spec, share, threads), _layout(engine, precision) if spec.kind == "simulated" else "")
+    within = (share_in_code(spec, share), _layout(engine, precision) if spec.kind == "simulated" else "")
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
     key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec), *([str(part)] if part else []))
     folder = cache_dir() / "artifacts" / key
@@ -81,7 +81,7 @@ def compile_stage(
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
-        built = (spec, precision, within[0] == 1, chosen, provenance, key, scales)
+        built = (spec, precision, chosen, provenance, key, scales)
         request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
@@ -116,7 +116,6 @@ class _Request:
     names: Mapping[str, str]
     spec: TargetSpec
     precision: str
-    alone: bool
     weights: Mapping[str, Array]
     provenance: str
     key: str
@@ -267,7 +266,7 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, vector_unit(request.spec), request.alone)
+    lowered = lower(graph, weights, vector_unit(request.spec))
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
     if lowered.general:

@@ -83,13 +83,12 @@ def _hexagon(arch: str, engine: str) -> Mapping[str, Any]:
     return {"kind": "llvm", "mtriple": "hexagon", "mcpu": f"hexagon{arch}", "mattr": features}
 
 
-def share_in_code(spec: TargetSpec, share: int, threads: int) -> int:
+def share_in_code(spec: TargetSpec, share: int) -> int:
     """Return what of an engine's share the code depends on.
 
-    A CPU's kernels are split over threads when they start, but some are made differently for one thread alone; a GPU's
-    grids are laid out for its SMs when they are built.
+    A CPU's kernels are split over threads when they start, a GPU's grids are laid out for its SMs when they are built.
     """
-    return share if spec.kind == "cuda" else int((threads or share) == 1)
+    return share if spec.kind == "cuda" else 0
 
 
 def _machine() -> str:

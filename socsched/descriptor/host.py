@@ -139,11 +139,11 @@ def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     else:
         note = f"two FMA pipes x {bits // 32} lanes x 2 operations; sgemm could not be measured"
         ops, scaling = Figure(2 * 2 * bits / 32, "derived", note=note, error=0.5), 0.9
-    fewer = "Winograd multiplies 4 times less, and transforms: 490-560 of 240 GFLOP/s a core on AVX-512"
+    fewer = "Winograd multiplies 4 times less, and transforms: 500-700 of 240 GFLOP/s a core on AVX-512"
     note = f"of one core's rate times cores; sgemm keeps {scaling:.2f} of it on all cores"
     efficiency = {
         "conv": Figure(0.95 * scaling, "derived", "conv", f"direct rule 0.95 {note}", 0.25),
-        "winograd": Figure(2.0 * scaling, "derived", "conv", f"{fewer}, 2.0 {note}", 0.3),
+        "winograd": Figure(2.3 * scaling, "derived", "conv", f"{fewer}, 2.3 {note}", 0.3),
         "gemm": Figure(0.9 * scaling, "derived", "conv", f"1x1 layers 0.9 {note}", 0.25),
         "elementwise": Figure(0.05, "assumed", note="a load and a store an operation instead of FMA chains", error=1.0),
         "default": Figure(0.002, "assumed", note="index arithmetic, sorting, gather: 2 ns an operation", error=2.0),

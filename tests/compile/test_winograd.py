@@ -43,8 +43,8 @@ def network(channels: int, outputs: int, height: int, width: int, **attrs: Any) 
     return Network("net", {"x": shape}, (first, second, Layer("r", "relu", ("c",))), ("r",), params)
 
 
-def lowered(net: Network, vector: Vector, alone: bool = True) -> Any:
-    return lower(read(import_network(net), net), seeded_weights(net, 3), vector, alone)
+def lowered(net: Network, vector: Vector) -> Any:
+    return lower(read(import_network(net), net), seeded_weights(net, 3), vector)
 
 
 def kernels(net: Network, vector: Vector) -> set[str]:
@@ -99,10 +99,10 @@ def test_it_is_taken_where_it_pays() -> None:
     assert "conv2d_winograd" not in kernels(network(32, 32, 8, 8), AVX512), "too few tiles to share the weights"
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["shared", "alone"])
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)
-def test_groups_fit_registers_and_cover_all_tiles(vector: Vector, alone: bool) -> None:
-    for count, m, channels in ((32, 2, 64), (49, 2, 256), (56, 4, 256), (224, 4, 256), (837, 4, 128), (3348, 4, 64)):
-        together, held = winograd.group(count, m, (channels, channels), vector, alone)
+def test_groups_fit_registers_and_cover_all_tiles(vector: Vector) -> None:
+    for count, blocks in ((32, 1), (49, 16), (224, 15), (837, 8), (3348, 4)):
+        together, held, pair = winograd.group(count, blocks, vector)
+        assert blocks % pair == 0 and (held + 1) * pair * vector.per_block < vector.registers
         assert together % held == 0 and held * vector.per_block < vector.registers
         assert -(-count // together) * together >= count

@@ -99,15 +99,8 @@ class Convolutions(Images):
         weight = _ungrouped(weight, groups)
         m = self.winograd_tile(group, source, weight, window)
         if m:
-            count, channels = winograd.tiles(target.height, target.width, m), (weight.shape[0], weight.shape[1])
-            numbers = (
-                source.lying,
-                lying,
-                act,
-                border,
-                m,
-                *winograd.group(count, m, channels, self.vector, self.alone),
-            )
+            grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, self.vector)
+            numbers = (source.lying, lying, act, border, m, *grouping)
             operands = [source.var, self.winograd_weight(weight, source, target, m), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
             return
@@ -157,7 +150,7 @@ class Convolutions(Images):
         same = self.graph.values[group.output].shape[2:] == (source.height, source.width)
         if not (plain and same and source.block == self.c and source.border >= 1):
             return 0
-        return winograd.best(source.height, source.width, self.alone)
+        return winograd.best(source.height, source.width)
 
     def winograd_weight(self, weight: Array, source: Image, target: Image, m: int) -> Any:
         """OIHW transformed to [O/c, (m + 2)^2, I/b, b, c]."""

@@ -58,8 +58,8 @@ class Image:
 class Images:
     """The values of a graph under construction, each blocked, plain or both, and the kernels made so far."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Array], vector: Vector, alone: bool = False) -> None:
-        self.graph, self.weights, self.vector, self.alone = graph, weights, vector, alone
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], vector: Vector) -> None:
+        self.graph, self.weights, self.vector = graph, weights, vector
         self.c = vector.block
         self.builder = relax.BlockBuilder()
         self.dynamic = tirx.Var("P", "int64")

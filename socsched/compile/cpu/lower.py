@@ -34,9 +34,9 @@ class Lowered:
     general: tuple[str, ...] = ()
 
 
-def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, alone: bool = False) -> Lowered:
-    """Return the CPU form of `graph`, for one thread `alone` or for any number; CompileError for what cannot be."""
-    return Exact(fused(graph), weights, vector, alone).run()
+def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered:
+    """Return the CPU form of `graph`; CompileError for what has none."""
+    return Exact(fused(graph), weights, vector).run()
 
 
 class Exact(Convolutions):

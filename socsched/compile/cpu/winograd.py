@@ -11,7 +11,6 @@ products), and the products transformed back.  Lavin, Gray, "Fast Algorithms for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import T
 
 _FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
-_HEAVY = 4 << 20  # bytes of transformed weights
-_NEAR = 640 << 10  # bytes of transformed tiles that stay in the second-level cache beside the weights that pass
+_MANY = 256  # tiles, from which on a task takes two groups
 _G = {
     2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
     4: np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24,
@@ -43,45 +41,23 @@ def tiles(height: int, width: int, m: int) -> int:
     return -(-height // m) * -(-width // m)
 
 
-def best(height: int, width: int, alone: bool) -> int:
-    """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough.
+def best(height: int, width: int) -> int:
+    """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough."""
+    return next((m for m in (4, 2) if tiles(height, width, m) >= _FEWEST_TILES), 0)
 
-    The few tiles of a small image are not worth sharing between threads, since each would read all weights.
+
+def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
+    """Return (tiles a task transforms together, tiles held in registers, output blocks they are held for).
+
+    Few tiles stay in the first cache levels, and the weights stream past them, which the hardware foresees; that beats
+    transforming many tiles to read the weights less often.  As many are held as pixels of a convolution
+    (`vector.tile`), for two of the output `blocks` at once where they come in pairs and a register holds a block.
     """
-    return next((m for m in ((4, 2) if alone else (4,)) if tiles(height, width, m) >= _FEWEST_TILES), 0)
-
-
-def group(count: int, m: int, channels: tuple[int, int], vector: Vector, alone: bool) -> tuple[int, int]:
-    """Return (tiles a task transforms together, tiles whose products are held in registers) for `count` tiles.
-
-    A task reads all transformed weights once, so it should take many tiles; but its transformed tiles should stay in
-    the second-level cache, and there should be several tasks a thread.  Where the weights exceed that cache by far,
-    they decide: a fourth of the image together.  For a thread `alone` the traffic decides: the weights once a task, and
-    the tiles once an output block where they do not fit that cache.
-    """
+    pair = 2 if vector.per_block == 1 and not vector.by_element and blocks % 2 == 0 else 1
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
-    weights = (m + 2) ** 2 * 4 * channels[0] * channels[1]
-    if alone:
-        return min(_groupings(count, held), key=lambda choice: _traffic(count, choice[0], m, channels, vector))
-    groups = max(min(count // (held * 16), 3), 1)
-    if weights > _HEAVY:
-        groups = max(min(-(-count // (held * 4)), 8), 1)
-    return held * groups, held
-
-
-def _groupings(count: int, most: int) -> Iterator[tuple[int, int]]:
-    for parts in range(1, min(-(-count // most), 16) + 1):
-        tasks = -(-count // (parts * most))
-        held = -(-count // (tasks * parts))
-        yield held * parts, held
-
-
-def _traffic(count: int, together: int, m: int, channels: tuple[int, int], vector: Vector) -> int:
-    """Bytes that pass between the second-level cache and what lies behind it."""
-    outputs, inputs = channels
-    tasks, tile = -(-count // together), (m + 2) ** 2 * 4 * inputs
-    far = max(tile * together - _NEAR, 0)  # of the transformed tiles, read again for every further output block
-    return tasks * (tile * (outputs + together) + far * (outputs // vector.block - 1))
+    if pair == 2:
+        held = 7 if vector.registers > 16 else 5
+    return held * (2 if count >= _MANY else 1), held, pair
 
 
 def _patch_row(m: int, i: int, x: Any) -> Any:
@@ -106,11 +82,12 @@ def _output_row(m: int, i: int, x: Any) -> Any:
 
 
 def conv2d_winograd(
-    source: Lying, target: Lying, activation: Activation, residual: int, m: int, together: int, held: int
+    source: Lying, target: Lying, activation: Activation, residual: int, m: int, together: int, held: int, pair: int
 ) -> Any:
     """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
 
-    The source's border is at least 1; `together` tiles a task, `held` in registers; Z is R of `conv_kernels`.
+    The source's border is at least 1; `together` tiles a task, `held` of them in registers for `pair` output blocks; Z
+    is R of `conv_kernels`.
     """
     in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
     height, width, b_out, first = target.height, target.width, target.border, target.first
@@ -137,10 +114,10 @@ def conv2d_winograd(
                 V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
 
     @T.macro
-    def out_columns(M, H, i, vn):
+    def out_columns(M, H, i, vh, vn):
         for x in T.unroll(q):
             for v in T.vectorized(c):
-                H[i, x, v] = _output_row(m, i, lambda j: M[j * q + x, vn, v])
+                H[i, x, v] = _output_row(m, i, lambda j: M[vh, j * q + x, vn, v])
 
     @T.macro
     def out_rows(H, S, i):
@@ -168,7 +145,7 @@ def conv2d_winograd(
                 )
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                 V = T.sblock_alloc_buffer((positions, in_blocks, together, ci), "float32")
-                M = T.sblock_alloc_buffer((positions, together, c), "float32")
+                M = T.sblock_alloc_buffer((pair, positions, together, c), "float32")
                 for ic, n in T.grid(in_blocks, together):
                     with T.sblock("input"):
                         vi, vn = T.axis.remap("SS", [ic, n])
@@ -197,37 +174,44 @@ def conv2d_winograd(
                         if m > 2:
                             rows(W, V, 4, vi, vn)
                             rows(W, V, 5, vi, vn)
-                for o in range(blocks):
+                for o in range(blocks // pair):
                     for p, part in T.grid(positions, parts):
                         with T.sblock("product"):
                             vo, vp, vq = T.axis.remap("SSS", [o, p, part])
-                            T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[vo, vp, 0:in_blocks, 0:ci, 0:c])
-                            T.writes(M[vp, 0:together, 0:c])
-                            acc = T.sblock_alloc_buffer((held, c), "float32")
-                            for t in T.unroll(held):
-                                for v in T.vectorized(c):
-                                    acc[t, v] = T.float32(0)
-                            for ic, k in T.grid(in_blocks, ci):
+                            T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[0:blocks, vp, 0:in_blocks, 0:ci, 0:c])
+                            T.writes(M[0:pair, vp, 0:together, 0:c])
+                            acc = T.sblock_alloc_buffer((pair, held, c), "float32")
+                            for h in T.unroll(pair):
                                 for t in T.unroll(held):
                                     for v in T.vectorized(c):
-                                        acc[t, v] = acc[t, v] + V[vp, ic, vq * held + t, k] * U[vo, vp, ic, k, v]
-                            for t in T.unroll(held):
-                                for v in T.vectorized(c):
-                                    M[vp, vq * held + t, v] = acc[t, v]
-                    for n in range(together):
+                                        acc[h, t, v] = T.float32(0)
+                            for ic, k in T.grid(in_blocks, ci):
+                                for h in T.unroll(pair):
+                                    for t in T.unroll(held):
+                                        for v in T.vectorized(c):
+                                            acc[h, t, v] = (
+                                                acc[h, t, v]
+                                                + V[vp, ic, vq * held + t, k] * U[vo * pair + h, vp, ic, k, v]
+                                            )
+                            for h in T.unroll(pair):
+                                for t in T.unroll(held):
+                                    for v in T.vectorized(c):
+                                        M[h, vp, vq * held + t, v] = acc[h, t, v]
+                    for h, n in T.grid(pair, together):
                         with T.sblock("output"):
-                            vo, vn = T.axis.remap("SS", [o, n])
-                            T.reads(M[0:positions, vn, 0:c], B[vo, 0:c], Z[0:rn, 0:rh, 0:rw, 0:rc])
+                            vw, vh, vn = T.axis.remap("SSS", [o, h, n])
+                            vo: T.let[T.int32] = vw * pair + vh
+                            T.reads(M[vh, 0:positions, vn, 0:c], B[0:blocks, 0:c], Z[0:rn, 0:rh, 0:rw, 0:rc])
                             T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                             H = T.sblock_alloc_buffer((m, q, c), "float32")
                             S = T.sblock_alloc_buffer((m, m, c), "float32")
                             top: T.let[T.int32] = T.min(g * together + vn, end) // across * m
                             left: T.let[T.int32] = T.min(g * together + vn, end) % across * m
-                            out_columns(M, H, 0, vn)
-                            out_columns(M, H, 1, vn)
+                            out_columns(M, H, 0, vh, vn)
+                            out_columns(M, H, 1, vh, vn)
                             if m > 2:
-                                out_columns(M, H, 2, vn)
-                                out_columns(M, H, 3, vn)
+                                out_columns(M, H, 2, vh, vn)
+                                out_columns(M, H, 3, vh, vn)
                             out_rows(H, S, 0)
                             out_rows(H, S, 1)
                             if m > 2:

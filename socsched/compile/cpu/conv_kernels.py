@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compile.cpu.activation import Activation, finish, function
-from socsched.compile.cpu.kernels import _NO_ALIAS
+from socsched.compile.cpu.kernels import _NO_ALIAS, zero_row, zero_sides
 from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import Tile
 from socsched.compile.environment import T, tirx
@@ -136,17 +136,12 @@ def conv2d(
                                         acc[o, t, v], R, g * to + o, y + rb, x0 + t + rb, v
                                     )
                 if part == 0:
-                    for o, e in T.grid(to, b_out):
-                        for v in T.vectorized(c):
-                            O[first + g * to + o, y + b_out, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + g * to + o, y + b_out, pw - 1 - e, v] = T.float32(0)
+                    for o in range(to):
+                        zero_sides(O, first + g * to + o, y + b_out, pw, b_out, c)
                 if T.And(part == 0, y == 0):
-                    for o, e, x in T.grid(to, b_out, pw):
-                        for v in T.vectorized(c):
-                            O[first + g * to + o, e, x, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + g * to + o, ph - 1 - e, x, v] = T.float32(0)
+                    for o, e in T.grid(to, b_out):
+                        zero_row(O, first + g * to + o, e, pw, c)
+                        zero_row(O, first + g * to + o, ph - 1 - e, pw, c)
 
     return conv
 
@@ -215,17 +210,11 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
                                 O[first + g, y + b_out, x0 + t + b_out, v] = done(
                                     acc[t, v], R, g, y + rb, x0 + t + rb, v
                                 )
-                for e in range(b_out):
-                    for v in T.vectorized(c):
-                        O[first + g, y + b_out, e, v] = T.float32(0)
-                    for v in T.vectorized(c):
-                        O[first + g, y + b_out, pw - 1 - e, v] = T.float32(0)
+                zero_sides(O, first + g, y + b_out, pw, b_out, c)
                 if y == 0:
-                    for e, x in T.grid(b_out, pw):
-                        for v in T.vectorized(c):
-                            O[first + g, e, x, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + g, ph - 1 - e, x, v] = T.float32(0)
+                    for e in range(b_out):
+                        zero_row(O, first + g, e, pw, c)
+                        zero_row(O, first + g, ph - 1 - e, pw, c)
 
     return conv_depthwise
 
@@ -304,16 +293,11 @@ def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Acti
                                         (T.min(n * tw, last) + t) * stride + dx + b_out,
                                         v,
                                     ] = act(acc[o, t, v])
-                for o, y, e in T.grid(to, stride, b_out):
-                    for v in T.vectorized(c):
-                        O[first + g * to + o, y0 * stride + y + b_out, e, v] = T.float32(0)
-                    for v in T.vectorized(c):
-                        O[first + g * to + o, y0 * stride + y + b_out, pw - 1 - e, v] = T.float32(0)
+                for o, y in T.grid(to, stride):
+                    zero_sides(O, first + g * to + o, y0 * stride + y + b_out, pw, b_out, c)
                 if y0 == 0:
-                    for o, e, x in T.grid(to, b_out, pw):
-                        for v in T.vectorized(c):
-                            O[first + g * to + o, e, x, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + g * to + o, ph - 1 - e, x, v] = T.float32(0)
+                    for o, e in T.grid(to, b_out):
+                        zero_row(O, first + g * to + o, e, pw, c)
+                        zero_row(O, first + g * to + o, ph - 1 - e, pw, c)
 
     return deconv

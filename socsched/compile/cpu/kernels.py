@@ -20,6 +20,24 @@ from socsched.compile.environment import T
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
 
 
+@T.macro
+def zero_row(O, block, y, width, c):
+    """Write zeros over a row of a block, borders included."""
+    for x in range(width):
+        for v in T.vectorized(c):
+            O[block, y, x, v] = T.float32(0)
+
+
+@T.macro
+def zero_sides(O, block, y, width, border, c):
+    """Write zeros left and right of a row's pixels; `width` includes both borders."""
+    for e in range(border):
+        for v in T.vectorized(c):
+            O[block, y, e, v] = T.float32(0)
+        for v in T.vectorized(c):
+            O[block, y, width - 1 - e, v] = T.float32(0)
+
+
 def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
     """Return map(X, O): a function of every number, from blocks `source.first` to blocks `target.first` onwards."""
     blocks, c, height = target.blocks, target.block, target.height
@@ -37,15 +55,9 @@ def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
                 T.reads(X[0:sn, 0:sh, 0:sw, 0:c])
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                 if T.Or(r % ph < b_out, r % ph >= height + b_out):
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x, v] = T.float32(0)
+                    zero_row(O, first + r // ph, r % ph, pw, c)
                 else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
+                    zero_sides(O, first + r // ph, r % ph, pw, b_out, c)
                     for x in range(width):
                         for v in T.vectorized(c):
                             O[first + r // ph, r % ph, x + b_out, v] = act(
@@ -78,15 +90,9 @@ def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Acti
                 T.reads(X[0:ln, 0:lh, 0:lw, 0:c], Y[0:rn, 0:rh, 0:rw, 0:c])
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                 if T.Or(r % ph < b_out, r % ph >= height + b_out):
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x, v] = T.float32(0)
+                    zero_row(O, first + r // ph, r % ph, pw, c)
                 else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
+                    zero_sides(O, first + r // ph, r % ph, pw, b_out, c)
                     for x in range(width):
                         for v in T.vectorized(c):
                             O[first + r // ph, r % ph, x + b_out, v] = act(
@@ -142,15 +148,9 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
                 T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
                 if T.Or(r % ph < b_out, r % ph >= oh + b_out):
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x, v] = T.float32(0)
+                    zero_row(O, r // ph, r % ph, pw, c)
                 else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
+                    zero_sides(O, r // ph, r % ph, pw, b_out, c)
                     for x in range(ow):
                         with T.sblock("window"):
                             w = T.axis.spatial(ow, x)
@@ -199,15 +199,9 @@ def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
                 T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
                 if T.Or(r % ph < b_out, r % ph >= oh + b_out):
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x, v] = T.float32(0)
+                    zero_row(O, r // ph, r % ph, pw, c)
                 else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
+                    zero_sides(O, r // ph, r % ph, pw, b_out, c)
                     for x in range(ow):
                         for v in T.vectorized(c):
                             O[r // ph, r % ph, x + b_out, v] = X[

@@ -17,7 +17,7 @@ import numpy as np
 
 from socsched.compile.cpu.activation import Activation, finish
 from socsched.compile.cpu.conv_kernels import residual_shape
-from socsched.compile.cpu.kernels import _NO_ALIAS
+from socsched.compile.cpu.kernels import _NO_ALIAS, zero_row, zero_sides
 from socsched.compile.cpu.shapes import Lying
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import T
@@ -225,15 +225,10 @@ def conv2d_winograd(
                                         )
                 for o in range(blocks):
                     if o % tasks == g:
-                        for e, x in T.grid(b_out, pw):
-                            for v in T.vectorized(c):
-                                O[first + o, e, x, v] = T.float32(0)
-                            for v in T.vectorized(c):
-                                O[first + o, ph - 1 - e, x, v] = T.float32(0)
-                        for y, e in T.grid(height, b_out):
-                            for v in T.vectorized(c):
-                                O[first + o, y + b_out, e, v] = T.float32(0)
-                            for v in T.vectorized(c):
-                                O[first + o, y + b_out, pw - 1 - e, v] = T.float32(0)
+                        for e in range(b_out):
+                            zero_row(O, first + o, e, pw, c)
+                            zero_row(O, first + o, ph - 1 - e, pw, c)
+                        for y in range(height):
+                            zero_sides(O, first + o, y + b_out, pw, b_out, c)
 
     return conv_winograd

@@ -14,9 +14,11 @@ when a result is wrong or a bar is missed.
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ import torch
 from socsched.compile.environment import tvm
 from socsched.compile.fusion import read
 from socsched.compile.gpu.lower import lower
+from socsched.compile.gpu.runtime import GpuStage
 from socsched.compile.relax_import import import_network
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
 
@@ -162,6 +165,55 @@ def compare(network: Any, arch: str, repeats: int, layers: bool) -> dict[str, fl
     return {**times, "host": host_cost(stage, ready)}
 
 
+def check_shares(network: Any, arch: str, repeats: int) -> tuple[float, list[str]]:
+    """Return how far results move with the share of SMs (0, or work is lost) and a line a share with its time.
+
+    The last line is two stages at once, each on SMs of its own.
+    """
+    weights = bench.random_weights(network)
+    whole, _ = bench.stage_of(network, weights, arch)
+    n, c, h, w = whole.inputs[0].shape
+    x = np.random.default_rng(9).normal(size=(n, h, w, c)).astype(np.float16)
+    expected, worst, lines = whole(x), 0.0, []
+
+    def ready_on(sms: int) -> tuple[Any, Any]:
+        stage = GpuStage(replace(whole.artifact, share=sms))
+        ready = stage.captured(x.shape)
+        ready.inputs[0].copyfrom(x)
+        return stage, ready
+
+    def difference(ready: Any) -> float:
+        found = zip(ready.outputs, expected, strict=True)
+        return max(float(np.abs(t.numpy().astype(np.float32) - e.astype(np.float32)).max()) for t, e in found)
+
+    for sms in (0, 56, 32, 16, 8):
+        stage, ready = ready_on(sms)
+        time_ms = queued([(stage, ready)], repeats)
+        worst = max(worst, difference(ready))
+        lines.append(f"{network.name} on {getattr(stage._stream, 'sms', 'all')} SMs: {time_ms:.4f} ms")
+        del stage, ready
+        gc.collect()
+    pair = [ready_on(56), ready_on(56)]
+    both = queued(pair, repeats)
+    worst = max(worst, *(difference(ready) for _, ready in pair))
+    lines.append(f"two at once on 56 SMs each: {both:.4f} ms a pair")
+    return worst, lines
+
+
+def queued(stages: list[tuple[Any, Any]], repeats: int, deep: int = 20) -> float:
+    """Return the wall-clock time in ms of one launch of every stage, `deep` in a row, the median of `repeats`."""
+    found = []
+    for _ in range(repeats + 2):
+        start = time.perf_counter()
+        for _ in range(deep):
+            for stage, ready in stages:
+                stage.launch(ready)
+        for stage, _ in stages:
+            stage.synchronize()
+        found.append((time.perf_counter() - start) / deep * 1e3)
+    return statistics.median(found[2:])
+
+
 def show_layers(network: Any, stage: Any, shapes: Any, arch: str) -> None:
     """Print every kernel of a stage with its time alone and its share of the products' work."""
     graph = read(import_network(network), network)
@@ -185,6 +237,7 @@ def main() -> int:
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
+    parser.add_argument("--shares", action="store_true", help="also run on some of the SMs")
     args = parser.parse_args()
     if not tvm.cuda(0).exist:
         print("no CUDA device: TVM sees no GPU (driver, libcudart.so.13)", file=sys.stderr)
@@ -201,6 +254,10 @@ def main() -> int:
     for name, worst, note in checks:
         failed += [f"{name}: error"] if not worst <= TOLERANCE else []
         print(f"{name:14} error {worst:.1e}  {'ok' if worst <= TOLERANCE else 'WRONG'}  {note}", flush=True)
+    if args.shares:
+        worst, lines = check_shares(networks["pointpillars"], args.arch, args.repeats)
+        print("\n".join([*lines, f"largest difference between shares {worst:.1e}"]), flush=True)
+        failed += ["shares: results differ"] if worst else []
     rows = []
     for name, bar in BARS.items():
         times = compare(networks[name], args.arch, args.repeats, args.layers)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from socsched.compile.environment import tvm
-from socsched.compile.gpu import cuda_api
+from socsched.compile.gpu import cuda_api, sm_share
 from socsched.compile.gpu.device_code import supplied
 from socsched.compile.gpu.runtime import filled_up
 from socsched.errors import MachineError
@@ -67,3 +67,55 @@ def test_errors_of_the_runtime_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cuda_api, "library", Failing)
     with pytest.raises(MachineError, match=r"creating a stream failed: an illegal memory access \(700\)"):
         cuda_api.Stream()
+
+
+class Driver:
+    """A driver of a GPU with 20 SMs that come in groups of four; it knows which contexts got which."""
+
+    def __init__(self) -> None:
+        self.contexts: list[list[int]] = []
+        self.descriptions: list[list[int]] = []
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuDeviceGetDevResource(self, device: int, resource: Any, kind: int) -> int:
+        resource._obj.sms, resource._obj.least = 20, 4
+        return 0
+
+    def cuDevSmResourceSplitByCount(self, groups: Any, count: Any, *rest: Any) -> int:
+        for index in range(count._obj.value):
+            groups[index].sms, groups[index].alignment = 4, index  # the index tells groups apart
+        return 0
+
+    def cuDevResourceGenerateDesc(self, description: Any, groups: Any, count: int) -> int:
+        self.descriptions.append([groups[index].alignment for index in range(count)])
+        return 0
+
+    def cuGreenCtxCreate(self, context: Any, description: Any, device: int, flags: int) -> int:
+        self.contexts.append(self.descriptions[-1])
+        return 0
+
+    def cuGreenCtxStreamCreate(self, stream: Any, context: Any, flags: int, priority: int) -> int:
+        return 0
+
+
+def test_shares_of_a_gpu_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    monkeypatch.setattr(sm_share, "_driver", lambda: driver)
+    sm_share._partition.cache_clear()
+    first, second = sm_share.SharedStream(6), sm_share.SharedStream(8)
+    assert (first.sms, second.sms) == (8, 8)
+    assert not set(driver.contexts[0]) & set(driver.contexts[1])
+    with pytest.raises(MachineError, match="8 SMs were asked for, 4 of 20 are free"):
+        sm_share.SharedStream(8)
+    del first
+    assert sm_share.SharedStream(12).sms == 12
+    sm_share._partition.cache_clear()
+
+
+def test_an_old_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sm_share, "_driver", lambda: object())
+    sm_share._partition.cache_clear()
+    with pytest.raises(MachineError, match="has no cuInit"):
+        sm_share.SharedStream(4)

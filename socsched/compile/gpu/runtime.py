@@ -10,9 +10,10 @@ import numpy as np
 
 from socsched.compile.aligned import check
 from socsched.compile.artifact import Artifact
-from socsched.compile.gpu.cuda_api import Graph, Stream
+from socsched.compile.gpu.cuda_api import Graph
 from socsched.compile.gpu.device_code import supplied
 from socsched.compile.gpu.shapes import up
+from socsched.compile.gpu.sm_share import stream_for
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
@@ -41,14 +42,14 @@ class GpuStage:
     For every combination of input sizes it captures one graph, at the first call with them; a size that varies (the
     number of pillars) is rounded up to whole buckets first, so that there are few.  For work that stays on the GPU take
     `captured`, fill its inputs, `launch` and read its outputs after `synchronize`.  One stage belongs to one thread;
-    several stages may run at once, each on its own stream.
+    several stages may run at once, each on its own stream and, if the artefact has a share, on SMs of its own.
     """
 
     def __init__(self, artifact: Artifact, priority: int = 0) -> None:
         self.artifact = artifact
         self.inputs, self.outputs = artifact.inputs, artifact.outputs
         self._machine, self._device = _open(artifact)
-        self._stream = Stream(priority)
+        self._stream = stream_for(artifact.share, priority)
         self._captured: dict[tuple[tuple[int, ...], ...], Captured] = {}
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from socsched.compile.artifact import Artifact
 from socsched.compile.cuda import build_cuda
-from socsched.compile.gpu.cuda_api import Stream, library
+from socsched.compile.gpu.cuda_api import Stream, cudart
 from socsched.compile.gpu.runtime import GpuStage
 from socsched.compile.targets import resolve
 from socsched.graph.network import Layer, Network
@@ -111,7 +111,7 @@ class Clock:
         self.stream = stream
         self.events = [ctypes.c_void_p(), ctypes.c_void_p()]
         for event in self.events:
-            assert not library().cudaEventCreate(ctypes.byref(event))
+            assert not cudart().cudaEventCreate(ctypes.byref(event))
 
     def milliseconds(self, launch: Callable[[], None], repeats: int = 40, warm_up: int = 5, inner: int = 1) -> float:
         """Return the median time of `launch` over `repeats` measurements of `inner` launches each."""
@@ -119,13 +119,13 @@ class Clock:
             launch()
         found = []
         for _ in range(repeats):
-            library().cudaEventRecord(self.events[0], self.stream.handle)
+            cudart().cudaEventRecord(self.events[0], self.stream.handle)
             for _ in range(inner):
                 launch()
-            library().cudaEventRecord(self.events[1], self.stream.handle)
+            cudart().cudaEventRecord(self.events[1], self.stream.handle)
             self.stream.synchronize()
             elapsed = ctypes.c_float()
-            assert not library().cudaEventElapsedTime(ctypes.byref(elapsed), *self.events)
+            assert not cudart().cudaEventElapsedTime(ctypes.byref(elapsed), *self.events)
             found.append(elapsed.value / inner)
         return statistics.median(found)
 

@@ -44,9 +44,9 @@ def test_without_the_cuda_runtime_it_is_named(monkeypatch: pytest.MonkeyPatch) -
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    cuda_api.library.cache_clear()
+    cuda_api.cudart.cache_clear()
     with pytest.raises(MachineError, match=r"libcudart\.so is not installed"):
-        cuda_api.library()
+        cuda_api.cudart()
 
 
 def test_errors_of_the_runtime_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_errors_of_the_runtime_are_told(monkeypatch: pytest.MonkeyPatch) -> None
         def __call__(self, status: int) -> bytes:
             return b"an illegal memory access"
 
-    monkeypatch.setattr(cuda_api, "library", Failing)
+    monkeypatch.setattr(cuda_api, "cudart", Failing)
     with pytest.raises(MachineError, match=r"creating a stream failed: an illegal memory access \(700\)"):
         cuda_api.Stream()
 

@@ -14,7 +14,7 @@ _THREAD_LOCAL = 1
 
 
 @cache
-def library() -> Any:
+def cudart() -> Any:
     """Return the CUDA runtime library; MachineError when none is installed."""
     for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
         try:
@@ -26,7 +26,7 @@ def library() -> Any:
 
 def _check(status: int, what: str) -> None:
     if status:
-        text = library().cudaGetErrorString
+        text = cudart().cudaGetErrorString
         text.restype = ctypes.c_char_p
         raise MachineError(f"CUDA: {what} failed: {text(status).decode()} ({status})", "see nvidia-smi and dmesg")
 
@@ -36,22 +36,22 @@ class Stream:
 
     def __init__(self, priority: int = 0) -> None:
         handle = ctypes.c_void_p()
-        made = library().cudaStreamCreateWithPriority(ctypes.byref(handle), _NON_BLOCKING, priority)
+        made = cudart().cudaStreamCreateWithPriority(ctypes.byref(handle), _NON_BLOCKING, priority)
         _check(made, "creating a stream")
         self.handle = handle
 
     def synchronize(self) -> None:
         """Wait for everything launched so far."""
-        _check(library().cudaStreamSynchronize(self.handle), "a stage")
+        _check(cudart().cudaStreamSynchronize(self.handle), "a stage")
 
     def begin_capture(self) -> None:
         """Record what is launched from now on instead of running it."""
-        _check(library().cudaStreamBeginCapture(self.handle, _THREAD_LOCAL), "capturing a stage")
+        _check(cudart().cudaStreamBeginCapture(self.handle, _THREAD_LOCAL), "capturing a stage")
 
     def end_capture(self) -> Graph:
         """Return what was launched since `begin_capture` as a graph."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
-        api = library()
+        api = cudart()
         _check(api.cudaStreamEndCapture(self.handle, ctypes.byref(graph)), "capturing a stage")
         made = api.cudaGraphInstantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         api.cudaGraphDestroy(graph)
@@ -63,7 +63,7 @@ class Graph:
     """A stage's kernels as one launch."""
 
     def __init__(self, executable: Any) -> None:
-        self._executable, self._launch = executable, library().cudaGraphLaunch
+        self._executable, self._launch = executable, cudart().cudaGraphLaunch
 
     def launch(self, stream: Stream) -> None:
         """Start it on `stream` and return at once."""
@@ -72,4 +72,4 @@ class Graph:
             _check(status, "launching a stage")
 
     def __del__(self) -> None:
-        library().cudaGraphExecDestroy(self._executable)
+        cudart().cudaGraphExecDestroy(self._executable)

@@ -32,7 +32,9 @@ def plot(
     title = f"{platform.name}, mode {mode.name}: rooflines, with {workload.name}"
     footnote = (
         "Thick: peak and DRAM bandwidth of an engine alone; thin: the rate convolutions reach. A marker is a stage's "
-        "predicted rate, the line above it leads to what is attainable at its intensity."
+        "predicted rate, the line from it leads to what is attainable at its intensity."
     )
+    if any(point.predicted > point.attainable for point in placed):
+        footnote += "\nAbove the roof: convolutions done with fewer multiplications (Winograd), counted as direct ones."
     draw(path, shown, placed, title, footnote)
     return {"roofs": [asdict(roof) for roof in shown], "points": [asdict(point) for point in placed]}

@@ -35,7 +35,7 @@ def draw(path: Path, roofs: Sequence[Roof], points: Sequence[Point], title: str,
         try:
             _axes(axes, roofs, points, title)
             figure.text(0.01, 0.012, footnote, fontsize=7, color="#555555")
-            figure.tight_layout(rect=(0, 0.03, 1, 1))
+            figure.tight_layout(rect=(0, 0.03 + 0.015 * footnote.count("\n"), 1, 1))
             figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:
             problem = f"{path}: cannot be written: {error.strerror}"
@@ -63,7 +63,7 @@ def _axes(axes: Axes, roofs: Sequence[Roof], points: Sequence[Point], title: str
         axes.plot(point.intensity, point.predicted, marker, color=tint, markerfacecolor=fill, markersize=6)
     axes.set(xscale="log", yscale="log", xlim=(low, high))
     bottom = min([point.predicted for point in points] + [roof.attainable(low) for roof in roofs])
-    axes.set_ylim(bottom / 2, max(roof.peak for roof in roofs) * 2.5)
+    axes.set_ylim(bottom / 2, max([roof.peak for roof in roofs] + [point.predicted for point in points]) * 2.5)
     axes.set_xlabel("arithmetic intensity [operations / byte of DRAM traffic]")
     axes.set_ylabel("operations / s")
     axes.set_title(title, loc="left", fontsize=11)

@@ -210,8 +210,11 @@ def _window(attrs: Any, kernel: Any) -> dict[str, float]:
         "pad": max(pads),
         "dilation": max(int(value) for value in attrs.dilation),
     }
-    if len(set(pads)) > 1:  # sides differ, which only general schedules take
+    if len(set(pads)) > 1:  # sides differ
         found |= {"pad_h": max(pads[0], pads[-2]), "pad_w": max(pads[1], pads[-1]), "uneven": 1}
+        found |= {"pad_top": pads[0], "pad_left": pads[1]}
+    if found["dilation"] > 1:
+        found |= {"dilation_h": int(attrs.dilation[0]), "dilation_w": int(attrs.dilation[1])}
     return found
 
 

@@ -63,6 +63,12 @@ CASES = {
     "both sides of a sum": network(
         conv("a", "x"), conv("b", "x", kernel=1), op("add", "a", "b"), op("relu", "y", name="z")
     ),
+    "an unusual convolution joined by a usual one": network(
+        conv("a", "x"), conv("b", "x", padding=(0, 2, 2, 0), dilation=(1, 1)), op("add", "b", "a")
+    ),
+    "a dilated convolution joined by a usual one": network(
+        conv("a", "x"), conv("b", "x", padding=2, dilation=2), op("add", "b", "a")
+    ),
     "silu": network(conv("a", "x"), op("sigmoid", "a", name="g"), op("multiply", "a", "g")),
     "a gate that is also read": network(
         conv("a", "x"), op("sigmoid", "a", name="g"), op("multiply", "a", "g"), op("add", "y", "g", name="z")

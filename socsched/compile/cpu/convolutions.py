@@ -83,7 +83,7 @@ class Convolutions(Images):
         weight = np.concatenate([self.weights[member.weights["weight"]] for member in members])
         groups = int(group.attrs["groups"])
         target, lying = self.target(group, weight.shape[0])
-        window = _window(group, self.graph.calls)
+        window = _window(group)
         act = activation(self.graph, group)
         residual = self.image_of(group.inputs[1]) if len(group.inputs) > 1 else None
         bias = self.bias(members, target.blocks * self.c)
@@ -187,41 +187,15 @@ class Convolutions(Images):
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
 
 
-def _window(group: Group, calls: Any) -> Window:
-    a = group.attrs
-    pads = _sides(group, calls)
-    kernel = (int(a["kernel_h"]), int(a["kernel_w"]))
-    stride = (int(a["stride_h"]), int(a["stride_w"]))
-    return Window(kernel, stride, pads, _dilation(group, calls))
-
-
-def _call(group: Group, calls: Any) -> Any:
-    """The convolution among the expressions that were fused into `group`."""
-    name = group.output
-    weight_ops = ("relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.nn.max_pool2d", "relax.nn.avg_pool2d")
-    pending = [name]
-    while pending:
-        call = calls.get(pending.pop())
-        if call is None:
-            continue
-        if str(call.op.name) in weight_ops:
-            return call
-        pending += [str(a.name) for a in call.args if hasattr(a, "name")]
-    raise KeyError(name)
-
-
-def _sides(group: Group, calls: Any) -> tuple[int, int]:
-    if not group.attrs.get("uneven"):
-        return int(group.attrs["pad"]), int(group.attrs["pad"])
-    pads = [int(value) for value in _call(group, calls).attrs.padding]
-    return pads[0], pads[1]
-
-
-def _dilation(group: Group, calls: Any) -> tuple[int, int]:
-    if group.attrs["dilation"] == 1:
-        return (1, 1)
-    y, x = (int(value) for value in _call(group, calls).attrs.dilation)
-    return y, x
+def _window(group: Group) -> Window:
+    a = {key: int(value) for key, value in group.attrs.items()}
+    pad, dilation = a["pad"], a["dilation"]
+    return Window(
+        kernel=(a["kernel_h"], a["kernel_w"]),
+        stride=(a["stride_h"], a["stride_w"]),
+        pad=(a.get("pad_top", pad), a.get("pad_left", pad)),
+        dilation=(a.get("dilation_h", dilation), a.get("dilation_w", dilation)),
+    )
 
 
 def _ungrouped(weight: Array, groups: int) -> Array:

@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A blocked activation: `var` is [ceil(channels / block), height + 2 border, width + 2 border, block]."""
+    """A blocked activation of `dtype`: `var` is [blocks, height + 2 border, width + 2 border, block]."""
 
     var: Any
     channels: int
@@ -45,6 +45,7 @@ class Image:
     width: int
     block: int
     border: int
+    dtype: str = "float32"
 
     @property
     def blocks(self) -> int:
@@ -53,6 +54,10 @@ class Image:
     @property
     def lying(self) -> Lying:
         return Lying(self.blocks, self.block, self.height, self.width, self.border)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.lying.shape
 
 
 class Images:

@@ -9,13 +9,13 @@ reads them.  Operators without an int8 form are computed by `lower`'s rules on d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from socsched.compile.cpu import int8_border_kernels, int8_kernels, int8_pack, kernels
-from socsched.compile.cpu.images import EDGE
+from socsched.compile.cpu.images import EDGE, Image
 from socsched.compile.cpu.int8_dot import Dot
 from socsched.compile.cpu.int8_kernels import Epilogue, Operand, Stored
 from socsched.compile.cpu.lower import Exact, Lowered
@@ -29,27 +29,6 @@ from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 
 _UNITY = 1 << RATIO_SHIFT
-
-
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """A blocked activation of `dtype`: `var` is [blocks, height + 2 border, width + 2 border, block]."""
-
-    var: Any
-    channels: int
-    height: int
-    width: int
-    block: int
-    border: int
-    dtype: str
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.channels // self.block)
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        return (self.blocks, self.height + 2 * self.border, self.width + 2 * self.border, self.block)
 
 
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> Lowered:
@@ -66,7 +45,7 @@ class _Lowering:
         self.c = vector.block
         self.exact = Exact(quantised.graph, weights, vector)
         self.builder = self.exact.builder
-        self.images: dict[str, _Image] = {}
+        self.images: dict[str, Image] = {}
         self.plain: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
         self.slices: dict[str, tuple[str, int]] = {}
@@ -125,12 +104,12 @@ class _Lowering:
         _, channels, height, width = self.graph.values[name].shape
         block = min(-(-channels // 4) * 4, self.c)  # a three-channel image needs no whole block
         scale, stored = self.q.scales[name], self.stored(name)
-        image = _Image(None, channels, height, width, block, self.border(name), stored.dtype)
+        image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
         edge = -1 if plain else EDGE
         args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
         self.images[name] = self.image(image, int8_border_kernels.quantise, args, [variable])
 
-    def image_of(self, name: str) -> _Image:
+    def image_of(self, name: str) -> Image:
         """Return a value in bytes, quantised if it was computed in fp32."""
         if name not in self.images:
             self.quantise(name, True, self.exact.plain_of(name))
@@ -163,7 +142,7 @@ class _Lowering:
             return self.unpacked(image, tensor, 0)
         return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))
 
-    def unpacked(self, image: _Image, tensor: TensorType, offset: int) -> Any:
+    def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
         _, channels, height, width = tensor.shape
         args = (image.blocks, image.block, channels, offset, height, width, image.border)
         return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
@@ -184,17 +163,17 @@ class _Lowering:
         dtype = dtype or self.dot.dtype
         return relax.const(np.zeros((1, 1, 1, block or self.c), dtype), dtype)
 
-    def image(self, target: _Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> _Image:
+    def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:
         return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
 
-    def place(self, name: str, target: _Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+    def place(self, name: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
         """Emit a kernel; a slice of a concatenation goes into the tensor the slice before it was written to."""
         if name not in self.slices:
             self.images[name] = self.image(target, make, args, operands)
             return
         self.into(self.slices[name][0], target, make, args, operands)
 
-    def into(self, concat: str, target: _Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+    def into(self, concat: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
         _, height, width, _ = target.shape
         result = self.type((self.graph.values[concat].shape[1] // self.c, height, width, self.c), target.dtype)
         if concat not in self.partial:
@@ -245,7 +224,7 @@ class _Lowering:
         _, _, height, width = self.graph.values[step.output].shape
         leaves = step.output in self.q.floats
         border = 0 if len(members) > 1 else self.border(concat)
-        target = _Image(None, channels, height, width, self.c, border, "float32" if leaves else self.dot.dtype)
+        target = Image(None, channels, height, width, self.c, border, "float32" if leaves else self.dot.dtype)
         total = self.graph.values[concat].shape[1] // self.c if concat != step.output else target.blocks
         other, residual, extra = (1, 1, 1, 0), None, self.nothing(dtype="uint8")
         if step.residual:
@@ -266,7 +245,7 @@ class _Lowering:
         if len(members) > 1:
             self.split(members)
 
-    def constants(self, members: list[Step], source: _Image, target: _Image, leaves: bool) -> list[Any]:
+    def constants(self, members: list[Step], source: Image, target: Image, leaves: bool) -> list[Any]:
         """Weights and table of convolutions that are computed as one."""
         scale = None if leaves else self.q.scales[members[0].output]
         zero = self.stored(members[0].group.inputs[0])
@@ -294,12 +273,12 @@ class _Lowering:
         name = step.output
         _, channels, height, width = self.graph.values[name].shape
         dtype = "float32" if name in self.q.floats else self.dot.dtype
-        target = _Image(None, channels, height, width, self.c, self.border(name), dtype)
+        target = Image(None, channels, height, width, self.c, self.border(name), dtype)
         if name not in self.partial:
             self.concat_copy(step, target)
         self.images[name] = replace(target, var=self.partial[name])
 
-    def concat_copy(self, step: Step, target: _Image) -> None:
+    def concat_copy(self, step: Step, target: Image) -> None:
         sources = [self.image_of(value) for value in step.group.inputs]
         if any(source.channels % self.c or source.block != self.c for source in sources):
             raise CompileError(f"{step.output}: only channels in whole blocks of {self.c} can be concatenated on CPUs")
@@ -311,7 +290,7 @@ class _Lowering:
             first += source.blocks
 
     def combined(
-        self, step: Step, source: _Image, left: Operand, right: Operand | None, target: _Image
+        self, step: Step, source: Image, left: Operand, right: Operand | None, target: Image
     ) -> tuple[Any, ...]:
         shape = (source.blocks, source.block, source.height, source.width)
         return (*shape, left, right, target.border, source.blocks, 0, self.stored(step.output), step.relu, RATIO_SHIFT)

@@ -76,5 +76,4 @@ class Exact(Convolutions):
         own = getattr(self, group.kind, None) if group.kind in Convolutions.KINDS else None
         if own is not None:
             return own if self.takes(group) else None
-        found = rules.find(self, group)
-        return found
+        return rules.find(self, group)

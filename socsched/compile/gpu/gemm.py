@@ -83,16 +83,8 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
     zero = tirx.const(0, "float16")
     act = (lambda x: tirx.max(x, zero)) if shape.relu else (lambda x: x)  # after rounding: the same values
 
-    @T.prim_func(s_tir=True, private=True)
-    def conv(
-        X: T.Buffer((pixels, channels), "float16"),
-        W: T.Buffer((n_all, length), "float16"),
-        B: T.Buffer((outputs,), "float32"),
-        O: T.Buffer((results, total), "float16"),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        A = T.sblock_alloc_buffer((rows, length), "float16")
-        C = T.sblock_alloc_buffer((rows, n_all), "float32")
+    @T.macro
+    def products(X, W, A, C):
         for x, y in T.grid(rows, length):
             with T.sblock("A"):
                 m, k = T.axis.remap("SS", [x, y])
@@ -103,10 +95,26 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
                 with T.init():
                     C[m, n] = T.float32(0)
                 C[m, n] = C[m, n] + T.Cast("float32", A[m, k]) * T.Cast("float32", W[n, k])
-        for x, y in T.grid(m_all, n_all):
-            with T.sblock("out"):
-                m, n = T.axis.remap("SS", [x, y])
-                O[at(m, n)[0], at(m, n)[1]] = act(T.Cast("float16", C[m, n] + B[n % outputs]))
+
+    if not shape.residual:
+
+        @T.prim_func(s_tir=True, private=True)
+        def conv(
+            X: T.Buffer((pixels, channels), "float16"),
+            W: T.Buffer((n_all, length), "float16"),
+            B: T.Buffer((outputs,), "float32"),
+            O: T.Buffer((results, total), "float16"),
+        ):
+            T.func_attr(_ATTRIBUTES)
+            A = T.sblock_alloc_buffer((rows, length), "float16")
+            C = T.sblock_alloc_buffer((rows, n_all), "float32")
+            products(X, W, A, C)
+            for x, y in T.grid(m_all, n_all):
+                with T.sblock("out"):
+                    m, n = T.axis.remap("SS", [x, y])
+                    O[at(m, n)[0], at(m, n)[1]] = act(T.Cast("float16", C[m, n] + B[n % outputs]))
+
+        return conv
 
     @T.prim_func(s_tir=True, private=True)
     def conv_add(
@@ -119,16 +127,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
         T.func_attr(_ATTRIBUTES)
         A = T.sblock_alloc_buffer((rows, length), "float16")
         C = T.sblock_alloc_buffer((rows, n_all), "float32")
-        for x, y in T.grid(rows, length):
-            with T.sblock("A"):
-                m, k = T.axis.remap("SS", [x, y])
-                A[m, k] = a(X, m, k)
-        for x, y, z in T.grid(rows, n_all, length):
-            with T.sblock("C"):
-                m, n, k = T.axis.remap("SSR", [x, y, z])
-                with T.init():
-                    C[m, n] = T.float32(0)
-                C[m, n] = C[m, n] + T.Cast("float32", A[m, k]) * T.Cast("float32", W[n, k])
+        products(X, W, A, C)
         for x, y in T.grid(m_all, n_all):
             with T.sblock("out"):
                 m, n = T.axis.remap("SS", [x, y])
@@ -136,7 +135,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
                     T.Cast("float16", C[m, n] + B[n % outputs] + T.Cast("float32", R[at(m, n)[0], at(m, n)[1]]))
                 )
 
-    return conv_add if shape.residual else conv
+    return conv_add
 
 
 def _split(shape: Convolution, tile: Tile, rows: int, length: int) -> Any:

@@ -12,12 +12,18 @@ class Segment:
     `time_ns` is the duration alone on the SoC, of which `fixed_ns` (launch) does not overlap with memory traffic;
     `bytes` are moved to or from DRAM.  Under a bandwidth share it lasts what `cost.contention.stretched_ns` says:
     planner, analysis and simulator all call that.
+
+    `engine` and `lanes` say where it runs when that is not where its task does; with `hold` the task waits busily on
+    its own lanes meanwhile, else it gives them up (self-suspension).
     """
 
     name: str
     time_ns: int
     fixed_ns: int
     bytes: int
+    engine: str = ""
+    lanes: tuple[int, ...] = ()
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)

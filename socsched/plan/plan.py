@@ -12,12 +12,26 @@ SCHEMA_VERSION = "1"
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """An operating point an engine may be set to while it runs: clock, and dynamic power with all lanes busy (mW)."""
+
+    clock_hz: int
+    dynamic_mw: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedEngine:
     """An engine in the planned mode, as scheduling sees it.
 
     `lanes`: how many jobs can run side by side (online cores; 1 for an engine that is occupied whole).  `preemption`
-    full | segment | none.  `policy` edf | fp | fifo.  `bandwidth` bytes/s this engine reaches alone.  Power in mW:
-    `idle_mw` always, `dynamic_mw` with all lanes busy (proportional to busy lanes).
+    full | segment | none | restart (what runs is killed at once and starts its segment again; who takes over waits
+    `reset_ns`).  `switch_ns` is paid by a job that resumes, `migration_ns` in addition when it resumes on other lanes,
+    `reshape_ns` by a job whose lanes were last used in another grouping.  `in_flight`: segments launched ahead, which
+    run before a preemption takes effect (1: the running one).  `policy`: see `sim.policies`; `quantum_ns` for those
+    with a time slice.  `bandwidth` bytes/s this engine reaches alone.  Power in mW: `idle_mw` always, `dynamic_mw` with
+    all lanes busy (proportional to busy lanes).  `capacities`: speed of each lane, 1024 for the speed costs refer to;
+    empty: all alike.  `memory_bytes`: room for weights, fetched at `swap_bandwidth` (bytes/s) when absent; 0: no limit.
+    `levels`: operating points, slowest first, the last being the one costs refer to; `governor` static | ccedf.
     """
 
     id: str
@@ -29,6 +43,27 @@ class PlannedEngine:
     bandwidth: int
     idle_mw: int
     dynamic_mw: int
+    migration_ns: int = 0
+    reshape_ns: int = 0
+    reset_ns: int = 0
+    in_flight: int = 1
+    quantum_ns: int = 0
+    capacities: tuple[int, ...] = ()
+    memory_bytes: int = 0
+    swap_bandwidth: int = 0
+    levels: tuple[Level, ...] = ()
+    governor: str = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionTimes:
+    """How long jobs of a task take (ns, ascending): measured samples drawn alike, or quantiles at equal steps.
+
+    With `interpolate`, values between neighbouring quantiles are drawn too.
+    """
+
+    values_ns: tuple[int, ...]
+    interpolate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +75,13 @@ class Task:
     at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns` under
     the worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame at the
     sensor or timer, the deadline EDF orders by.  `jitter_ns`: latest activation after that release, as analysed.
+
+    `width`: how many of `lanes` a job takes wherever they are free; 0: all of them.  `overflow`: which frame is given
+    up when more than `queue` wait: the newest, or the oldest.  `on_late`: what happens to a job that cannot meet its
+    deadline: continue | skip (never started) | abort (at its deadline) | degrade (runs `degraded` instead).  `times`:
+    execution times drawn for each job, None for `cost_ns`.  `release_jitter_ns` and `gap_ns`: a timer's jitter, and how
+    much later than its period a sporadic release may come.  `weights_bytes`: what must be in the engine's memory.
+    `budget_ns` of every `server_ns`: reservation of a task under a policy that serves reservations.
     """
 
     name: str
@@ -68,17 +110,28 @@ class Task:
     model: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
+    width: int = 0
+    overflow: str = "newest"
+    on_late: str = "continue"
+    degraded: tuple[Segment, ...] = ()
+    times: ExecutionTimes | None = None
+    release_jitter_ns: int = 0
+    gap_ns: int = 0
+    weights_bytes: int = 0
+    budget_ns: int = 0
+    server_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSensor:
-    """A source of frames in the plan (ns, bytes)."""
+    """A source of frames in the plan (ns, bytes); `gap_ns`: how much later than its period a frame may come."""
 
     name: str
     period_ns: int
     offset_ns: int
     jitter_ns: int
     bytes_per_frame: int
+    gap_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

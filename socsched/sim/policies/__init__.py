@@ -1,34 +1,40 @@
 """Scheduling policies: in which order the ready jobs of an engine are served.
 
-A policy is one function ``key(job, task, now_ns) -> tuple[int, ...]``, asked once, when the job becomes the oldest
-unfinished one of its task; the job with the smallest key is served first.  It sees the job as traced and the task as
-planned, and must not depend on anything else, so that a simulation can be repeated.  The simulator breaks ties by task
-order.  Third parties register under the entry-point group ``socsched.policies``.
+A policy is one `Policy` in a file of its own.  Where its order is made of known terms the compiled kernel works it out;
+where it is a function of its own, ``key(job, now_ns) -> tuple[int, ...]``, the kernel asks it (see `terms`).  Third
+parties register a `Policy`, or such a function, under the entry-point group ``socsched.policies``; ``np-NAME`` is the
+non-preemptive variant of any policy.  `docs/policies.md` shows one being written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import entry_points
 
 from socsched.errors import UsageError
-from socsched.plan.plan import Task
-from socsched.sim.policies import edf, fifo, fp
-from socsched.trace.trace import Job
+from socsched.sim.policies import cbs, dm, edf, edf_criticality, fifo, fp, hhpf, llf, rm, rr, srtf
+from socsched.sim.policies.terms import Key, Policy, Ready, Term
 
-Policy = Callable[[Job, Task, int], tuple[int, ...]]
+__all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "known", "policy"]
+
 GROUP = "socsched.policies"
+_BUILT_IN = (edf, fp, fifo, rm, dm, rr, llf, edf_criticality, cbs, hhpf, srtf)
+POLICIES: dict[str, Policy] = {module.POLICY.name: module.POLICY for module in _BUILT_IN}
 
-POLICIES: dict[str, Policy] = {"edf": edf.key, "fp": fp.key, "fifo": fifo.key}
+
+def known() -> list[str]:
+    """Return the names of all policies, built in and installed."""
+    return sorted({*POLICIES, *(entry.name for entry in entry_points(group=GROUP))})
 
 
 def policy(name: str) -> Policy:
     """Return the policy of this name, built in or installed; UsageError naming the known ones when there is none."""
+    if name.startswith("np-"):
+        return replace(policy(name.removeprefix("np-")), name=name, preemptive=False)
     if name in POLICIES:
         return POLICIES[name]
-    installed = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in installed:
-        known = ", ".join(sorted({*POLICIES, *installed}))
-        raise UsageError(f"unknown scheduling policy {name!r}", hint=f"known policies: {known}")
-    found: Policy = installed[name].load()
-    return found
+    found = next((entry.load() for entry in entry_points(group=GROUP) if entry.name == name), None)
+    if found is None:
+        hint = f"known policies: {', '.join(known())}, and np- before any of them"
+        raise UsageError(f"unknown scheduling policy {name!r}", hint=hint)
+    return found if isinstance(found, Policy) else Policy(name, found)

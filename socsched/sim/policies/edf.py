@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.plan.plan import Task
-from socsched.trace.trace import Job
+from socsched.sim.policies.terms import Policy, Term
 
-
-def key(job: Job, task: Task, now_ns: int) -> tuple[int, ...]:
-    """Order by absolute deadline; of equal deadlines the job activated first, so that a tie never preempts."""
-    return (job.deadline_ns, job.activation_ns)
+POLICY = Policy("edf", (Term.DEADLINE, Term.ACTIVATION))
+"""Of equal deadlines the job activated first, so that a tie never preempts."""

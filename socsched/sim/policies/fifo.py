@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from socsched.plan.plan import Task
-from socsched.trace.trace import Job
+from socsched.sim.policies.terms import Policy, Term
 
-
-def key(job: Job, task: Task, now_ns: int) -> tuple[int, ...]:
-    """Order by the instant the job was activated."""
-    return (job.activation_ns,)
+POLICY = Policy("fifo", (Term.ACTIVATION, Term.NOTHING))

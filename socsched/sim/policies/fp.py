@@ -1,11 +1,7 @@
-"""Fixed priority per task, as planned (0 is highest)."""
+"""Fixed priority per task, as planned (0 is highest); tasks that share one are served in order of activation."""
 
 from __future__ import annotations
 
-from socsched.plan.plan import Task
-from socsched.trace.trace import Job
+from socsched.sim.policies.terms import Policy, Term
 
-
-def key(job: Job, task: Task, now_ns: int) -> tuple[int, ...]:
-    """Order by the task's priority; tasks that share one are served in order of activation."""
-    return (task.priority, job.activation_ns)
+POLICY = Policy("fp", (Term.PRIORITY, Term.ACTIVATION))

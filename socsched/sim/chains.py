@@ -1,0 +1,88 @@
+"""How frames of a chain's source are followed through the jobs of its stages, as tables for the kernel's running figures.
+
+The meaning is that of `trace.metrics.chain_figures`; both are compared in the tests.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from socsched.plan.plan import Plan
+
+OWN, SAME, SAMPLED = 0, 1, 2
+
+
+def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
+    """Return the tables `kernel.totals.Chains` reads; see there."""
+    names = [task.name for task in plan.tasks]
+    number = {name: index for index, name in enumerate(names)}
+    reads = {task.name: set(task.reads) for task in plan.tasks}
+    origin = {name: len(names) + index for index, name in enumerate(sources)}
+    entries: dict[int, list[dict[str, int]]] = {index: [] for index in range(len(names))}
+    starts: dict[int, list[int]] = {index: [] for index in range(len(sources))}
+    deadlines, exact = array("q"), array("q")
+    slots = 0
+    for chain, result in enumerate(plan.chains):
+        deadlines.append(result.deadline_ns)
+        path = result.path
+        if path[0] in sources:
+            starts[list(sources).index(path[0])].append(chain)
+        before, plain = -1, True
+        for place, name in enumerate(path):
+            if name not in number:
+                continue
+            entry = {"chain": chain, "mode": OWN, "slot": 0, "before": before, "producer": -1}
+            if place:
+                taken = _sampled(plan, path[place - 1], name, reads)
+                if taken is not None:
+                    entry["mode"], plain = SAMPLED, False
+                    entry["producer"] = number.get(taken, origin.get(taken, -1))
+                elif not plain:
+                    entry["mode"] = SAME
+                if entry["mode"] != OWN:
+                    entry["slot"], before, slots = slots, slots, slots + 1
+            # from the first stage that samples on, a lost job is made good by the next sample
+            entry["loses"] = int(plain and place > 0)
+            entry["last"] = int(place == len(path) - 1)
+            entries[number[name]].append(entry)
+        exact.append(int(plain))
+    tables: dict[str, array[int]] = {"c_deadline": deadlines, "c_exact": exact}
+    columns = ("chain", "mode", "slot", "before", "producer", "last", "loses")
+    tables.update({f"o_{column}": array("q") for column in (*columns, "first", "count")})
+    for index in range(len(names)):
+        tables["o_first"].append(len(tables["o_chain"]))
+        tables["o_count"].append(len(entries[index]))
+        for entry in entries[index]:
+            for column in columns:
+                tables[f"o_{column}"].append(entry[column])
+    tables.update({f"x_{column}": array("q") for column in ("first", "count", "chain")})
+    for index in range(len(sources)):
+        tables["x_first"].append(len(tables["x_chain"]))
+        tables["x_count"].append(len(starts[index]))
+        tables["x_chain"].extend(starts[index])
+    return tables
+
+
+def _sampled(plan: Plan, producer: str, consumer: str, reads: dict[str, set[str]]) -> str | None:
+    """Return what `consumer` samples of `producer`: itself, or a conversion of its output; None where data triggers."""
+    after = {task.name: set(task.after) for task in plan.tasks}
+    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
+    if _reaches(producer, after[consumer], after, conversions):
+        return None
+    for name in reads[consumer]:
+        if name == producer or (name in conversions and _reaches(producer, after[name], after, conversions)):
+            return name
+    return None
+
+
+def _reaches(producer: str, triggers: set[str], after: dict[str, set[str]], conversions: set[str]) -> bool:
+    """Whether data of `producer` triggers directly or through conversions."""
+    waiting = list(triggers)
+    while waiting:
+        name = waiting.pop()
+        if name == producer:
+            return True
+        if name in conversions:
+            waiting += after[name]
+    return False

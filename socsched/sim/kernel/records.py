@@ -1,0 +1,41 @@
+"""What a simulation leaves behind when a trace is asked for: rows of int64, appended and never read again here.
+
+A row is written when a thing ends and carries the number it got when it began, so that blocks can be handed on as they
+fill.  `sim.results` puts them in order and names the columns.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import cython
+from cython import longlong as i64
+
+ROWS = 1 << 14
+
+
+class Log:
+    """Rows of `width` numbers; full blocks wait in `blocks`, the last one in `block` up to `used`."""
+
+    def __init__(self, width: i64) -> None:
+        self.width = width
+        self.limit = width * ROWS
+        self.used = 0
+        self.block = array("q", bytes(8 * self.limit))
+        self.blocks = []
+
+    def row(self) -> i64:
+        """Return where the next row starts in `block`."""
+        at: i64
+        if self.used == self.limit:
+            self.flush()
+        at = self.used
+        self.used += self.width
+        return at
+
+    def flush(self) -> object:
+        """Move what is written to `blocks` and return those."""
+        if self.used:
+            self.blocks.append(bytes(memoryview(self.block)[: self.used]))
+            self.used = 0
+        return self.blocks

@@ -1,0 +1,8 @@
+"""Rate monotonic: the shorter the period, the more urgent (Liu & Layland, JACM 20(1) 1973, section 3)."""
+
+from __future__ import annotations
+
+from socsched.sim.policies.terms import Policy, Term
+
+POLICY = Policy("rm", (Term.PERIOD, Term.NOTHING))
+"""Tasks of one period keep their order, as a fixed assignment of priorities does."""

@@ -101,6 +101,17 @@ def steps(times: Iterable[int], values: Iterable[float]) -> tuple[Ints, Floats]:
     return column(times), np.array(list(values), np.float64)
 
 
+def coded(values: Ints) -> tuple[Ints, Ints]:
+    """Return the different values, ascending, and for each entry which of them it is; fast when values are small."""
+    if not len(values) or values.min() < 0 or values.max() >= 1 << 16:
+        found, places = np.unique(values, return_inverse=True)
+        return found, places.reshape(-1)
+    found = np.flatnonzero(np.bincount(values))
+    numbers = np.zeros(found[-1] + 1, np.int64)
+    numbers[found] = np.arange(len(found))
+    return found, numbers[values]
+
+
 def _jobs(jobs: Sequence[Job], tasks: Names[str]) -> tuple[JobColumns, list[Names[str]]]:
     numbers = column([tasks[job.task] for job in jobs])
     reads: list[Names[str]] = [Names() for _ in tasks]

@@ -70,19 +70,23 @@ def totals(result: Mapping[str, Any]) -> tuple[int, int]:
 
 def responses(plan: Plan, trace: Trace, chain: ChainResult) -> list[int]:
     """Return the response time (ns) of every completed frame of `chain`, by frame."""
-    fates = frame_fates(trace, plan, chain)
-    return [fate.finish_ns - fate.release_ns for fate in fates if fate.finish_ns >= 0 and not fate.dropped]
+    found: list[int] = frame_fates(trace, plan, chain).response_ns.tolist()
+    return found
 
 
 def worst_window(plan: Plan, trace: Trace) -> tuple[str, int, int, tuple[int, int]] | None:
     """Return (chain, frame, response, window) of the instance that came closest to or furthest past its deadline."""
-    worst = None
+    worst: tuple[float, ChainResult, int, int, int] | None = None
     for chain in plan.chains:
-        for frame, fate in enumerate(frame_fates(trace, plan, chain)):
-            response = fate.finish_ns - fate.release_ns
+        fates = frame_fates(trace, plan, chain)
+        responses_ns = fates.response_ns
+        if len(responses_ns):
+            longest = int(responses_ns.argmax())
+            response = int(responses_ns[longest])
             pressure = response / chain.deadline_ns
-            if fate.finish_ns >= 0 and not fate.dropped and (worst is None or pressure > worst[0]):
-                worst = (pressure, chain, frame, fate.release_ns, response)
+            if worst is None or pressure > worst[0]:
+                frame = int(fates.completed.nonzero()[0][longest])
+                worst = (pressure, chain, frame, int(fates.release_ns[frame]), response)
     if worst is None:
         return None
     _, chain, frame, release, response = worst

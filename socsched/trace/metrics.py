@@ -8,15 +8,27 @@ value that at least p per cent of the values do not exceed); a statistic of noth
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from socsched.plan.plan import ChainResult, Plan
-from socsched.trace.trace import Job, Trace
+from socsched.trace.columns import DONE
+from socsched.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from socsched.trace.chains import Fates, Record
+    from socsched.trace.columns import Columns, Ints
 
 SCHEMA_VERSION = "1"
 _PER_MILLE = {"p50": 500, "p99": 990, "p99_9": 999}
+RESPONSE = ("mean", "p50", "p99", "p99_9", "max")
+AGE = ("p50", "p99", "max")
+EXEC = ("mean", "p50", "p99", "max")
+"""Statistics of response time, data age and execution time."""
 
 
 def result(trace: Trace, plan: Plan) -> dict[str, Any]:
@@ -28,18 +40,17 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
     energy without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and `bandwidth_gbps` integrate the counters,
     and are null where the trace has no such counter.
     """
-    by_task: dict[str, list[Job]] = {task.name: [] for task in plan.tasks}
-    for job in trace.jobs:
-        by_task.setdefault(job.task, []).append(job)
-    power = _Steps(trace.counters.get("power_mw", []), trace.duration_ns)
-    bandwidth = _Steps(trace.counters.get("bandwidth_gbps", []), trace.duration_ns)
+    record = _record(trace, plan)
+    columns = record.columns
+    power = _Steps(columns, "power_mw", trace.duration_ns)
+    bandwidth = _Steps(columns, "bandwidth_gbps", trace.duration_ns)
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": trace.kind,
         "duration_ns": trace.duration_ns,
-        "chains": {chain.name: chain_figures(trace, plan, chain) for chain in plan.chains},
-        "stages": {name: _stage_figures(jobs) for name, jobs in by_task.items()},
-        "engines": _engine_figures(trace, plan),
+        "chains": {chain.name: _chain_figures(record, chain) for chain in plan.chains},
+        "stages": {name: _stage_figures(columns, record.rows(name)) for name in _tasks(columns, plan)},
+        "engines": engine_figures(plan, trace.duration_ns, _busy_ns(columns)),
         "power_mw": {"mean": power.mean(), "peak": power.peak()},
         "energy_mj": power.energy_mj(),
         "bandwidth_gbps": {"mean": bandwidth.mean(), "peak": bandwidth.peak()},
@@ -66,170 +77,118 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
     passed unfinished.  A frame unfinished at the end with its deadline still ahead is in neither.  `data_age_ns` is,
     for every job of the last stage, its completion minus the release of the source frame it acted on along this path.
     """
-    fates = frame_fates(trace, plan, chain)
-    response = [fate.finish_ns - fate.release_ns for fate in fates if fate.finish_ns >= 0 and not fate.dropped]
-    releases = trace.releases.get(chain.path[0], [])
-    ages = [finish - releases[frame] for finish, frame in _arrivals(trace, plan, chain)]
+    return _chain_figures(_record(trace, plan), chain)
+
+
+def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
+    finish, frames = arrivals = record.arrivals(chain)
+    fates = record.fates(chain, arrivals)
+    response = fates.response_ns
     return {
-        "released": len(fates),
+        "released": len(fates.release_ns),
         "completed": len(response),
-        "missed": sum(fate.missed for fate in fates),
-        "dropped": sum(fate.dropped for fate in fates),
-        "response_time_ns": _summary(response, ("mean", "p50", "p99", "p99_9", "max")),
-        "data_age_ns": _summary(ages, ("p50", "p99", "max")),
+        "missed": int(fates.missed.sum()),
+        "dropped": int(fates.dropped.sum()),
+        "response_time_ns": _summary(response, RESPONSE),
+        "data_age_ns": _summary(finish - record.released(chain)[frames], AGE),
     }
 
 
-class Fate:
-    """What became of one frame of a chain: times in ns, `finish_ns` -1 when its reaction never came."""
-
-    __slots__ = ("dropped", "finish_ns", "missed", "release_ns")
-
-    def __init__(self, release_ns: int, finish_ns: int, dropped: bool, deadline_ns: int, end_ns: int) -> None:
-        self.release_ns, self.finish_ns, self.dropped = release_ns, finish_ns, dropped
-        late = finish_ns > deadline_ns if finish_ns >= 0 else deadline_ns <= end_ns
-        self.missed = late and not dropped
-
-
-def frame_fates(trace: Trace, plan: Plan, chain: ChainResult) -> list[Fate]:
+def frame_fates(trace: Trace, plan: Plan, chain: ChainResult) -> Fates:
     """Return the fate of every released frame of a chain's source, by frame number; see `chain_figures`."""
-    releases = trace.releases.get(chain.path[0], [])
-    links = list(zip(chain.path, chain.path[1:], strict=False))
-    sampling = next((i for i, (a, b) in enumerate(links) if not _triggers(plan, a, b)), len(links))
-    arrivals = _arrivals(trace, plan, chain)
-    exact = {frame: finish for finish, frame in reversed(arrivals)}
-    finishes = exact if sampling == len(links) else _reactions(arrivals, len(releases))
-    # behind the first link that samples, a lost job is made good by the next sample
-    lost = _lost(trace, chain.path[: sampling + 1]) - exact.keys()
-    return [
-        Fate(release, finishes.get(frame, -1), frame in lost, release + chain.deadline_ns, trace.duration_ns)
-        for frame, release in enumerate(releases)
-    ]
+    return _record(trace, plan).fates(chain)
 
 
-def _arrivals(trace: Trace, plan: Plan, chain: ChainResult) -> list[tuple[int, int]]:
-    """Return (completion, frame of the source) for every done job of the last stage, followed back along the path."""
-    after = {task.name: task.after for task in plan.tasks}
-    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
-    jobs = {(job.task, job.frame): job for job in trace.jobs if job.status == "done"}
-    arrivals = []
-    for job in trace.jobs:
-        if job.task != chain.path[-1] or job.status != "done":
-            continue
-        name, frame = job.task, job.frame
-        for producer in chain.path[-2::-1]:
-            frame = _taken(producer, name, frame, jobs, after, conversions)
-            name = producer
-            if frame < 0:
-                break
-        if frame >= 0:
-            arrivals.append((job.finish_ns, frame))
-    return sorted(arrivals)
+def _record(trace: Trace, plan: Plan) -> Record:
+    # here, for arrays are loaded only when there is something to work out
+    from socsched.trace.chains import Record
+
+    return Record(trace.columns, plan, trace.duration_ns)
 
 
-def _taken(
-    producer: str,
-    name: str,
-    frame: int,
-    jobs: Mapping[tuple[str, int], Job],
-    after: Mapping[str, tuple[str, ...]],
-    conversions: Set[str],
-) -> int:
-    """Return the frame of `producer` that job `frame` of `name` took, perhaps through conversions; -1 for none."""
-    waiting = [(name, frame)]
-    while waiting:
-        name, frame = waiting.pop()
-        job = jobs.get((name, frame))
-        taken = {**dict.fromkeys(after.get(name, ()), frame), **(job.sampled if job else {})}
-        if producer in taken:
-            return taken[producer]
-        waiting += [(other, at) for other, at in taken.items() if other in conversions]
-    return -1
+def _tasks(columns: Columns, plan: Plan) -> list[str]:
+    """Return the tasks of the plan, and behind them others that jobs were recorded of, by their first job."""
+    import numpy as np
+
+    known = dict.fromkeys(task.name for task in plan.tasks)
+    if set(columns.tasks) - known.keys():
+        seen, first = np.unique(columns.jobs.task, return_index=True)
+        known |= dict.fromkeys(columns.tasks[number] for number in seen[np.argsort(first)].tolist())
+    return list(known)
 
 
-def _reactions(arrivals: Sequence[tuple[int, int]], frames: int) -> dict[int, int]:
-    """Map each frame to the first completion with data of that frame or newer."""
-    found: dict[int, int] = {}
-    following = 0
-    for finish, frame in arrivals:
-        for covered in range(following, min(frame + 1, frames)):
-            found[covered] = finish
-        following = max(following, frame + 1)
-    return found
-
-
-def _lost(trace: Trace, path: Sequence[str]) -> set[int]:
-    """Return the frames lost at the source or at a stage that frames reach under their own number."""
-    lost = {note.frame for note in trace.instants if note.kind == "drop" and note.subject == path[0]}
-    return lost | {job.frame for job in trace.jobs if job.status == "dropped" and job.task in path[1:]}
-
-
-def _triggers(plan: Plan, producer: str, consumer: str) -> bool:
-    """Whether frame k of `producer` activates job k of `consumer`, directly or through conversions."""
-    after = {task.name: task.after for task in plan.tasks}
-    waiting = [consumer]
-    seen: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name == producer:
-            return True
-        if name not in seen:
-            seen.add(name)
-            waiting.extend(after.get(name, ()))
-    return False
-
-
-def _stage_figures(jobs: Sequence[Job]) -> dict[str, Any]:
-    done = [job.exec_ns for job in jobs if job.status == "done"]
+def _stage_figures(columns: Columns, rows: Ints) -> dict[str, Any]:
+    jobs = columns.jobs
+    done = jobs.exec_ns[rows[jobs.status[rows] == DONE]]
     return {
         "jobs": len(done),
-        "exec_ns": _summary(done, ("mean", "p50", "p99", "max")),
-        "blocking_ns": max((job.blocking_ns for job in jobs), default=0),
-        "preemptions": sum(job.preemptions for job in jobs),
+        "exec_ns": _summary(done, EXEC),
+        "blocking_ns": int(jobs.blocking_ns[rows].max(initial=0)),
+        "preemptions": int(jobs.preemptions[rows].sum()),
     }
 
 
-def _engine_figures(trace: Trace, plan: Plan) -> dict[str, Any]:
-    busy = {engine.id: 0 for engine in plan.engines}
-    for piece in trace.slices:
-        if piece.engine in busy:
-            busy[piece.engine] += (piece.end_ns - piece.start_ns) * len(piece.lanes)
+def _busy_ns(columns: Columns) -> dict[str, int]:
+    """Return for how long lanes of each engine were held, summed over lanes."""
+    import numpy as np
+
+    from socsched.trace.convert import coded
+
+    slices = columns.slices
+    codes, places = coded(slices.lanes)
+    counts = np.array([len(columns.lanes(code)) for code in codes.tolist()], np.int64)
+    held = (slices.end_ns - slices.start_ns) * counts[places] if len(codes) else slices.end_ns
+    return {name: int(held[slices.engine == number].sum()) for number, name in enumerate(columns.engines)}
+
+
+def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, int]) -> dict[str, Any]:
+    """Return utilisation, energy and busy time of every engine of `plan`, of which lanes were held for `busy_ns`."""
     figures = {}
     for engine in plan.engines:
-        lanes = max(engine.lanes, 1)
-        energy = engine.idle_mw * trace.duration_ns + engine.dynamic_mw * busy[engine.id] / lanes
+        lanes, busy = max(engine.lanes, 1), busy_ns.get(engine.id, 0)
+        energy = engine.idle_mw * duration_ns + engine.dynamic_mw * busy / lanes
         figures[engine.id] = {
-            "utilization": round(busy[engine.id] / max(lanes * trace.duration_ns, 1), 6),
+            "utilization": round(busy / max(lanes * duration_ns, 1), 6),
             "energy_mj": round(energy / 1e9, 6),
-            "busy_ns": busy[engine.id],
+            "busy_ns": busy,
         }
     return figures
 
 
 class _Steps:
-    """A step function given as (time, value) steps up to `end`; before its first step it is taken as that one."""
+    """A counter, a step function up to `end`; before its first step it is taken as that one."""
 
-    def __init__(self, steps: Sequence[tuple[int, float]], end: int) -> None:
-        times = [0, *(min(time, end) for time, _ in steps[1:]), end]
-        self.held = [(value, b - a) for (_, value), a, b in zip(steps, times, times[1:], strict=False) if b > a]
-        self.duration = end
-        self.integral = sum(value * width for value, width in self.held)
+    def __init__(self, columns: Columns, name: str, end: int) -> None:
+        import numpy as np
+
+        times, values = columns.counters.get(name, (np.zeros(0, np.int64), np.zeros(0)))
+        edges = np.concatenate(([0], np.minimum(times[1:], end), [end]))
+        widths = np.diff(edges)[: len(values)]
+        held = widths > 0
+        self.held, self.duration = values[held], end
+        # summed without rounding on the way: the same figure whatever the machine's order of adding
+        self.integral = math.fsum((self.held * widths[held]).tolist())
 
     def mean(self) -> float | None:
-        return round(self.integral / self.duration, 6) if self.held else None
+        return round(self.integral / self.duration, 6) if len(self.held) else None
 
     def peak(self) -> float | None:
-        return round(max(value for value, _ in self.held), 6) if self.held else None
+        return round(float(self.held.max()), 6) if len(self.held) else None
 
     def energy_mj(self) -> float | None:
-        return round(self.integral / 1e9, 6) if self.held else None
+        return round(self.integral / 1e9, 6) if len(self.held) else None
 
 
-def _summary(values: Iterable[int], wanted: Sequence[str]) -> dict[str, int | None]:
-    ordered = sorted(values)
-    if not ordered:
+def _summary(values: ArrayLike, wanted: Sequence[str]) -> dict[str, int | None]:
+    import numpy as np
+
+    ordered = np.sort(np.asarray(values, np.int64))
+    count = len(ordered)
+    if not count:
         return dict.fromkeys(wanted)
-    found = {name: ordered[-(-len(ordered) * share // 1000) - 1] for name, share in _PER_MILLE.items()}
-    found["mean"] = (2 * sum(ordered) + len(ordered)) // (2 * len(ordered))
-    found["max"] = ordered[-1]
+    found = {name: int(ordered[-(-count * share // 1000) - 1]) for name, share in _PER_MILLE.items()}
+    largest = max(abs(int(ordered[0])), abs(int(ordered[-1])))
+    total = int(ordered.sum()) if largest * count < 1 << 62 else sum(ordered.tolist())
+    found["mean"] = (2 * total + count) // (2 * count)
+    found["max"] = int(ordered[-1])
     return {name: found[name] for name in wanted}

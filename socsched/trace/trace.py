@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from socsched.trace.columns import Columns
 
 
 @dataclass(slots=True)
 class Job:
     """One activation of a task for frame `frame`.
 
-    `origin` maps every sensor or timer the job's data stems from to (frame number, release time) of the *oldest* data,
-    over all ways the data came.  `sampled` maps each producer of `reads` to the frame of it that was the latest at the
-    job's start: with the frame number along data triggers it tells one way from another.
-    `status`: done | dropped | unfinished; a done job may still be late (finish > deadline).  `blocking_ns`: time the
-    job was ready but an occupant of lower priority could not be preempted.  `start_ns` and `finish_ns` are -1 until
-    they happen.
+    `sampled` maps each producer of `reads` to the frame of it that was the latest at the job's start: with the frame
+    number along data triggers it says where the job's data stems from.
+    `status`: done | dropped | aborted | unfinished; a done job may still be late (finish > deadline), an aborted one
+    began and was given up.  `blocking_ns`: time the job was ready but an occupant of lower priority could not be
+    preempted.  `migrations`: how often it went on on other lanes than before.  `start_ns` and `finish_ns` are -1 until
+    they happen.  `origin` is a note of whoever records: it is no part of the trace.
     """
 
     task: str
     frame: int
     activation_ns: int
     deadline_ns: int
-    origin: Mapping[str, tuple[int, int]]
+    origin: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
     start_ns: int = -1
     finish_ns: int = -1
     exec_ns: int = 0
@@ -31,6 +34,7 @@ class Job:
     preemptions: int = 0
     status: str = "unfinished"
     sampled: Mapping[str, int] = field(default_factory=dict)
+    migrations: int = 0
 
 
 @dataclass(slots=True)
@@ -47,7 +51,10 @@ class Slice:
 
 @dataclass(slots=True)
 class Instant:
-    """A moment worth a mark: kind miss | drop | input | fault, the task or sensor it concerns, and what happened."""
+    """A moment worth a mark: the task, sensor or engine it concerns, and what happened, in words.
+
+    `kind`: miss | drop | abort | input | fault | throttle.  `frame` is -1 where none is concerned.
+    """
 
     time_ns: int
     kind: str
@@ -56,20 +63,158 @@ class Instant:
     text: str
 
 
-@dataclass(slots=True)
 class Trace:
-    """Everything recorded of one simulation or run of a plan.
+    """Everything recorded of one simulation or run of a plan: lists that a run fills, or columns of a simulation.
 
     `releases[name]` lists the release time of every frame of a sensor or timer; `counters[name]` lists (time, value)
     steps: power_mw, bandwidth_gbps, queue depths.  `details[frame]` holds what a run found in a frame.
+
+    Of a trace made from columns (`from_columns`) the lists are made when they are first asked for, to be read: records
+    changed in them do not change the columns.  Setting a list as a whole turns the trace into one of lists.
     """
 
-    kind: str
-    duration_ns: int
-    seed: int
-    jobs: list[Job] = field(default_factory=list)
-    slices: list[Slice] = field(default_factory=list)
-    instants: list[Instant] = field(default_factory=list)
-    releases: dict[str, list[int]] = field(default_factory=dict)
-    counters: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    details: dict[int, dict[str, Any]] = field(default_factory=dict)
+    __slots__ = (
+        "_columns",
+        "_counters",
+        "_instants",
+        "_jobs",
+        "_releases",
+        "_slices",
+        "details",
+        "duration_ns",
+        "kind",
+        "seed",
+    )
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        kind: str,
+        duration_ns: int,
+        seed: int,
+        jobs: list[Job] | None = None,
+        slices: list[Slice] | None = None,
+        instants: list[Instant] | None = None,
+        releases: dict[str, list[int]] | None = None,
+        counters: dict[str, list[tuple[int, float]]] | None = None,
+        details: dict[int, dict[str, Any]] | None = None,
+    ) -> None:
+        self.kind, self.duration_ns, self.seed = kind, duration_ns, seed
+        self._columns: Columns | None = None
+        self._jobs: list[Job] | None = [] if jobs is None else jobs
+        self._slices: list[Slice] | None = [] if slices is None else slices
+        self._instants: list[Instant] | None = [] if instants is None else instants
+        self._releases: dict[str, list[int]] | None = {} if releases is None else releases
+        self._counters: dict[str, list[tuple[int, float]]] | None = {} if counters is None else counters
+        self.details: dict[int, dict[str, Any]] = {} if details is None else details
+
+    @classmethod
+    def from_columns(
+        cls,
+        kind: str,
+        duration_ns: int,
+        seed: int,
+        columns: Columns,
+        details: dict[int, dict[str, Any]] | None = None,
+    ) -> Trace:
+        """Return the trace that `columns` holds; they are kept, not copied."""
+        made = cls(kind, duration_ns, seed, details=details)
+        made._columns = columns
+        made._jobs = made._slices = made._instants = made._releases = made._counters = None
+        return made
+
+    @property
+    def columns(self) -> Columns:
+        """The trace as columns; for a trace of lists they are made anew each time, for the lists may have grown."""
+        if self._columns is not None:
+            return self._columns
+        from socsched.trace.convert import to_columns
+
+        return to_columns(self.jobs, self.slices, self.instants, self.releases, self.counters)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every job, in the order of activation."""
+        if self._jobs is None:
+            from socsched.trace.convert import jobs_of
+
+            self._jobs = jobs_of(self.columns)
+        return self._jobs
+
+    @jobs.setter
+    def jobs(self, jobs: list[Job]) -> None:
+        self._unfold()
+        self._jobs = jobs
+
+    @property
+    def slices(self) -> list[Slice]:
+        """Every interval in which a job held lanes."""
+        if self._slices is None:
+            from socsched.trace.convert import slices_of
+
+            self._slices = slices_of(self.columns)
+        return self._slices
+
+    @slices.setter
+    def slices(self, slices: list[Slice]) -> None:
+        self._unfold()
+        self._slices = slices
+
+    @property
+    def instants(self) -> list[Instant]:
+        """Every mark."""
+        if self._instants is None:
+            from socsched.trace.convert import instants_of
+
+            self._instants = instants_of(self.columns)
+        return self._instants
+
+    @instants.setter
+    def instants(self, instants: list[Instant]) -> None:
+        self._unfold()
+        self._instants = instants
+
+    @property
+    def releases(self) -> dict[str, list[int]]:
+        """The release times of every sensor and timer."""
+        if self._releases is None:
+            from socsched.trace.convert import releases_of
+
+            self._releases = releases_of(self.columns)
+        return self._releases
+
+    @releases.setter
+    def releases(self, releases: dict[str, list[int]]) -> None:
+        self._unfold()
+        self._releases = releases
+
+    @property
+    def counters(self) -> dict[str, list[tuple[int, float]]]:
+        """The steps of every counter."""
+        if self._counters is None:
+            from socsched.trace.convert import counters_of
+
+            self._counters = counters_of(self.columns)
+        return self._counters
+
+    @counters.setter
+    def counters(self, counters: dict[str, list[tuple[int, float]]]) -> None:
+        self._unfold()
+        self._counters = counters
+
+    def _unfold(self) -> None:
+        """Make every list, and let the columns go."""
+        if self._columns is not None:
+            self._everything()
+            self._columns = None
+
+    def _everything(self) -> tuple[Any, ...]:
+        times = (self.kind, self.duration_ns, self.seed)
+        return (*times, self.jobs, self.slices, self.instants, self.releases, self.counters, self.details)
+
+    def __eq__(self, other: object) -> bool:
+        return self._everything() == other._everything() if isinstance(other, Trace) else NotImplemented
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.jobs)} jobs, {len(self.slices)} slices, {len(self.instants)} instants"
+        return f"Trace({self.kind!r}, {self.duration_ns} ns, seed {self.seed}: {counts})"

@@ -1,0 +1,185 @@
+"""Data followed along chains, for all frames at once: which frame a job acted on, and what became of each frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from socsched.plan.plan import ChainResult, Plan
+from socsched.trace.columns import DONE, DROPPED, Columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from socsched.trace.columns import Ints
+
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fates:
+    """What became of every frame of a chain's source, by frame number; see `metrics.chain_figures`.
+
+    Times in ns; `finish_ns` is -1 where the reaction never came.
+    """
+
+    release_ns: Ints
+    finish_ns: Ints
+    dropped: Flags
+    missed: Flags
+
+    @property
+    def completed(self) -> Flags:
+        """Which frames were reacted to."""
+        return (self.finish_ns >= 0) & ~self.dropped
+
+    @property
+    def response_ns(self) -> Ints:
+        """From release to reaction, of completed frames, by frame number."""
+        return (self.finish_ns - self.release_ns)[self.completed]
+
+
+class Record:
+    """Columns of a trace of `plan` with an index of the jobs of every task."""
+
+    def __init__(self, columns: Columns, plan: Plan, end_ns: int) -> None:
+        self.columns, self.end_ns = columns, end_ns
+        self.numbers = {name: number for number, name in enumerate(columns.tasks)}
+        self._after = {task.name: task.after for task in plan.tasks}
+        self._conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
+        self._by_frame: dict[str, tuple[Ints, Ints]] = {}
+
+    @cached_property
+    def _grouped(self) -> tuple[Ints, Ints]:
+        task, count = self.columns.jobs.task, len(self.columns.tasks)
+        # stable and, on 16 bits, a radix sort: linear in the jobs
+        order = np.argsort(task.astype(np.uint16) if count < 1 << 16 else task, kind="stable")
+        return order, np.concatenate(([0], np.cumsum(np.bincount(task, minlength=count))))
+
+    def rows(self, task: str) -> Ints:
+        """Return which jobs are those of `task`, in the order of the record."""
+        if task not in self.numbers:
+            return np.zeros(0, np.int64)
+        order, bounds = self._grouped
+        begin, end = bounds[self.numbers[task] :][:2]
+        found: Ints = order[begin:end]
+        return found
+
+    def _done(self, task: str) -> Ints:
+        rows = self.rows(task)
+        return rows[self.columns.jobs.status[rows] == DONE]
+
+    def _rows_of(self, task: str, frames: Ints) -> Ints:
+        """Return the done job of `task` for each of `frames`, the last recorded if there are several, or -1."""
+        if task not in self._by_frame:
+            rows = self._done(task)
+            numbers = self.columns.jobs.frame[rows]
+            order = np.argsort(numbers, kind="stable")
+            self._by_frame[task] = (numbers[order], rows[order])
+        numbers, rows = self._by_frame[task]
+        if not len(numbers):
+            return np.full(len(frames), -1, np.int64)
+        at = np.searchsorted(numbers, frames, side="right") - 1
+        return np.where((at >= 0) & (numbers[at] == frames), rows[at], -1)
+
+    def _sampled(self, task: str, frames: Ints) -> Mapping[str, Ints]:
+        """Return, for the jobs of `task` for `frames`, which frame they sampled of whom; -1 for none."""
+        reads = self.columns.reads[self.numbers[task]] if task in self.numbers else ()
+        if not reads:
+            return {}
+        jobs = self.columns.jobs
+        rows = self._rows_of(task, frames)
+        begins = np.where(rows >= 0, jobs.sampled[rows], -1)
+        taken = begins >= 0
+        found = {}
+        for place, name in enumerate(reads):
+            found[name] = np.full(len(frames), -1, np.int64)
+            found[name][taken] = jobs.frames[begins[taken] + place]
+        return found
+
+    def taken(self, producer: str, task: str, frames: Ints) -> Ints:
+        """Return the frame of `producer` that each job of `task` took, perhaps through conversions; -1 for none."""
+        after, sampled = self._after.get(task, ()), self._sampled(task, frames)
+        delivered = dict.fromkeys(after, frames)
+        for name, numbers in sampled.items():
+            delivered[name] = np.where(numbers >= 0, numbers, frames) if name in delivered else numbers
+        found: Ints = delivered.get(producer, np.full(len(frames), -1, np.int64)).copy()
+        if producer not in after:
+            for name in reversed(delivered):
+                if name in self._conversions:
+                    lacking = np.flatnonzero((found < 0) & (delivered[name] >= 0))
+                    found[lacking] = self.taken(producer, name, delivered[name][lacking])
+        return found
+
+    def arrivals(self, chain: ChainResult) -> tuple[Ints, Ints]:
+        """Return completion and frame of the source for every done job of the last stage, in order of completion.
+
+        The frame is followed back along the path; jobs that acted on none are left out.
+        """
+        task = chain.path[-1]
+        rows = self._done(task)
+        finish, frames = self.columns.jobs.finish_ns[rows], self.columns.jobs.frame[rows]
+        for producer in chain.path[-2::-1]:
+            frames = self.taken(producer, task, frames)
+            finish, frames, task = finish[frames >= 0], frames[frames >= 0], producer
+        order = np.lexsort((frames, finish))
+        return finish[order], frames[order]
+
+    def released(self, chain: ChainResult) -> Ints:
+        """Return when the frames of a chain's source were released."""
+        return self.columns.releases.get(chain.path[0], np.zeros(0, np.int64))
+
+    def fates(self, chain: ChainResult, arrivals: tuple[Ints, Ints] | None = None) -> Fates:
+        """Return the fate of every released frame of a chain's source."""
+        releases, path = self.released(chain), chain.path
+        links = enumerate(pairwise(path))
+        sampling = next((i for i, (a, b) in links if not self._triggers(a, b)), len(path) - 1)
+        completions, frames = self.arrivals(chain) if arrivals is None else arrivals
+        known = (frames >= 0) & (frames < len(releases))
+        exact = np.full(len(releases), -1, np.int64)
+        # backwards, so that the earliest completion is what stays
+        exact[frames[known][::-1]] = completions[known][::-1]
+        if sampling == len(path) - 1:
+            finish = exact
+        else:
+            newest = np.maximum.accumulate(frames) if len(frames) else frames
+            first = np.searchsorted(newest, np.arange(len(releases)))
+            finish = np.concatenate((completions, [-1]))[first]
+        dropped = self._lost(path[: sampling + 1], len(releases)) & (exact < 0)
+        deadline = releases + chain.deadline_ns
+        late = np.where(finish >= 0, finish > deadline, deadline <= self.end_ns)
+        return Fates(releases, finish, dropped, late & ~dropped)
+
+    def _lost(self, path: tuple[str, ...], frames: int) -> Flags:
+        """Say which frames were lost at the source or at a stage that frames reach under their own number."""
+        columns, notes, jobs = self.columns, self.columns.instants, self.columns.jobs
+        gone = []
+        if path[0] in columns.subjects:
+            about = np.flatnonzero(notes.subject == columns.subjects.index(path[0]))
+            drops = [code for code in np.unique(notes.kind[about]).tolist() if columns.kind(code) == "drop"]
+            gone.append(notes.frame[about[np.isin(notes.kind[about], drops)]])
+        for task in path[1:]:
+            rows = self.rows(task)
+            gone.append(jobs.frame[rows[jobs.status[rows] == DROPPED]])
+        lost = np.zeros(frames, np.bool_)
+        for numbers in gone:
+            lost[numbers[(numbers >= 0) & (numbers < frames)]] = True
+        return lost
+
+    def _triggers(self, producer: str, consumer: str) -> bool:
+        """Whether frame k of `producer` activates job k of `consumer`, directly or through conversions."""
+        waiting = [consumer]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name == producer:
+                return True
+            if name not in seen:
+                seen.add(name)
+                waiting.extend(self._after.get(name, ()))
+        return False

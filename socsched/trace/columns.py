@@ -1,0 +1,166 @@
+"""A trace as flat columns: what a compiled simulation fills, and what figures and files are made from.
+
+One array per field, int64 unless said otherwise, one entry per record; names are written once and referred to by
+index.  Nothing is copied and nothing is checked here: whoever makes columns answers for arrays of equal length and for
+indices that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from socsched.units import format_duration
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+STATUS = ("unfinished", "done", "dropped", "aborted")
+UNFINISHED, DONE, DROPPED, ABORTED = range(4)
+"""Codes of a job's status."""
+
+
+def _times(value: int) -> str:
+    return f"{value / 1e6:g} times"
+
+
+MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
+    ("miss", lambda late_ns: f"{format_duration(late_ns)} late"),
+    ("miss", lambda _: "unfinished at its deadline"),
+    ("drop", lambda queue: f"{queue} frames wait already" if queue else "busy, and no frame may wait"),
+    ("drop", lambda _: "frame lost: sensor dropout injected"),
+    ("abort", lambda _: "aborted at its deadline"),
+    ("abort", lambda done_ns: f"killed, {format_duration(done_ns)} of work lost"),
+    ("fault", lambda millionths: f"everything takes {_times(millionths)} as long"),
+    ("fault", lambda _: "back to normal speed"),
+    ("fault", lambda millionths: f"takes {_times(millionths)} its planned work"),
+    ("fault", lambda _: "stands still"),
+    ("throttle", lambda millionths: f"slowed to {millionths / 1e4:g} % of its speed"),
+    ("throttle", lambda _: "back to full speed"),
+)
+"""What an instant's code stands for: its kind, and the text its value makes."""
+
+(
+    MISS_LATE,
+    MISS_OPEN,
+    DROP_QUEUE,
+    DROP_SENSOR,
+    ABORT_LATE,
+    ABORT_KILLED,
+    FAULT_SLOW,
+    FAULT_OVER,
+    FAULT_OVERRUN,
+    FAULT_STALL,
+    THROTTLE,
+    THROTTLE_OVER,
+) = range(len(MARKS))
+"""Codes of an instant; values are ns late, the queue's depth, ns of work, or millionths, as `MARKS` reads them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobColumns:
+    """Jobs in the order they were activated; fields as in `trace.Job`, times in ns.
+
+    `task` indexes `Columns.tasks`, `status` is a code of `STATUS`.  `sampled` is where in `frames` the frames begin
+    that the job sampled, one for each of its task's `Columns.reads` (-1: there was none yet), or -1 if it sampled none.
+    """
+
+    task: Ints
+    frame: Ints
+    activation_ns: Ints
+    deadline_ns: Ints
+    start_ns: Ints
+    finish_ns: Ints
+    exec_ns: Ints
+    blocking_ns: Ints
+    preemptions: Ints
+    migrations: Ints
+    status: Ints
+    sampled: Ints
+    frames: Ints
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceColumns:
+    """Intervals in which a job held lanes; fields as in `trace.Slice`.
+
+    `engine` indexes `Columns.engines`, `name` `Columns.names`, `job` the jobs.  `lanes` is a mask, bit k for lane k
+    (0-62); what no mask can say is -1 - k for entry k of `Columns.lane_sets`.
+    """
+
+    engine: Ints
+    lanes: Ints
+    job: Ints
+    name: Ints
+    start_ns: Ints
+    end_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.engine)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstantColumns:
+    """Moments worth a mark, in order of time; texts are made only when asked for.
+
+    `kind` is a code of `MARKS` and `value` what its text is made of, or -1 - k for kind k of `Columns.kinds`, and
+    `value` indexes `Columns.texts`.  `subject` indexes `Columns.subjects`; `frame` is -1 where none is concerned.
+    """
+
+    time_ns: Ints
+    kind: Ints
+    subject: Ints
+    frame: Ints
+    value: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Everything recorded, but for what a run found in a frame.
+
+    `reads[i]` lists the producers that jobs of `tasks[i]` sample.  `counters` maps a name to the times (int64) and
+    values (float64) of its steps, `releases` a sensor or timer to the release times of its frames.
+    """
+
+    tasks: tuple[str, ...]
+    reads: tuple[tuple[str, ...], ...]
+    engines: tuple[str, ...]
+    names: tuple[str, ...]
+    subjects: tuple[str, ...]
+    jobs: JobColumns
+    slices: SliceColumns
+    instants: InstantColumns
+    counters: Mapping[str, tuple[Ints, Floats]]
+    releases: Mapping[str, Ints]
+    lane_sets: tuple[tuple[int, ...], ...] = ()
+    kinds: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    _lanes: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def lanes(self, code: int) -> tuple[int, ...]:
+        """Return the lanes that an entry of `SliceColumns.lanes` stands for."""
+        found = self._lanes.get(code)
+        if found is None:
+            bits = range(code.bit_length() if code > 0 else 0)
+            found = self.lane_sets[-1 - code] if code < 0 else tuple(lane for lane in bits if code >> lane & 1)
+            self._lanes[code] = found
+        return found
+
+    def kind(self, code: int) -> str:
+        """Return the kind that an entry of `InstantColumns.kind` stands for."""
+        return self.kinds[-1 - code] if code < 0 else MARKS[code][0]
+
+    def text(self, code: int, value: int) -> str:
+        """Return what an instant says."""
+        return self.texts[value] if code < 0 else MARKS[code][1](value)

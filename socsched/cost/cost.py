@@ -10,8 +10,8 @@ class Segment:
     """A part of a job that runs to its end on an engine without a preemption point.
 
     `time_ns` is the duration alone on the SoC, of which `fixed_ns` (launch) does not overlap with memory traffic;
-    `bytes` are moved to or from DRAM.  Under a bandwidth share it lasts what `cost.contention.stretched_ns` says:
-    planner, analysis and simulator all call that.
+    `bytes` are moved to or from DRAM.  Beside others it lasts what the model of `cost.contention` says: planner,
+    analysis and simulator all ask that.
 
     `engine` and `lanes` say where it runs when that is not where its task does; with `hold` the task waits busily on
     its own lanes meanwhile, else it gives them up (self-suspension).

@@ -218,6 +218,23 @@ class PowerMode:
 
 
 @dataclass(frozen=True, slots=True)
+class Contention:
+    """Which model says how engines slow each other down at the DRAM (`cost.contention`), and with what parameters.
+
+    `model` empty stands for the default.  Parameters are numbers (bandwidths in bytes/s), or mappings of these.
+    """
+
+    model: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    assumed: str = ""
+
+    def choice(self) -> dict[str, Any]:
+        """Return the choice as a plan carries it: empty for the default."""
+        return {"model": self.model, "parameters": dict(self.parameters)} if self.model else {}
+
+
+@dataclass(frozen=True, slots=True)
 class Dram:
     """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ).
 
@@ -229,6 +246,7 @@ class Dram:
     size: Figure
     picojoule_per_byte: Figure
     latency_ns: Figure | None = None
+    contention: Contention = field(default_factory=Contention)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from socsched.descriptor.engine_file import EngineFile, Resolve
 from socsched.descriptor.fields import (
+    Bandwidth,
     BandwidthFigure,
     Count,
     DurationFigure,
@@ -27,10 +28,26 @@ from socsched.descriptor.fields import (
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.operator_rules_file import OperatorRulesFile
-from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail
+from socsched.descriptor.platform import Contention, Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail
 from socsched.descriptor.platform_checks import CHECKS, engine_ids
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.validation import plain, validate
+
+Parameter = float | Bandwidth
+"""A plain number, or a bandwidth with its unit."""
+
+
+class ContentionFile(Grounded):
+    """How engines slow each other down at the DRAM."""
+
+    model: Name = Field(description="max-min, pccs, linear, pairwise, or the name of an installed model")
+    parameters: dict[Name, Parameter | dict[Name, Parameter]] = Field(
+        default_factory=dict, description="the model's parameters, by engine where it has some for each"
+    )
+
+    def lower(self) -> Contention:
+        """Return the choice as the rest of socsched sees it."""
+        return Contention(self.model, dict(self.parameters), self.source, self.assumed)
 
 
 class DramFile(FileModel):
@@ -41,11 +58,14 @@ class DramFile(FileModel):
     achievable: BandwidthFigure = Field(description="bandwidth all initiators together reach")
     energy: EnergyPerByteFigure = Field(description="energy per byte moved")
     latency: DurationFigure | None = Field(None, description="random access by a CPU")
+    contention: ContentionFile | None = Field(None, description="absent: max-min fair shares of what is achievable")
 
     def lower(self) -> Dram:
         """Return the memory as the rest of socsched sees it."""
         latency = self.latency.lower() if self.latency else None
-        return Dram(self.peak.lower(), self.achievable.lower(), self.size.lower(), self.energy.lower(), latency)
+        contention = self.contention.lower() if self.contention else Contention()
+        figures = (self.peak.lower(), self.achievable.lower(), self.size.lower(), self.energy.lower())
+        return Dram(*figures, latency, contention)
 
 
 class RailFile(Grounded):

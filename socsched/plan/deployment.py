@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from socsched.cost.contention import demand, stretched_ns, worst_share
+from socsched.cost.contention import ContentionModel, Rival, contention_model, draw
 from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
@@ -32,6 +32,7 @@ class Workload:
     policy: str
     edges: tuple[tuple[str, str], ...] = ()
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
+    _contention: ContentionModel | None = None
 
     @staticmethod
     def of(graph: TaskGraph, model: CostModel, policy: str) -> Workload:
@@ -43,6 +44,13 @@ class Workload:
         return tuple(
             _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
         )
+
+    def contention(self) -> ContentionModel:
+        """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
+        if self._contention is None:
+            choice = self.model.platform.dram.contention.choice()
+            self._contention = contention_model(choice, self.model.dram, {e.id: e.kind for e in self.engines()})
+        return self._contention
 
     def sensors(self) -> tuple[PlannedSensor, ...]:
         """Return the pipeline's sensors as the plan shows them."""
@@ -163,7 +171,7 @@ def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
     tasks = _hand_over(workload, mapping, tasks)
     tasks = assign_lanes(tasks, mapping, {e.id: e.lanes for e in workload.engines()})
     transitions = _transitions(workload, mapping, conversions)
-    return Deployment(workload, mapping, tuple(with_wcet(tasks, workload.model.dram)), tuple(transitions))
+    return Deployment(workload, mapping, tuple(with_wcet(tasks, workload.contention())), tuple(transitions))
 
 
 def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, str], Cost]) -> Task:
@@ -294,12 +302,9 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, i
     return [replace(task, lanes=taken[task.name]) for task in tasks]
 
 
-def with_wcet(tasks: Sequence[Task], capacity: float) -> list[Task]:
-    """Stretch every task under the largest demand each lane outside its own can put on the DRAM (`capacity` bytes/s).
-
-    A gang's demand counts spread over its lanes, which can only shrink the max-min fair share of the others.
-    """
-    peak = {t.name: max(map(demand, (s for s in t.segments if s.bytes)), default=0.0) for t in tasks}
+def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
+    """Stretch every task by the worst that lanes outside its own can do to it while they use the DRAM."""
+    rivals = {t.name: Rival(t.engine, max(map(draw, t.segments), default=0.0), max(len(t.lanes), 1)) for t in tasks}
     lanes: dict[tuple[str, int], list[Task]] = {}
     for task in tasks:
         for lane in task.lanes:
@@ -308,21 +313,12 @@ def with_wcet(tasks: Sequence[Task], capacity: float) -> list[Task]:
     for task in tasks:
         own = {(task.engine, lane) for lane in task.lanes}
         others = [
-            max(
-                (peak[t.name] / len(t.lanes) for t in members if not own & {(t.engine, n) for n in t.lanes}),
-                default=0.0,
-            )
+            [rivals[t.name] for t in members if not own & {(t.engine, n) for n in t.lanes}]
             for lane, members in lanes.items()
             if lane not in own
         ]
-        result.append(replace(task, wcet_ns=sum(_stretch(s, others, capacity) for s in task.segments)))
+        result.append(replace(task, wcet_ns=contention.worst_pace(task.engine, task.segments, others)))
     return result
-
-
-def _stretch(segment: Segment, others: Sequence[float], capacity: float) -> int:
-    if segment.bytes == 0:
-        return segment.time_ns
-    return stretched_ns(segment, worst_share(demand(segment), others, capacity))
 
 
 def _transitions(

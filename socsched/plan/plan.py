@@ -178,7 +178,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A deployment and its verdict (feasible | infeasible | undecided)."""
+    """A deployment and its verdict (feasible | infeasible | undecided).
+
+    `contention`: model of contention for DRAM and its parameters (`cost.contention`), empty for max-min fair sharing.
+    """
 
     platform: str
     mode: str
@@ -198,5 +201,6 @@ class Plan:
     base_mw: int = 0
     dram_bandwidth: int = 0
     dram_picojoule_per_byte: float = 0.0
+    contention: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     tool: Mapping[str, str] = field(default_factory=dict)

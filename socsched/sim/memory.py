@@ -1,41 +1,42 @@
-"""DRAM as the running segments share it: how long each takes under its max-min fair share of the bandwidth."""
+"""DRAM as the running segments share it: how long each takes while these run, by the plan's contention model."""
 
 from __future__ import annotations
 
-from socsched.cost.contention import fair_shares, stretched_ns
-from socsched.sim.model import Piece, TaskState
+from socsched.cost.contention import ContentionModel, contention_model
+from socsched.plan.plan import Plan
+from socsched.sim.model import TaskState
+
+
+def planned_model(plan: Plan) -> ContentionModel:
+    """Return the contention model a plan carries; UsageError when it is unknown or its parameters cannot be used."""
+    return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
 
 
 class Memory:
     """The segments that draw bandwidth now, and the pace each keeps (`cost.contention`).
 
-    `capacity` in bytes/s, 0 for a memory that is never short.  Combinations of segments recur, so paces are remembered.
+    `capacity` in bytes/s, 0 for a memory that is never short; `model` is max-min fair sharing of it unless given.
+    Combinations of segments recur, so paces are remembered.
     """
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+    def __init__(self, capacity: int, model: ContentionModel | None = None) -> None:
+        self.model = model or contention_model({}, capacity, {})
         self.active: list[TaskState] = []
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def paces(self) -> tuple[int, ...]:
         """Sort the active segments by task; return how long (ns) each takes as a whole while the present ones run."""
         self.active.sort(key=_index)
-        pieces = [state.piece for state in self.active]
-        key = tuple(piece.uid for piece in pieces)
+        key = tuple(state.piece.uid for state in self.active)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._stretched(pieces)
+            running = [(state.task.engine, state.piece.segment) for state in self.active]
+            known = self._known[key] = self.model.paces(running)
         return known
 
     def bytes_per_ns(self) -> float:
         """Return the traffic of all active segments, averaged over each segment's present duration."""
         return sum(state.piece.segment.bytes / state.pace_ns for state in self.active)
-
-    def _stretched(self, pieces: list[Piece]) -> tuple[int, ...]:
-        if not self.capacity:
-            return tuple(piece.time_ns for piece in pieces)
-        shares = fair_shares([piece.demand for piece in pieces], self.capacity)
-        return tuple(stretched_ns(piece.segment, share) for piece, share in zip(pieces, shares, strict=True))
 
 
 def _index(state: TaskState) -> int:

@@ -1,0 +1,92 @@
+"""What a model of contention for DRAM is asked, and what it may know: traffic of segments, engines, parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from socsched.cost.cost import Segment
+from socsched.errors import UsageError
+
+
+class Rival(NamedTuple):
+    """A task that may run beside a segment: its engine, the most it demands (bytes/s), the lanes it occupies at once.
+
+    It stands in the list of each of its lanes, so a model counts `1 / lanes` of it in each.
+    """
+
+    engine: str
+    demand: float
+    lanes: int
+
+
+class ContentionModel(Protocol):
+    """How long segments take that run side by side.
+
+    `paces`: for (engine id, segment) pairs that run now, the time (ns) each would take as a whole if exactly these ran
+    throughout; at least `segment.time_ns`.
+    `worst_pace`: the longest time (ns) the `segments` of a job on `engine`, one after another, take with at most one of
+    the rivals of each other lane beside them at any instant.  It bounds what `paces` gives, hence what the simulator
+    does; how well either fits hardware is for the parameters to say.
+    """
+
+    def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]: ...
+
+    def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a model is made from: DRAM bandwidth (bytes/s, 0 = never short), engine id -> kind, its parameters.
+
+    Parameters are numbers (bandwidths in bytes/s), text, or mappings of these, as the platform file gives them.
+    """
+
+    model: str
+    capacity: float
+    engines: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def fault(self, expected: str) -> UsageError:
+        """Return the error for parameters that cannot be used."""
+        return UsageError(
+            f"contention model {self.model!r}: {expected}", hint="see dram.contention of the platform file"
+        )
+
+    def number(self, name: str, default: float | None = None, group: Mapping[str, Any] | None = None) -> float:
+        """Return a parameter that must be a finite number, of `group` if given; UsageError otherwise."""
+        value = (self.parameters if group is None else group).get(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise self.fault(f"expected a number for {name}, got {value!r}")
+        return value
+
+    def check(self, known: Sequence[str], group: Mapping[str, Any] | None = None) -> None:
+        """Refuse parameters the model does not have: a misspelt one would be left at its default without a word."""
+        unknown = [name for name in (self.parameters if group is None else group) if name not in known]
+        if unknown:
+            raise self.fault(f"unknown parameter {unknown[0]!r}; it has {', '.join(known)}")
+
+
+def demand(segment: Segment) -> float:
+    """Return the bandwidth (bytes/s) a segment draws when nothing else runs."""
+    busy_ns = max(segment.time_ns - segment.fixed_ns, 1)
+    return segment.bytes * 1e9 / busy_ns
+
+
+def draw(segment: Segment) -> float:
+    """Return the demand (bytes/s) of a segment, 0 for one that moves nothing or takes no time."""
+    return demand(segment) if segment.bytes and segment.time_ns else 0.0
+
+
+def slowed_ns(segment: Segment, factor: float) -> int:
+    """Return how long (ns, rounded up) a segment takes when its part beyond `fixed_ns` takes `factor` times as long."""
+    if factor <= 1:
+        return segment.time_ns
+    return segment.fixed_ns + math.ceil((segment.time_ns - segment.fixed_ns) * factor)
+
+
+def loudest(rivals: Sequence[Sequence[Rival]]) -> list[float]:
+    """Return the most each lane can demand (bytes/s); a gang's demand is spread over its lanes."""
+    return [max((rival.demand / rival.lanes for rival in lane), default=0.0) for lane in rivals]

@@ -1,0 +1,77 @@
+"""Max-min fair shares of the DRAM bandwidth, and how long a segment lasts under its share.
+
+Model: every running segment demands bandwidth; the memory controller serves demands max-min fairly up to the achievable
+bandwidth (Bertsekas & Gallager, Data Networks, 1992, section 6.5.2); a segment whose share is below its demand is
+stretched along the memory roof of the roofline (Williams, Waterman, Patterson, CACM 52(4) 2009).  No parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from socsched.cost.contention.base import Rival, Setting, demand, draw, loudest
+from socsched.cost.cost import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class MaxMin:
+    """Max-min fair sharing of `capacity` bytes/s; 0 stands for a memory that is never short."""
+
+    capacity: float
+
+    def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
+        """Return what each segment takes (ns) under its fair share."""
+        if not self.capacity:
+            return tuple(segment.time_ns for _, segment in running)
+        shares = fair_shares([draw(segment) for _, segment in running], self.capacity)
+        return tuple(stretched_ns(segment, share) for (_, segment), share in zip(running, shares, strict=True))
+
+    def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
+        """Return what the segments take (ns) under the smallest shares they can get.
+
+        Shares only shrink when a competitor's demand grows, and spreading a gang's demand over its lanes can only
+        shrink the shares of the others.
+        """
+        if not self.capacity:
+            return sum(segment.time_ns for segment in segments)
+        others = loudest(rivals)
+        return sum(self._worst(segment, others) for segment in segments)
+
+    def _worst(self, segment: Segment, others: Sequence[float]) -> int:
+        if segment.bytes == 0:
+            return segment.time_ns
+        return stretched_ns(segment, worst_share(demand(segment), others, self.capacity))
+
+
+def build(setting: Setting) -> MaxMin:
+    """Return the model for a memory; UsageError when parameters are given, as it has none."""
+    setting.check(())
+    return MaxMin(setting.capacity)
+
+
+def fair_shares(demands: Sequence[float], capacity: float) -> list[float]:
+    """Return the max-min fair share (bytes/s) of each demand under `capacity`; no share exceeds its demand."""
+    shares = [0.0] * len(demands)
+    left = float(capacity)
+    waiting = sorted(range(len(demands)), key=lambda i: demands[i])
+    for position, index in enumerate(waiting):
+        shares[index] = min(demands[index], left / (len(waiting) - position))
+        left -= shares[index]
+    return shares
+
+
+def stretched_ns(segment: Segment, share: float) -> int:
+    """Return how long a segment lasts (ns, rounded up) when it gets `share` bytes/s of DRAM bandwidth throughout."""
+    if segment.bytes == 0 or share >= demand(segment):
+        return segment.time_ns
+    memory_ns = -int(-segment.bytes * 1e9 // share) if share > 0 else 2**62
+    return max(segment.time_ns, segment.fixed_ns + memory_ns)
+
+
+def worst_share(own: float, others: Sequence[float], capacity: float) -> float:
+    """Return the smallest share a demand `own` can get while each competitor draws at most its entry of `others`.
+
+    Max-min fair shares only shrink when a competitor's demand grows, so the largest demands give the bound.
+    """
+    return fair_shares([own, *others], capacity)[0]

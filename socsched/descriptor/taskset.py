@@ -5,91 +5,33 @@ JSON or YAML with plain numbers in `time_unit`; inside, integer ns.  A job that 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic_core import core_schema
 
-from socsched.descriptor.fields import FileModel
+from socsched.descriptor.fields import FileModel, Name
 from socsched.descriptor.source import Document, parse, read_bytes
-from socsched.descriptor.validation import Tree, plain, suggest, validate
-
-UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
-"""Time unit of a file -> ns; a file that names none counts in ns."""
-LARGEST_NS = 2**62
-RULES = {"EDF": "edf", "FP": "fp", "RM": "rm", "DM": "dm", "FIFO": "fifo"}
-_POLICY = re.compile(
-    r"(?:(?P<scheme>P|G|partitioned|global)[_ ])?(?P<np>NP[-_ ])?(?P<rule>EDF|FP|RM|DM|FIFO)"
-    r"(?P<last>[-_ ]NP|-P|_mono)?",
-    re.IGNORECASE,
+from socsched.descriptor.taskset_checks import CHECKS, POLICY, RULES, TIMES, UNITS
+from socsched.descriptor.taskset_model import (
+    Accelerator,
+    Graph,
+    MemGuard,
+    Memory,
+    Node,
+    PeriodicTask,
+    Policy,
+    Request,
+    TaskSet,
 )
-_TIMES = ("period", "deadline", "wcet", "bcet", "offset", "phase", "jitter")
-_POSITIVE = ("period", "deadline", "wcet")
+from socsched.descriptor.validation import plain, validate
 
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How jobs are served: by `rule`, on one processor each or on any of them, giving way within a job or not."""
-
-    rule: Literal["edf", "fp", "rm", "dm", "fifo"]
-    scheme: Literal["global", "partitioned"]
-    preemptive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodicTask:
-    """A task whose job k arrives at `offset_ns` + k `period_ns`, is released up to `jitter_ns` later; times in ns.
-
-    `deadline_ns` counts from the arrival.  `cpu` is the processor of a partitioned task, None where any will do;
-    `prio` the priority given, lower first, None where the rule needs none.
-    """
-
-    id: int
-    name: str
-    period_ns: int
-    deadline_ns: int
-    wcet_ns: int
-    bcet_ns: int
-    offset_ns: int
-    jitter_ns: int
-    cpu: int | None
-    prio: int | None
-
-    @property
-    def utilisation(self) -> Fraction:
-        """WCET over period."""
-        return Fraction(self.wcet_ns, self.period_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSet:
-    """Tasks on `processors` identical processors; `unit_ns` is the file's time unit, `chain` task indices in order."""
-
-    name: str
-    unit_ns: int
-    policy: Policy
-    processors: int
-    horizon_ns: int | None
-    tasks: tuple[PeriodicTask, ...]
-    chain: tuple[int, ...]
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """Fixed priority of every task, 0 first: by `prio`, period (rm) or deadline (dm), then `prio`, then order."""
-        first = {"rm": [t.period_ns for t in self.tasks], "dm": [t.deadline_ns for t in self.tasks]}
-        key = first.get(self.policy.rule, [0] * len(self.tasks))
-        order = sorted(range(len(key)), key=lambda i: (key[i], self.tasks[i].prio or 0, i))
-        ranks = [0] * len(order)
-        for rank, index in enumerate(order):
-            ranks[index] = rank
-        return tuple(ranks)
+__all__ = ["PeriodicTask", "Policy", "TaskSet", "TaskSetFile", "load_taskset", "taskset_from_mapping"]
 
 
 def _time(value: object) -> Fraction:
@@ -112,6 +54,54 @@ class _PlainTime:
 Time = Annotated[Fraction, _PlainTime()]
 
 
+class RequestFile(FileModel):
+    """A request to the accelerator."""
+
+    time: Time = Field(description="on the accelerator")
+    handling: Time | None = Field(None, description="before it, on the processor that serves requests; 0 without one")
+
+
+class NodeFile(FileModel):
+    """A piece of a parallel job."""
+
+    wcet: Time = Field(description="longest execution time")
+    type: str = Field("", description="type of processor it runs on, a key of types")
+
+
+class GraphFile(FileModel):
+    """A parallel job; its nodes add up to the wcet of the task."""
+
+    nodes: list[NodeFile] = Field(min_length=1, description="the pieces")
+    edges: list[list[int]] = Field(default_factory=list, description="pairs [earlier, later] of positions (from 0)")
+
+
+class AcceleratorFile(FileModel):
+    """How requests to the accelerator are waited for."""
+
+    wait: Literal["busy", "server"] = Field(description="busy: on the processor; server: suspended")
+    cpu: int = Field(0, ge=0, le=1023, description="processor the server runs on, above every task")
+    overhead: Time | None = Field(None, description="what the server spends on each intervention; 0 without one")
+
+
+class MemoryFile(FileModel):
+    """What memory accesses cost."""
+
+    latency: Time = Field(description="one access, alone")
+    contention: Time | None = Field(None, description="how much longer it can take; 0 without one")
+
+
+class MemGuardFile(FileModel):
+    """Memory-bandwidth reservations."""
+
+    period: Time = Field(description="regulation period")
+    budgets: list[Annotated[int, Field(ge=1, le=2**40)]] = Field(
+        min_length=1, description="accesses a period, by processor"
+    )
+    guaranteed: Annotated[int, Field(ge=1, le=2**40)] = Field(
+        description="accesses the memory serves a period at least"
+    )
+
+
 class TaskFile(FileModel):
     """A periodic task."""
 
@@ -127,6 +117,15 @@ class TaskFile(FileModel):
     cpu: int | None = Field(None, ge=0, le=1023, description="its processor (from 0) under a partitioned policy")
     prio: int | None = Field(None, description="priority, lower number first; under RM and DM it breaks ties only")
     rm_rank: int | None = Field(None, description="another name of prio")
+    blocking: Time | None = Field(None, description="longest a job of lower priority holds a resource it needs")
+    regions: list[Time] = Field(default_factory=list, description="stretches between fixed preemption points")
+    longest_region: Time | None = Field(None, description="longest stretch without preemption, anywhere in the job")
+    suspension: Time | None = Field(None, description="longest a job waits of its own accord, in all")
+    requests: list[RequestFile] = Field(
+        default_factory=list, description="requests to the accelerator, beside the wcet"
+    )
+    graph: GraphFile | None = Field(None, description="pieces of the job that may run in parallel")
+    accesses: Annotated[int, Field(ge=0, le=2**40)] = Field(0, description="memory accesses not in the wcet")
 
 
 class TaskSetFile(FileModel):
@@ -143,6 +142,15 @@ class TaskSetFile(FileModel):
     horizon: Time | None = Field(None, description="how long to simulate")
     tasks: list[TaskFile] = Field(min_length=1, description="the tasks")
     chain: list[int | str] = Field(default_factory=list, description="cause-effect chain: positions (from 0) or names")
+    communication: Literal["implicit", "let"] = Field(
+        "implicit", description="data move at start and end of jobs, or at arrival and deadline (let)"
+    )
+    types: dict[Name, Annotated[int, Field(ge=1, le=1024)]] = Field(
+        default_factory=dict, description="processors by type, for graphs whose nodes have types"
+    )
+    accelerator: AcceleratorFile | None = Field(None, description="how requests to the accelerator are waited for")
+    memory: MemoryFile | None = Field(None, description="what memory accesses cost")
+    memguard: MemGuardFile | None = Field(None, description="memory-bandwidth reservations")
     id: Any = Field(None, description="for the reader only")
     seed: Any = Field(None, description="for the reader only")
     target_utilisation: Any = Field(None, description="for the reader only")
@@ -178,9 +186,17 @@ class TaskSetFile(FileModel):
                     jitter_ns=ns(task.jitter),
                     cpu=0 if self.processors == 1 else task.cpu,
                     prio=task.rm_rank if task.prio is None else task.prio,
+                    blocking_ns=ns(task.blocking),
+                    regions_ns=tuple(ns(region) for region in task.regions),
+                    longest_region_ns=ns(task.longest_region),
+                    suspension_ns=ns(task.suspension),
+                    requests=tuple(Request(ns(r.time), ns(r.handling)) for r in task.requests),
+                    graph=_graph(task.graph, ns),
+                    accesses=task.accesses,
                 )
             )
         names = {task.name: index for index, task in enumerate(tasks)}
+        a, m, g = self.accelerator, self.memory, self.memguard
         return TaskSet(
             name=self.name or Path(file).name.split(".")[0],
             unit_ns=unit,
@@ -189,7 +205,19 @@ class TaskSetFile(FileModel):
             horizon_ns=None if self.horizon is None else ns(self.horizon),
             tasks=tuple(tasks),
             chain=tuple(names[entry] if isinstance(entry, str) else entry for entry in self.chain),
+            communication=self.communication,
+            types=tuple(self.types.items()),
+            accelerator=Accelerator(a.wait, a.cpu, ns(a.overhead)) if a else None,
+            memory=Memory(ns(m.latency), ns(m.contention)) if m else None,
+            memguard=MemGuard(ns(g.period), tuple(g.budgets), g.guaranteed) if g else None,
         )
+
+
+def _graph(file: GraphFile | None, ns: Callable[[Fraction], int]) -> Graph | None:
+    if file is None:
+        return None
+    nodes = tuple(Node(ns(node.wcet), node.type) for node in file.nodes)
+    return Graph(nodes, tuple((edge[0], edge[1]) for edge in file.edges))
 
 
 def load_taskset(path: str | Path) -> TaskSet:
@@ -210,15 +238,13 @@ def taskset_from_mapping(mapping: Mapping[str, Any], file: str) -> TaskSet:
 
 def _taskset(document: Document) -> TaskSet:
     _put_decimals(document)
-    return validate(document, TaskSetFile, (_check_times, _check_tasks, _check_policy, _check_chain)).lower(
-        document.file
-    )
+    return validate(document, TaskSetFile, CHECKS).lower(document.file)
 
 
 def _put_decimals(document: Document) -> None:
     """Replace times with a fraction by what is written, which a float may not hold."""
     for path, text in document.decimals.items():
-        if path[-1] in (*_TIMES, "horizon"):
+        if path[-1] in TIMES or "regions" in path:
             holder = document.data
             for part in path[:-1]:
                 holder = holder[part]
@@ -226,7 +252,7 @@ def _put_decimals(document: Document) -> None:
 
 
 def _policy(text: str | None, processors: int, tasks: list[PeriodicTask]) -> Policy:
-    match = _POLICY.fullmatch(text or ("FP" if all(task.prio is not None for task in tasks) else "EDF"))
+    match = POLICY.fullmatch(text or ("FP" if all(task.prio is not None for task in tasks) else "EDF"))
     assert match is not None
     rule: Any = RULES[match["rule"].upper()]
     stated = (match["scheme"] or "").lower()[:1]
@@ -234,78 +260,3 @@ def _policy(text: str | None, processors: int, tasks: list[PeriodicTask]) -> Pol
     last = (match["last"] or "").lower()
     preemptive = not match["np"] and not last.endswith("np") and rule != "fifo"
     return Policy(rule, "partitioned" if partitioned else "global", preemptive)
-
-
-def _numbers(task: Tree, keys: tuple[str, ...]) -> Iterator[tuple[Tree, Fraction]]:
-    for key in keys:
-        item = task.at(key)
-        if not isinstance(item.value, bool) and isinstance(item.value, (int, float, Decimal)) and isfinite(item.value):
-            yield item, Fraction(str(item.value))
-
-
-def _check_times(root: Tree) -> None:
-    unit = root.at("time_unit").text or "ns"
-    scale = UNITS.get(unit, 1)
-    found = [pair for task in root.at("tasks").items() for pair in _numbers(task, _TIMES)]
-    for item, value in [*found, *_numbers(root, ("horizon",))]:
-        exact = value * scale
-        if exact < 0 or (exact == 0 and item.key in _POSITIVE):
-            item.report(f"expected {'a positive' if item.key in _POSITIVE else 'no negative'} time, got {item.value}")
-        elif exact.denominator != 1:
-            item.report(f"expected a whole number of ns, got {item.value} {unit}; nothing is rounded")
-        elif exact > LARGEST_NS:
-            item.report(f"expected at most {LARGEST_NS // scale} {unit}, got {item.value}")
-
-
-def _check_tasks(root: Tree) -> None:
-    seen: dict[str, set[Any]] = {"id": set(), "name": set()}
-    for index, task in enumerate(root.at("tasks").items()):
-        number = task.at("id").value if task.at("id").value is not None else index
-        for key, value in (("id", number), ("name", task.at("name").text or f"t{number}")):
-            if isinstance(value, (int, str)) and value in seen[key]:
-                task.at(key).report(f"expected every {key} once, got {value!r} again")
-            else:
-                seen[key].add(value if isinstance(value, (int, str)) else None)
-        times = {item.key: value for item, value in _numbers(task, ("bcet", "wcet"))}
-        if len(times) == 2 and times["bcet"] > times["wcet"]:
-            task.at("bcet").report(f"expected at most the wcet of {task.at('wcet').value}, got {task.at('bcet').value}")
-        for one, other in (("offset", "phase"), ("prio", "rm_rank")):
-            if task.at(one).value is not None and task.at(other).value is not None:
-                task.at(other).report(f"expected {one} or {other}, which mean the same, not both")
-
-
-def _check_policy(root: Tree) -> None:
-    policy, tasks = root.at("policy"), list(root.at("tasks").items())
-    processors = root.at("processors").value if isinstance(root.at("processors").value, int) else 1
-    match = _POLICY.fullmatch(policy.text) if policy.text else None
-    if policy.text and match is None:
-        policy.report(f"unknown policy {policy.text!r}; {suggest(policy.text, [*RULES, 'P_RM', 'NP-FP', 'EDF_mono'])}")
-        return
-    rule = match["rule"].upper() if match else ""
-    stated = (match["scheme"] or "").lower()[:1] if match else ""
-    placed = [task for task in tasks if isinstance(task.at("cpu").value, int)]
-    for task in tasks:
-        cpu = task.at("cpu")
-        if processors > 1 and cpu.value is None and (stated == "p" or placed):
-            task.report("expected cpu, as the policy or the other tasks are partitioned")
-        if isinstance(cpu.value, int) and cpu.value >= processors:
-            cpu.report(f"expected a processor below {processors}, got {cpu.value}")
-        if isinstance(cpu.value, int) and stated == "g":
-            cpu.report("expected no cpu under a global policy")
-        if rule == "FP" and task.at("prio").value is None and task.at("rm_rank").value is None:
-            task.report("expected prio, as the policy is FP (lower number first)")
-    if match and (match["last"] or "").lower() == "_mono" and processors != 1:
-        root.at("processors").report(f"expected 1 processor under {policy.text}, got {processors}")
-
-
-def _check_chain(root: Tree) -> None:
-    tasks = list(root.at("tasks").items())
-    names = [
-        task.at("name").text or f"t{index if task.at('id').value is None else task.at('id').value}"
-        for index, task in enumerate(tasks)
-    ]
-    for entry in root.at("chain").items():
-        if entry.text and entry.text not in names:
-            entry.unknown("task", names)
-        elif isinstance(entry.value, int) and not 0 <= entry.value < len(tasks):
-            entry.report(f"expected a position from 0 to {len(tasks) - 1}, got {entry.value}")

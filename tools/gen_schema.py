@@ -15,12 +15,14 @@ from pydantic import BaseModel
 from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
+from socsched.descriptor.taskset import TaskSetFile
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 MODELS: dict[str, type[BaseModel]] = {
     "platform.schema.json": PlatformFile,
     "pipeline.schema.json": PipelineFile,
     "rules.schema.json": RulesFile,
+    "taskset.schema.json": TaskSetFile,
 }
 
 

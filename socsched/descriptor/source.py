@@ -41,12 +41,16 @@ class Mark:
 
 @dataclass(slots=True)
 class Document:
-    """Plain data of a file, with the position of every value (`values`) and of every mapping key (`keys`) by path."""
+    """Plain data of a file, with the position of every value (`values`) and of every mapping key (`keys`) by path.
+
+    `decimals` has the text of every number with a fraction, which a float may not hold exactly.
+    """
 
     file: str
     data: Any = None
     values: dict[Path, Mark] = field(default_factory=dict)
     keys: dict[Path, Mark] = field(default_factory=dict)
+    decimals: dict[Path, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def mark(self, path: Path, key: bool = False) -> Mark:
@@ -93,6 +97,11 @@ def read(path: str | FilePath) -> Document:
 
     Raises DescriptorError when there is no data to go on with: unreadable file, no UTF-8 text, a syntax error.
     """
+    return parse(read_bytes(path), str(path))
+
+
+def read_bytes(path: str | FilePath) -> bytes:
+    """Return what a descriptor file holds; DescriptorError when it cannot be read or is too large."""
     document = Document(str(path))
     try:
         size = FilePath(path).stat().st_size
@@ -103,7 +112,7 @@ def read(path: str | FilePath) -> Document:
     if size > MAX_BYTES:
         document.add(Mark(), "file", f"expected at most {MAX_BYTES // 2**20} MiB, got {size} bytes")
         document.check()
-    return parse(raw, str(path))
+    return raw
 
 
 def parse(raw: bytes, file: str) -> Document:
@@ -264,7 +273,10 @@ class _Builder:
         if node.tag is not None and node.tag != "!":
             self.document.report(path, f"expected a value without a tag, got {node.tag}")
         if node.kind == "scalar":
-            return resolve(node.text) if node.plain else node.text
+            value = resolve(node.text) if node.plain else node.text
+            if isinstance(value, float):
+                self.document.decimals[path] = node.text
+            return value
         if node.kind == "sequence":
             return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
         return self.mapping(node, path)

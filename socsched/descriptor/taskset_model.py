@@ -1,0 +1,142 @@
+"""A task set as the rest of socsched sees it: periodic tasks on identical processors, integer ns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How jobs are served: by `rule`, on one processor each or on any of them, giving way within a job or not."""
+
+    rule: Literal["edf", "fp", "rm", "dm", "fifo"]
+    scheme: Literal["global", "partitioned"]
+    preemptive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to the accelerator: `time_ns` on it, after `handling_ns` on the processor that serves requests."""
+
+    time_ns: int
+    handling_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of a parallel job and the type of processor it runs on (empty: any)."""
+
+    wcet_ns: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A parallel job: pieces, and pairs (earlier, later) of their positions."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """How requests are waited for: ``busy`` on the processor, or by suspending while a ``server`` on `cpu` sees to it.
+
+    The server spends `overhead_ns` each time it receives, starts or completes a request.
+    """
+
+    wait: Literal["busy", "server"]
+    cpu: int
+    overhead_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one memory access costs (ns) alone, and how much longer it can take when others access as well."""
+
+    latency_ns: int
+    contention_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemGuard:
+    """Accesses each processor may make in every `period_ns`, and how many the memory serves in it at the least."""
+
+    period_ns: int
+    budgets: tuple[int, ...]
+    guaranteed: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicTask:
+    """A task whose job k arrives at `offset_ns` + k `period_ns`, is released up to `jitter_ns` later; times in ns.
+
+    `deadline_ns` counts from the arrival.  `cpu` is the processor of a partitioned task, None where any will do;
+    `prio` the priority given, lower first, None where the rule needs none.  `regions_ns` lie between fixed preemption
+    points and add up to the WCET, `longest_region_ns` may lie anywhere; `suspension_ns` is how long a job waits of its
+    own accord in all; `blocking_ns` how long jobs of lower priority hold what it needs; `requests` go to the
+    accelerator, each at once waited for; `accesses` are memory accesses its WCET leaves out.
+    """
+
+    id: int
+    name: str
+    period_ns: int
+    deadline_ns: int
+    wcet_ns: int
+    bcet_ns: int
+    offset_ns: int
+    jitter_ns: int
+    cpu: int | None
+    prio: int | None
+    blocking_ns: int = 0
+    regions_ns: tuple[int, ...] = ()
+    longest_region_ns: int = 0
+    suspension_ns: int = 0
+    requests: tuple[Request, ...] = ()
+    graph: Graph | None = None
+    accesses: int = 0
+
+    @property
+    def region_ns(self) -> int:
+        """Longest stretch without preemption, 0 when every instant will do."""
+        return max((*self.regions_ns, self.longest_region_ns))
+
+    @property
+    def utilisation(self) -> Fraction:
+        """WCET over period."""
+        return Fraction(self.wcet_ns, self.period_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSet:
+    """Tasks on `processors` identical processors; `unit_ns` is the file's time unit, `chain` task indices in order.
+
+    `communication` is when tasks read and write: at start and end of their jobs, or at arrival and deadline (let).
+    `types` are the processors of each type, where nodes of graphs are bound to types.
+    """
+
+    name: str
+    unit_ns: int
+    policy: Policy
+    processors: int
+    horizon_ns: int | None
+    tasks: tuple[PeriodicTask, ...]
+    chain: tuple[int, ...]
+    communication: Literal["implicit", "let"] = "implicit"
+    types: tuple[tuple[str, int], ...] = ()
+    accelerator: Accelerator | None = None
+    memory: Memory | None = None
+    memguard: MemGuard | None = None
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Fixed priority of every task, 0 first: by `prio`, period (rm) or deadline (dm), then `prio`, then order."""
+        first = {"rm": [t.period_ns for t in self.tasks], "dm": [t.deadline_ns for t in self.tasks]}
+        key = first.get(self.policy.rule, [0] * len(self.tasks))
+        order = sorted(range(len(key)), key=lambda i: (key[i], self.tasks[i].prio or 0, i))
+        ranks = [0] * len(order)
+        for rank, index in enumerate(order):
+            ranks[index] = rank
+        return tuple(ranks)

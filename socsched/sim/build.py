@@ -38,9 +38,9 @@ def kernel(prefer: str | None = None) -> Any:
     """Return the class `Kernel`, compiled if possible.
 
     `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted) or
-    ``auto``.  Raises EnvironmentProblem with the reason when ``compiled`` is asked for in vain.
+    ``auto``.  Raises MachineError with the reason when ``compiled`` is asked for in vain.
     """
-    from socsched.errors import EnvironmentProblem
+    from socsched.errors import MachineError
 
     wanted = prefer or os.environ.get("SOCSCHED_KERNEL") or "auto"
     if wanted not in _loaded:
@@ -51,9 +51,9 @@ def kernel(prefer: str | None = None) -> Any:
                 found = _import(_built()).Kernel
             except _Impossible as reason:
                 if wanted == "compiled":
-                    raise EnvironmentProblem(
+                    raise MachineError(
                         f"the simulation kernel cannot be compiled: {reason}",
-                        hint="install a C compiler and Python's headers, or leave SOCSCHED_KERNEL unset",
+                        "install a C compiler and Python's headers, or leave SOCSCHED_KERNEL unset",
                     ) from None
                 _loaded["why"] = str(reason)
                 from socsched.sim.kernel.kernel import Kernel as found
@@ -87,9 +87,9 @@ def _digest() -> str:
 
 def _built() -> Path:
     """Return the folder with the compiled package, building it the first time."""
-    from socsched.resources import cache_folder
+    from socsched.compile.store import cache_dir
 
-    home = cache_folder() / "kernel" / _digest()
+    home = cache_dir() / "kernel" / _digest()
     if not (home / "ready").exists():
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as aside:

@@ -1,8 +1,15 @@
 """Faults to inject into a simulation, and the file they are written in.
 
 dropouts:  [{sensor: lidar, from: 2 s, until: 3 s}]           frames released in the window are lost
+delays:    [{sensor: lidar, from: 2 s, until: 3 s, by: 20 ms}]  frames released in the window arrive late
+bursts:    [{sensor: lidar, at: 2 s, frames: 3}]              that many more frames come with the first one after `at`
 slowdowns: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  everything on the engine takes factor times as long
+throttles: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  the same, because it is too hot: marked as such
+stalls:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine stands still; what runs there goes on later
+deaths:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine fails; what runs there is lost
 overruns:  [{stage: head, probability: 0.01, factor: 2}]      a job takes factor times its planned work
+hogs:      [{engine: gpu, from: 5 s, until: 6 s, bandwidth: 20 GB/s}]  foreign traffic on the DRAM, as if from there
+random:    {seed: 1, rate: 2, until: 60 s}                    besides, faults drawn from a seed, `rate` of them a minute
 """
 
 from __future__ import annotations
@@ -37,6 +44,46 @@ class Slowdown:
     from_ns: int
     until_ns: int
     factor: Fraction
+    throttle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Frames of `sensor` released in [from_ns, until_ns) arrive `by_ns` later than they were released."""
+
+    sensor: str
+    from_ns: int
+    until_ns: int
+    by_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """`frames` more frames come at once with the first one of `sensor` from `at_ns` on."""
+
+    sensor: str
+    at_ns: int
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """`engine` stands still in [from_ns, until_ns); with `lost`, what runs there then is aborted."""
+
+    engine: str
+    from_ns: int
+    until_ns: int
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hog:
+    """Somebody else draws `bandwidth` bytes/s of DRAM in [from_ns, until_ns), in the way `engine` would."""
+
+    engine: str
+    from_ns: int
+    until_ns: int
+    bandwidth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +102,10 @@ class Faults:
     dropouts: tuple[Dropout, ...] = ()
     slowdowns: tuple[Slowdown, ...] = ()
     overruns: tuple[Overrun, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    delays: tuple[Delay, ...] = ()
+    bursts: tuple[Burst, ...] = ()
+    hogs: tuple[Hog, ...] = ()
 
 
 def load_faults(path: str | Path, plan: Plan) -> Faults:

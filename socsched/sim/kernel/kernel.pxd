@@ -49,6 +49,7 @@ cdef class Kernel:
     cdef Histograms execs, responses
     cdef Log job_log, slice_log, note_log, step_log, depth_log, sample_log, release_log
     cdef object hooks, rates
+    cpdef object time(self)
     cpdef object run_on(self, long long most)
     cdef long long expect(self, long long source, long long frame) except? -9
     cdef long long release(self, long long source, long long now) except? -9

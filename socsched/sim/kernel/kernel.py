@@ -205,6 +205,10 @@ class Kernel:
         self.from_tick = self.from_budget + self.tasks
         self.combinations = Combinations(hooks.stretch, self.tasks + 2)
         self.rates = []
+        self.now = self.hog = self.actives = self.memory_changed = self.dirts = self.touches = self.turns = self.uses = 0
+        self.load_now = self.shown_load = self.read_at = self.number = self.slices_begun = self.samples_made = 0
+        self.events_seen = 0
+        self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = self.hog_rate = 0.0
         self.chains = Chains(tables)
         self.execs, self.responses = Histograms(self.tasks), Histograms(self.tasks)
         self.job_log, self.slice_log, self.note_log = Log(13), Log(7), Log(5)
@@ -321,6 +325,10 @@ class Kernel:
                 self.settle(now)
             self.events_seen += seen
         return True
+
+    def time(self) -> int:
+        """Return the instant last handled (ns)."""
+        return self.now
 
     # -- events
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.plan.plan import Plan
-from socsched.sim.model import TaskState
+from reference.model import TaskState
 
 
 def planned_model(plan: Plan) -> ContentionModel:

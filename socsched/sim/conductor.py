@@ -1,0 +1,176 @@
+"""What the kernel asks Python for, rarely: contention of a new combination, random numbers, faults, own policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from socsched.cost.contention import contention_model
+from socsched.cost.cost import Segment
+from socsched.errors import UsageError
+from socsched.sim.faults import Faults
+from socsched.sim.lower import FAR, Lowered
+from socsched.sim.policies import Ready
+from socsched.sim.results import Mark
+from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
+
+_DRAWS = 1024
+_LIMIT = 1 << 31
+
+
+class Conductor:
+    """Answers the kernel's questions about one simulation; `marks` are the instants it adds to the trace."""
+
+    def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
+        self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
+        self.marks: list[Mark] = []
+        self.model = contention_model(
+            self.plan.contention, self.plan.dram_bandwidth, {e.id: e.kind for e in self.plan.engines}
+        )
+        self._engines = {engine.id: index for index, engine in enumerate(self.plan.engines)}
+        self._tasks = {task.name: index for index, task in enumerate(self.plan.tasks)}
+        self._streams = list(lowered.streams)
+        self._random: dict[int, Random] = {}
+        self._slow = [Fraction(1)] * len(self.plan.engines)
+        self._hogs: list[tuple[str, int]] = []
+        self._orders = [p.order if callable(p.order) else None for p in lowered.policies]
+        self._edges = self._schedule(faults)
+        self._overruns(faults, seed)
+        self.tables["numbers"]["first_edge"] = self._edges[0][0] if self._edges else FAR
+
+    # -- questions
+
+    def stretch(self, key: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how long (ns) each of the segments numbered in `key` takes while exactly these run."""
+        hogs = [(engine, Segment("hog", 1_000_000_000, 0, rate)) for engine, rate in self._hogs]
+        running = [self.lowered.segments[number] for number in key if number >= 0]
+        paces = self.model.paces([*running, *hogs])
+        return tuple(paces[: len(running)]) + (0,) * (len(key) - len(running))
+
+    def draws(self, stream: int) -> list[int]:
+        """Return the next random numbers of a stream, from 0 to 2**62 - 1."""
+        rng = self._random.get(stream)
+        if rng is None:
+            rng = self._random[stream] = Random(self._streams[stream])
+        draw = rng.getrandbits
+        return [draw(62) for _ in range(_DRAWS)]
+
+    def asked(self, unit: int, task: int, *rest: Any) -> tuple[int, int]:
+        """Return the keys a policy written in Python gives a job."""
+        *job, now = rest
+        rule = self._orders[self.lowered.units[unit].engine]
+        assert rule is not None
+        frame, activation, release, deadline, start, done, left, running = job
+        ready = Ready(
+            self.plan.tasks[task], task, frame, activation, release, deadline, start, done, left, bool(running)
+        )
+        keys = rule(ready, now)
+        if not 1 <= len(keys) <= 2 or not all(isinstance(key, int) and abs(key) < FAR for key in keys):
+            policy = self.lowered.policies[self.lowered.units[unit].engine].name
+            raise UsageError(f"policy {policy!r} must give one or two whole numbers below 2**62, got {keys!r}")
+        return (keys[0], keys[1] if len(keys) > 1 else 0)
+
+    # -- faults
+
+    def edge(self, now: int) -> tuple[int, int, int, int, float]:
+        """Let faults begin and end; return when the next does, which engines changed, and the foreign traffic."""
+        changed = 0
+        while self._edges and self._edges[0][0] <= now:
+            _, change, *arguments = self._edges.pop(0)
+            changed |= getattr(self, f"_{change}")(now, *arguments)
+        following = self._edges[0][0] if self._edges else FAR
+        kind = 0
+        if self._hogs:
+            kind = 1 + self._hog_sets.setdefault(tuple(self._hogs), len(self._hog_sets))
+        return following, changed, 0, kind, sum(rate for _, rate in self._hogs) / 1e9
+
+    def _schedule(self, faults: Faults) -> list[Any]:
+        self._hog_sets: dict[tuple[tuple[str, int], ...], int] = {}
+        edges: list[Any] = []
+        order = 0
+
+        def window(begin: int, end: int, change: str, *arguments: Any) -> None:
+            nonlocal order
+            edges.append((begin, order, change, True, *arguments))
+            edges.append((end, order + 1, change, False, *arguments))
+            order += 2
+
+        for slow in faults.slowdowns:
+            window(slow.from_ns, slow.until_ns, "slowdown", self._engines[slow.engine], slow.factor, slow.throttle)
+        for drop in faults.dropouts:
+            window(drop.from_ns, drop.until_ns, "dropout", self._source(drop.sensor))
+        for stall in faults.stalls:
+            window(stall.from_ns, stall.until_ns, "stall", self._engines[stall.engine], stall.lost)
+        for delay in faults.delays:
+            window(delay.from_ns, delay.until_ns, "delay", self._source(delay.sensor), delay.by_ns)
+        for burst in faults.bursts:
+            edges.append((burst.at_ns, order, "burst", True, self._source(burst.sensor), burst.frames))
+            order += 1
+        for hog in faults.hogs:
+            window(hog.from_ns, hog.until_ns, "hog", hog.engine, hog.bandwidth)
+        return [(time, change, *rest) for time, _, change, *rest in sorted(edges, key=lambda edge: edge[:2])]
+
+    def _source(self, name: str) -> int:
+        return self.lowered.sources.index(name)
+
+    def _overruns(self, faults: Faults, seed: int) -> None:
+        for fault in faults.overruns:
+            task = self._tasks[fault.stage]
+            self._streams.append(f"{seed}:overrun:{fault.stage}")
+            factor = fault.factor.limit_denominator(1 << 20)
+            self.tables["t_over"][task] = len(self._streams) - 1
+            self.tables["t_chance"][task] = int(fault.probability * 2**53)
+            self.tables["t_up"][task], self.tables["t_down"][task] = factor.numerator, factor.denominator
+        self.tables["numbers"]["streams"] = len(self._streams)
+
+    def _slowdown(self, now: int, begins: bool, engine: int, factor: Fraction, throttle: bool) -> int:
+        self._slow[engine] = self._slow[engine] * factor if begins else self._slow[engine] / factor
+        slow = self._slow[engine]
+        if slow.numerator >= _LIMIT:
+            slow = slow.limit_denominator(1 << 20)
+        self.tables["n_slow"][engine], self.tables["n_fast"][engine] = slow.numerator, slow.denominator
+        if throttle:
+            self.marks.append((now, THROTTLE if begins else THROTTLE_OVER, engine, int(1_000_000 / factor)))
+        else:
+            self.marks.append((now, FAULT_SLOW if begins else FAULT_OVER, engine, int(factor * 1_000_000)))
+        return 1 << engine
+
+    def _dropout(self, now: int, begins: bool, source: int) -> int:
+        self.tables["s_lost"][source] += 1 if begins else -1
+        return 0
+
+    def _delay(self, now: int, begins: bool, source: int, by_ns: int) -> int:
+        self.tables["s_delay"][source] += by_ns if begins else -by_ns
+        return 0
+
+    def _burst(self, now: int, begins: bool, source: int, frames: int) -> int:
+        self.tables["s_burst"][source] += frames
+        return 0
+
+    def _stall(self, now: int, begins: bool, engine: int, lost: bool) -> int:
+        before = self.tables["n_still"][engine]
+        self.tables["n_still"][engine] = (2 if lost else 1) if begins else 0
+        if before != self.tables["n_still"][engine]:
+            self.marks.append((now, FAULT_STALL if begins else FAULT_OVER, engine, 0))
+        return 1 << engine
+
+    def _hog(self, now: int, begins: bool, engine: str, rate: int) -> int:
+        if begins:
+            self._hogs.append((engine, rate))
+        else:
+            self._hogs.remove((engine, rate))
+        self._hogs.sort()
+        return 0
+
+    def control(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
+        """Let the board react to power and temperature; return when it looks again, and which engines changed."""
+        return FAR, 0
+
+
+def scaled_segment(segment: Segment, factor: Fraction) -> Segment:
+    """Return a segment that takes `factor` times its work (rounded up)."""
+    time, fixed, size = (-(-value * factor // 1) for value in (segment.time_ns, segment.fixed_ns, segment.bytes))
+    return replace(segment, time_ns=int(time), fixed_ns=int(fixed), bytes=int(size))

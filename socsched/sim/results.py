@@ -1,0 +1,97 @@
+"""What the kernel leaves, as the columns of a trace and as running figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from socsched.sim.lower import Lowered
+from socsched.trace.columns import MISS_OPEN, Columns, InstantColumns, JobColumns, SliceColumns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+Mark = tuple[int, int, int, int]
+"""An instant of the conductor: time, code, engine index, value."""
+
+
+class Outcome:
+    """The kernel's books by name (`kernel.Kernel.close`): arrays one entry a task, engine or chain."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self.found = found
+
+    def ints(self, name: str) -> Ints:
+        """Return an array of numbers."""
+        return np.asarray(self.found[name], np.int64)
+
+    def number(self, name: str) -> Any:
+        """Return a single number, or an object as it is."""
+        return self.found[name]
+
+    def rows(self, name: str, width: int) -> Ints:
+        """Return a log as a matrix, one row an entry."""
+        blocks = self.found[name]
+        joined = np.frombuffer(b"".join(blocks), np.int64) if blocks else np.zeros(0, np.int64)
+        return joined.reshape(-1, width)
+
+
+def _ordered(rows: Ints) -> Ints:
+    """Put rows in the order of their first number, a permutation of 0 to their count."""
+    placed = np.empty_like(rows)
+    placed[rows[:, 0]] = rows
+    return placed
+
+
+def columns(lowered: Lowered, outcome: Outcome, marks: Sequence[Mark], end_ns: int) -> Columns:
+    """Return everything recorded as columns of a trace; `marks` are the conductor's own instants."""
+    plan, tasks = lowered.plan, len(lowered.plan.tasks)
+    jobs = _ordered(outcome.rows("jobs", 13)).T
+    slices = _ordered(outcome.rows("slices", 7)).T
+    frames = outcome.rows("samples", 1)[:, 0]
+    names = tuple(task.name for task in plan.tasks)
+    subjects = (*names, *lowered.sources, *(engine.id for engine in plan.engines))
+    releases = outcome.rows("releases", 2)
+    return Columns(
+        tasks=names,
+        reads=tuple(task.reads for task in plan.tasks),
+        engines=tuple(engine.id for engine in plan.engines),
+        names=lowered.names,
+        subjects=subjects,
+        jobs=JobColumns(*(np.ascontiguousarray(column) for column in jobs[1:]), frames),
+        slices=SliceColumns(*(np.ascontiguousarray(column) for column in slices[1:])),
+        instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
+        counters=_counters(lowered, outcome),
+        releases={name: releases[releases[:, 0] == index, 1] for index, name in enumerate(lowered.sources)},
+    )
+
+
+def _instants(notes: Ints, marks: Sequence[Mark], first_engine: int) -> InstantColumns:
+    own = np.array([(time, code, first_engine + engine, -1, value) for time, code, engine, value in marks], np.int64)
+    # what was still unfinished at its deadline is only known at the end: it comes last at its instant
+    late = notes[:, 1] == MISS_OPEN
+    known = np.concatenate([notes[~late], own.reshape(-1, 5), notes[late]])
+    known = known[np.argsort(known[:, 0], kind="stable")]
+    return InstantColumns(*(np.ascontiguousarray(column) for column in known.T))
+
+
+def _counters(lowered: Lowered, outcome: Outcome) -> dict[str, tuple[Ints, NDArray[np.float64]]]:
+    numbers = lowered.tables["numbers"]
+    steps = outcome.rows("steps", 3)
+    times = np.concatenate([np.zeros(1, np.int64), steps[:, 0]])
+    rates = np.concatenate([np.zeros(1), np.asarray(outcome.number("rates"), np.float64)])
+    loads = np.concatenate([np.zeros(1), steps[:, 1].astype(np.float64)])
+    power = numbers["static"] + loads / numbers["scale"] + rates * numbers["picojoule"]
+    moved = np.concatenate([[True], rates[1:] != rates[:-1]])
+    found = {"power_mw": (times, power), "bandwidth_gbps": (times[moved], rates[moved])}
+    depths = outcome.rows("depths", 3)
+    for task in np.unique(depths[:, 1]):
+        own = depths[depths[:, 1] == task]
+        frames = np.concatenate([np.zeros(1), own[:, 2].astype(np.float64)])
+        name = f"queue.{lowered.plan.tasks[int(task)].name}"
+        found[name] = (np.concatenate([np.zeros(1, np.int64), own[:, 0]]), frames)
+    return {name: found[name] for name in ("power_mw", "bandwidth_gbps", *sorted(n for n in found if n[:6] == "queue."))}

@@ -67,6 +67,8 @@ class Simulation:
     def run(self, until: int) -> Seen:
         """Return what is seen up to an instant."""
         for now in range(until):
+            if self.taskset.memguard is not None and now % self.taskset.memguard.period_ns == 0:
+                self.spent.clear()
             self._release(now)
             self._wake(now)
             self._serve()
@@ -105,8 +107,10 @@ class Simulation:
         job.pieces = [piece]
         if task.suspension_ns:
             self._suspensions(job, task, cost)
-        for request in task.requests:
-            job.marks.append((self.draw.randint(0, cost), "request", request.handling_ns, request.time_ns))
+        # Between two requests there is some computation, at which the job can be preempted.
+        places = self.draw.sample(range(1, cost + 1), min(len(task.requests), cost))
+        for place, request in zip(places, task.requests, strict=False):
+            job.marks.append((place, "request", request.handling_ns, request.time_ns))
         job.marks.sort(key=lambda mark: mark[0])
         if task.accesses:
             count = min(task.accesses, cost)
@@ -166,7 +170,7 @@ class Simulation:
         taskset = self.taskset
         served_by = -1
         if self.serving is not None:
-            job, left = self.serving
+            left = self.serving[1]
             if left[0]:
                 left[0] -= 1
                 served_by = taskset.accelerator.cpu if taskset.accelerator else -1
@@ -198,7 +202,7 @@ class Simulation:
             chosen = order[: self.taskset.processors if cpu < 0 else 1]
         self.running[cpu] = chosen
         for piece in chosen:
-            if not self._throttled(cpu, piece, now):
+            if not self._throttled(cpu, piece):
                 self._step(piece, now)
 
     def _locked(self, piece: Piece) -> bool:
@@ -215,12 +219,10 @@ class Simulation:
             return piece.done > 0 and piece.done not in edges
         return piece.locked_from < piece.done < piece.locked_to
 
-    def _throttled(self, cpu: int, piece: Piece, now: int) -> bool:
+    def _throttled(self, cpu: int, piece: Piece) -> bool:
         guard = self.taskset.memguard
         if guard is None:
             return False
-        if now % guard.period_ns == 0:
-            self.spent[cpu] = 0
         if self.spent.get(cpu, 0) >= guard.budgets[cpu]:
             return True
         if piece.done in piece.job.accesses:

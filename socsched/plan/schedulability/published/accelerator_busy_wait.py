@@ -32,7 +32,8 @@ def run(problem: Problem) -> Answer:
         replace(
             task,
             wcet_ns=task.wcet_ns + sum(r.time_ns + r.handling_ns + wait for r in task.requests),
-            longest_region_ns=longest(task) + wait if task.requests else 0,
+            # One more than a region begun before: a request made at the very instant of a release may go first.
+            longest_region_ns=longest(task) + wait + 1 if task.requests else 0,
         )
         for task in problem.tasks
     )

@@ -57,8 +57,7 @@ def run(problem: Problem) -> Answer:
     span = hyperperiods(chain(problem), tasks)
     assert span is not None
     events = schedule(tasks, problem.taskset.ranks, span[1])
-    since = max(task.offset_ns for task in tasks) + span[0]
-    return answer(longest([events[index] for index in problem.taskset.chain], since))
+    return answer(longest([events[index] for index in problem.taskset.chain]))
 
 
 def _known(problem: Problem) -> str:

@@ -26,7 +26,7 @@ def run(problem: Problem) -> Answer:
     for task in tasks:
         reads = list(range(task.offset_ns, span[1], task.period_ns))
         events.append((reads, [read + task.deadline_ns for read in reads]))
-    return answer(longest(events, max(task.offset_ns for task in tasks) + span[0]))
+    return answer(longest(events))
 
 
 def _phased(problem: Problem) -> str:

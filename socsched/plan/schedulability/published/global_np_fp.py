@@ -1,8 +1,8 @@
 """Global fixed priorities without preemption: how long all processors can be busy before a job starts.
 
 Guan, Yi, Deng, Gu, Yu, "Schedulability analysis for non-preemptive fixed-priority multiprocessor scheduling", Journal
-of Systems Architecture 57(5) 2011, section 4 (problem window from release to start), with the workload bound of Bertogna
-& Cirinei, RTSS 2007: of lower priority only the m jobs begun before the release can be in the way.
+of Systems Architecture 57(5) 2011, section 4 (problem window from release to start), with the workload bound of
+Bertogna & Cirinei, RTSS 2007: of lower priority only the m jobs begun before the release can be in the way.
 """
 
 from __future__ import annotations

@@ -34,15 +34,15 @@ def hyperperiods(tasks: Sequence[PeriodicTask], every: Sequence[PeriodicTask]) -
     return (whole, until) if jobs <= MOST_JOBS else None
 
 
-def longest(events: Sequence[Events], since: int) -> dict[str, tuple[int, int, int]]:
+def longest(events: Sequence[Events]) -> dict[str, tuple[int, int, int]]:
     """Return the longest reaction, age and reduced age of chains over `events`: (length, from, to).
 
-    Chains that begin before `since`, when the schedule may not have settled, do not count.
+    The first chains count too: before every task has been released once, a schedule differs from what it settles to.
     """
     found: dict[str, tuple[int, int, int]] = {}
 
     def keep(measure: str, begin: int, end: int) -> None:
-        if begin >= since and (measure not in found or end - begin > found[measure][0]):
+        if measure not in found or end - begin > found[measure][0]:
             found[measure] = (end - begin, begin, end)
 
     reads, writes = events[0]

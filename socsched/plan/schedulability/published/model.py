@@ -89,7 +89,7 @@ class Problem:
             "jitter": any(task.jitter_ns for task in self.tasks),
             "blocking": any(task.blocking_ns for task in self.tasks),
             "suspension": any(task.suspension_ns for task in self.tasks),
-            "accelerator": any(task.requests for task in self.tasks),
+            "accelerator": any(task.requests for task in self.taskset.tasks),  # its server may run among these
             "graph": any(task.graph for task in self.tasks),
             "types": bool(self.taskset.types),
             "memory": self.taskset.memory is not None and any(task.accesses for task in self.tasks),

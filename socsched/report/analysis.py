@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.plan.plan import Plan
+from socsched.plan.schedulability.used import used
 from socsched.plan.sensitivity import growth
 
 
 def analysis(plan: Plan) -> dict[str, Any]:
-    """Return chains (ns), worst-case utilisation of every used lane, and by what factor tasks may become slower."""
+    """Return chains (ns), utilisation of every used lane, tests, and by what factor tasks may become slower."""
     return {
         "verdict": plan.verdict,
         "chains": [
@@ -23,6 +24,10 @@ def analysis(plan: Plan) -> dict[str, Any]:
             for chain in plan.chains
         ],
         "lanes": _lanes(plan),
+        "tests": [
+            {"name": row.name, "source": row.source, "bounds": list(row.bounds), "reason": row.reason}
+            for row in used(plan)
+        ],
         "growth": {
             "all": growth(plan),
             "tasks": {task.name: growth(plan, frozenset([task.name])) for task in plan.tasks},

@@ -208,6 +208,10 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
         for lane in document["lanes"]
     ]
     parts += [table("Utilisation (worst case)", ["engine", "lane", "busy", "tasks"], rows, (2,)), Text("")]
+    rows = [
+        [test["name"], ", ".join(test["bounds"]) or "-", test["reason"], test["source"]] for test in document["tests"]
+    ]
+    parts += [table("Which test bounds what", ["test", "bounds", "why not more", "source"], rows), Text("")]
     growth = document["growth"]
     rows = [["all together", _factor(growth["all"])], *([n, _factor(f)] for n, f in growth["tasks"].items())]
     parts.append(table("How much slower, with every deadline still proved", ["task", "factor"], rows, (1,)))

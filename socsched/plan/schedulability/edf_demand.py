@@ -73,15 +73,16 @@ def busy_period(tasks: Sequence[DemandTask]) -> int | None:
     return None
 
 
-def overload(tasks: Sequence[DemandTask]) -> Overload | None:
+def overload(tasks: Sequence[DemandTask], longest: int | None = None) -> Overload | None:
     """Return an interval in which demand and blocking exceed it, None when EDF meets every deadline.
 
-    Blocking changes at deadlines only, so QPA runs once between each two of them.
+    `longest` is the longest busy period (ns) where it is known, which makes a full processor decidable.  Blocking
+    changes at deadlines only, so QPA runs once between each two of them.
     """
     for task in tasks:
         if task.window < task.wcet:
             return Overload(task.window, task.wcet, ((task.name, task.wcet),))
-    horizon = busy_period(tasks) if tasks else 0
+    horizon = longest if longest is not None else busy_period(tasks) if tasks else 0
     if horizon is None:
         return _describe(tasks, _overfull_interval(tasks))
     steps = sorted({0, *(task.deadline for task in tasks if task.segment and task.deadline <= horizon), horizon + 1})

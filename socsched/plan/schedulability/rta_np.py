@@ -18,18 +18,21 @@ def response_time(
     jitter: Mapping[str, int],
     blocking: tuple[str, int],
     limit: int,
+    last: int | None = None,
 ) -> tuple[int, bool, Terms]:
     """Return (response after the nominal release, whether it is a bound, terms that add up to it minus its jitter).
 
-    `jitter` covers `task` and `higher`; gives up, unbounded, when busy period or start exceed `limit`.
+    `last` is the part of the job that nothing delays once it has begun, the whole of it without one.  `jitter` covers
+    `task` and `higher`; gives up, unbounded, when busy period or start exceed `limit`.
     """
     busy = _busy_period(task, higher, jitter, blocking[1], limit)
     frames = max(ceil_div(min(busy, limit) + jitter[task.name], task.period), 1)
     worst: tuple[int, bool, Terms] = (-1, True, ())
-    start = 0
+    start, last = 0, task.wcet if last is None else last
     for frame in range(frames):
-        start, terms = _start(task, higher, jitter, blocking[1], frame, start, limit)
-        value = jitter[task.name] + start + task.wcet - frame * task.period
+        before = frame * task.wcet + task.wcet - last
+        start, terms = _start(before, higher, jitter, blocking[1], start, limit)
+        value = jitter[task.name] + start + last - frame * task.period
         if value > worst[0]:
             worst = (value, worst[1], response_terms(task, terms, blocking, frame))
         if start > limit:
@@ -48,15 +51,15 @@ def _busy_period(task: RtTask, higher: Sequence[RtTask], jitter: Mapping[str, in
 
 
 def _start(
-    task: RtTask, higher: Sequence[RtTask], jitter: Mapping[str, int], blocking: int, frame: int, at: int, limit: int
+    before: int, higher: Sequence[RtTask], jitter: Mapping[str, int], blocking: int, at: int, limit: int
 ) -> tuple[int, Terms]:
-    start = max(at, blocking + frame * task.wcet)
+    start = max(at, blocking + before)
     while True:
         # A job of higher priority that arrives at the very instant of the start still goes first.
         terms = tuple(
             (f"interference by {t.name}", ((start + jitter[t.name]) // t.period + 1) * t.wcet) for t in higher
         )
-        later = blocking + frame * task.wcet + sum(value for _, value in terms)
+        later = blocking + before + sum(value for _, value in terms)
         if later <= start or later > limit:
             return later, terms
         start = later

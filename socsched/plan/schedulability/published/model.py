@@ -89,7 +89,7 @@ class Problem:
             "jitter": any(task.jitter_ns for task in self.tasks),
             "blocking": any(task.blocking_ns for task in self.tasks),
             "suspension": any(task.suspension_ns for task in self.tasks),
-            "accelerator": any(task.requests for task in self.tasks),
+            "accelerator": any(task.requests for task in self.taskset.tasks),  # its server may run among these
             "graph": any(task.graph for task in self.tasks),
             "types": bool(self.taskset.types),
             "memory": self.taskset.memory is not None and any(task.accesses for task in self.tasks),
@@ -139,7 +139,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class SchedulabilityTest:
     """A published test; `exact` when a miss it predicts can happen (with tasks in any phase)."""
 
     name: str
@@ -167,9 +167,15 @@ def responses(found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bo
     late = [task for task, value, _ in rows if value is None or value > task.deadline_ns]
     if not late:
         return Answer(True, bounds)
-    together = len({task.offset_ns for task, _, _ in rows}) == 1
+    together = released_together([task for task, _, _ in rows])
     shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
     return Answer(False if exact and together else None, bounds, note=f"{what} beyond the deadline: {shown}")
+
+
+def released_together(tasks: Iterable[PeriodicTask]) -> bool:
+    """Say whether all tasks do release their first jobs at one instant, so that a predicted miss does happen."""
+    found = {(task.offset_ns, task.jitter_ns) for task in tasks}
+    return len(found) == 1 and not any(jitter for _, jitter in found)
 
 
 def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer:

@@ -1,0 +1,47 @@
+"""Chains under logical execution times with known phases: job by job, exactly.
+
+Becker et al., Journal of Systems Architecture 80 2017, section 6.3 (LET); Günzel et al., RTAS 2021 (job chains).
+"""
+
+from __future__ import annotations
+
+from socsched.plan.schedulability.published.chain_davare import SCOPE
+from socsched.plan.schedulability.published.job_chains import (
+    Events,
+    answer,
+    chain,
+    hyperperiods,
+    logical,
+    longest,
+)
+from socsched.plan.schedulability.published.model import Answer, Problem, SchedulabilityTest
+
+
+def run(problem: Problem) -> Answer:
+    """Return reaction time, data age and reduced data age; jobs read at their arrival and write at their deadline."""
+    tasks = chain(problem)
+    span = hyperperiods(tasks, tasks)
+    assert span is not None
+    events: list[Events] = []
+    for task in tasks:
+        reads = list(range(task.offset_ns, span[1], task.period_ns))
+        events.append((reads, [read + task.deadline_ns for read in reads]))
+    return answer(longest(events))
+
+
+def _phased(problem: Problem) -> str:
+    tasks = chain(problem)
+    if any(task.jitter_ns or task.deadline_ns > task.period_ns for task in tasks):
+        return "it is for deadlines within periods and no jitter"
+    return logical(problem) or ("" if hyperperiods(tasks, tasks) else "the hyperperiod has too many jobs")
+
+
+TEST = SchedulabilityTest(
+    "chain: LET, known phases",
+    "Becker et al., Journal of Systems Architecture 80 2017, section 6.3; Günzel et al., RTAS 2021",
+    SCOPE,
+    run,
+    exact=True,
+    kind="chain",
+    also=_phased,
+)

@@ -1,0 +1,66 @@
+"""Global fixed priorities: at most m - 1 tasks carry work into the window of a job.
+
+Guan, Stigge, Yi, Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS 2009, theorem 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.plan.schedulability.published.model import (
+    Answer,
+    Problem,
+    SchedulabilityTest,
+    Scope,
+    Terms,
+    responses,
+    with_jitter,
+)
+from socsched.plan.schedulability.published.workload import carry_in, no_carry_in
+
+
+def _interference(
+    task: PeriodicTask, higher: Sequence[PeriodicTask], known: Mapping[str, int], length: int, processors: int
+) -> Terms:
+    room = length - task.wcet_ns + 1
+    without = {other.name: min(no_carry_in(other, length), room) for other in higher}
+    more = {
+        other.name: max(min(carry_in(other, length, known[other.name]), room) - without[other.name], 0)
+        for other in higher
+    }
+    most = sorted(more, key=lambda name: -more[name])[: processors - 1]
+    return (
+        *((f"work of {name}", value) for name, value in without.items()),
+        *((f"work carried in by {name}", more[name]) for name in most),
+    )
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task whose higher priorities all end within their periods."""
+    known: dict[str, int] = {}
+    found: list[tuple[PeriodicTask, int | None, Terms]] = []
+    for task, higher, _ in problem.by_rank():
+        value: int | None = None
+        terms: Terms = ()
+        length, limit = task.wcet_ns, min(task.deadline_ns, task.period_ns)
+        while length <= limit and all(other.name in known for other in higher):
+            rows = _interference(task, higher, known, length, problem.processors)
+            longer = task.wcet_ns + sum(amount for _, amount in rows) // problem.processors
+            if longer <= length:
+                value = length
+                terms = (("wcet", task.wcet_ns), (f"all {problem.processors} processors busy", length - task.wcet_ns))
+                break
+            length = longer
+        if value is not None:
+            known[task.name] = value
+        found.append((task, value, with_jitter(task, terms)))
+    return responses(found, exact=False)
+
+
+TEST = SchedulabilityTest(
+    "global response times, limited carry-in",
+    "Guan, Stigge, Yi, Yu, RTSS 2009, theorem 2",
+    Scope(processors="many", deadlines="constrained"),
+    run,
+)

@@ -1,0 +1,60 @@
+"""Global fixed priorities without preemption: how long all processors can be busy before a job starts.
+
+Guan, Yi, Deng, Gu, Yu, "Schedulability analysis for non-preemptive fixed-priority multiprocessor scheduling", Journal
+of Systems Architecture 57(5) 2011, section 4 (problem window from release to start), with the workload bound of
+Bertogna & Cirinei, RTSS 2007: of lower priority only the m jobs begun before the release can be in the way.
+"""
+
+from __future__ import annotations
+
+from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.plan.schedulability.published.model import (
+    Answer,
+    Problem,
+    SchedulabilityTest,
+    Scope,
+    Terms,
+    responses,
+    with_jitter,
+)
+from socsched.plan.schedulability.published.workload import carry_in
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task; a job has started within x once less than m x of work can be in the way."""
+    m = problem.processors
+    known: dict[str, int] = {}
+    found: list[tuple[PeriodicTask, int | None, Terms]] = []
+    for task, higher, lower in problem.by_rank():
+        begun = sorted(((other.wcet_ns - 1, other.name) for other in lower), reverse=True)[:m]
+        value, terms = _start(task, higher, begun, known, m)
+        if value is not None:
+            known[task.name] = value
+        found.append((task, value, with_jitter(task, terms)))
+    return responses(found, exact=False)
+
+
+def _start(
+    task: PeriodicTask, higher: list[PeriodicTask], begun: list[tuple[int, str]], known: dict[str, int], m: int
+) -> tuple[int | None, Terms]:
+    limit = min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns
+    wait = 0  # the job has not started at `wait`: all processors have been busy with others up to and including it
+    while wait <= limit and all(other.name in known for other in higher):
+        inside = wait + 1
+        work = sum(min(carry_in(other, inside, known[other.name]), inside) for other in higher)
+        later = (work + sum(min(rest, inside) for rest, _ in begun)) // m
+        if later <= wait:
+            blocked = min(sum(rest for rest, _ in begun) // m, wait)
+            rows = (("wcet", task.wcet_ns), ("lower priorities on all processors", blocked))
+            terms = (*rows, ("higher priorities on all processors", wait - blocked))
+            return task.jitter_ns + wait + task.wcet_ns, tuple(term for term in terms if term[1])
+        wait = later
+    return None, ()
+
+
+TEST = SchedulabilityTest(
+    "global non-preemptive fixed priorities",
+    "Guan et al., Journal of Systems Architecture 57(5) 2011, section 4",
+    Scope(preemption=("none",), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
+    run,
+)

@@ -1,0 +1,113 @@
+"""Global EDF and fixed priorities: response times from the workload in the window of a job.
+
+Bertogna & Cirinei, "Response-time analysis for globally scheduled symmetric multiprocessor platforms", RTSS 2007,
+theorems 7 (fixed priorities) and 8 (EDF) with the iteration over slacks of section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.plan.schedulability.published.model import (
+    Answer,
+    Problem,
+    SchedulabilityTest,
+    Scope,
+    Terms,
+    responses,
+    with_jitter,
+)
+from socsched.plan.schedulability.published.workload import carry_in, due_within
+
+Work = Callable[[PeriodicTask, int], int]
+Found = tuple[PeriodicTask, int | None, Terms]
+
+
+def window(task: PeriodicTask, others: Sequence[PeriodicTask], work: Work, processors: int) -> tuple[int | None, Terms]:
+    """Return the response of a job from its arrival and its terms, None when it passes the period or deadline.
+
+    `work` is how much a task executes in a window; together the others fill m processors only while the job waits.
+    """
+    length, limit = task.wcet_ns, min(task.deadline_ns, task.period_ns) - task.jitter_ns
+    while length <= limit:
+        rows = [(other.name, min(work(other, length), length - task.wcet_ns + 1)) for other in others]
+        longer = task.wcet_ns + sum(value for _, value in rows) // processors
+        if longer <= length:
+            terms = (("wcet", task.wcet_ns), *_shares(rows, length - task.wcet_ns))
+            return task.jitter_ns + length, with_jitter(task, terms)
+        length = longer
+    return None, ()
+
+
+def _shares(rows: Sequence[tuple[str, int]], total: int) -> Terms:
+    """Share a wait out among those who cause it, in proportion, so that terms add up."""
+    whole, given, seen = sum(value for _, value in rows), 0, 0
+    terms = []
+    for name, value in rows:
+        seen += value
+        upto = total * seen // whole if whole else 0
+        terms.append((f"interference by {name}, its share", upto - given))
+        given = upto
+    return tuple(term for term in terms if term[1])
+
+
+def _fixed(problem: Problem) -> list[Found]:
+    known: dict[str, int] = {}
+    found: list[Found] = []
+    for task, higher, _ in problem.by_rank():
+        value: int | None = None
+        terms: Terms = ()
+        if all(other.name in known for other in higher):
+            value, terms = window(task, higher, lambda o, x: carry_in(o, x, known[o.name]), problem.processors)
+        if value is not None:
+            known[task.name] = value
+        found.append((task, value, terms))
+    return found
+
+
+def _due_work(window: int, slack: Mapping[str, int]) -> Work:
+    def work(other: PeriodicTask, length: int) -> int:
+        ends = other.deadline_ns - slack[other.name]
+        return min(carry_in(other, length, ends), due_within(other, window, slack[other.name]))
+
+    return work
+
+
+def _edf(problem: Problem) -> list[Found]:
+    slack = {task.name: 0 for task in problem.tasks}
+    while True:
+        found: list[Found] = []
+        for task in problem.tasks:
+            others = [other for other in problem.tasks if other is not task]
+
+            work = _due_work(task.deadline_ns, slack)
+            found.append((task, *window(task, others, work, problem.processors)))
+        if any(value is None for _, value, _ in found):
+            return [(task, None, ()) for task, _, _ in found]  # the first miss would rest on nothing
+        better = {task.name: max(task.deadline_ns - (value or 0), slack[task.name]) for task, value, _ in found}
+        if better == slack:
+            return found
+        slack = better
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task; under EDF of all or none, as a miss of one may follow from that of another."""
+    return responses(_edf(problem) if problem.policy.rule == "edf" else _fixed(problem), exact=False)
+
+
+def _no_jitter_under_edf(problem: Problem) -> str:
+    return "under EDF it does not know release jitter" if _jittery_edf(problem) else ""
+
+
+def _jittery_edf(problem: Problem) -> bool:
+    return problem.policy.rule == "edf" and "jitter" in problem.features
+
+
+TEST = SchedulabilityTest(
+    "global response times",
+    "Bertogna & Cirinei, RTSS 2007, theorems 7 and 8",
+    Scope(rules=("edf", "fp", "rm", "dm"), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
+    run,
+    also=_no_jitter_under_edf,
+)

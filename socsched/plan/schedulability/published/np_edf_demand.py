@@ -1,0 +1,23 @@
+"""EDF without, or with limited, preemption: demand and the longest region of a job due later fit every interval.
+
+George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 6 (no preemption); Baruah, "The limited-preemption uniprocessor
+scheduling of sporadic task systems", ECRTS 2005, theorem 1 (regions).
+"""
+
+from __future__ import annotations
+
+from socsched.plan.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
+from socsched.plan.schedulability.published.qpa import judge
+
+
+def run(problem: Problem) -> Answer:
+    """Return whether demand and blocking fit every interval; with blocking, some phase of the tasks misses if not."""
+    return judge(problem, exact=False)
+
+
+TEST = SchedulabilityTest(
+    "EDF demand bound with blocking",
+    "George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 6; Baruah, ECRTS 2005, theorem 1",
+    Scope(rules=("edf",), preemption=("none", "limited"), takes=frozenset({"jitter"})),
+    run,
+)

@@ -1,0 +1,28 @@
+"""Self-suspending tasks, fixed priorities: suspension taken for computation, of the task and of all above it.
+
+Chen et al., "Many suspensions, many problems: a review of self-suspending tasks in real-time systems", RTS 55 2019,
+section 4.2.1 (suspension-oblivious analysis).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from socsched.plan.schedulability.published import rta
+from socsched.plan.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope, responses
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task with S added to its C."""
+    given = {task.name: task for task in problem.tasks}
+    longer = tuple(replace(task, wcet_ns=task.wcet_ns + task.suspension_ns, suspension_ns=0) for task in problem.tasks)
+    rows = rta.window(replace(problem, tasks=longer), whole=False)
+    return responses([(given[task.name], value, terms) for task, value, terms in rows], exact=False)
+
+
+TEST = SchedulabilityTest(
+    "suspension as computation",
+    "Chen et al., RTS 55 2019, section 4.2.1",
+    Scope(deadlines="constrained", takes=frozenset({"jitter"}), needs=frozenset({"suspension"})),
+    run,
+)

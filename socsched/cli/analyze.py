@@ -21,7 +21,9 @@ def command(output: Output, file: Path) -> int:
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
-    return _taskset(output, file) if _is_taskset(file) else _plan(output, file)
+    from socsched.cli.tasksets import is_taskset
+
+    return _taskset(output, file) if is_taskset(file) else _plan(output, file)
 
 
 def _plan(output: Output, file: Path) -> int:
@@ -56,16 +58,3 @@ def _taskset(output: Output, file: Path) -> int:
 
     output.result(document, show)
     return {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}[found.verdict]
-
-
-def _is_taskset(file: Path) -> bool:
-    """Say whether a file is a task set: by its name, or as it has tasks and none of what every plan has."""
-    if ".taskset." in file.name or file.suffix in (".yaml", ".yml"):
-        return True
-    import json
-
-    try:
-        data = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return False  # reading it as a plan says what is wrong
-    return isinstance(data, dict) and "tasks" in data and not {"engines", "pipeline", "platform"} & set(data)

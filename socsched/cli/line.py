@@ -121,6 +121,19 @@ def outcome_code(result: Mapping[str, Any]) -> int:
     return EXIT_VIOLATED if lost else EXIT_OK
 
 
+def known_policy(name: str) -> None:
+    """Raise UsageError unless the simulator knows this policy."""
+    if name not in ("edf", "fp"):
+        from socsched.sim.policies import policy
+
+        policy(name)
+
+
+def planned_policy(name: str) -> str:
+    """Return the policy to plan with when `name` is simulated: itself if bounds exist for it."""
+    return name if name in ("edf", "fp") else "edf"
+
+
 def simulate(plan: Plan, duration_ns: int, seed: int, policy: str | None = None, faults: Path | None = None) -> Trace:
     """Simulate a plan; `policy` replaces the planned one."""
     from socsched.sim.engine import simulate as run

@@ -151,8 +151,21 @@ def mode_option(function: F) -> F:
     )
 
 
-def planning_options(function: F) -> F:
-    """Add the options that steer planning: --objective, --policy, --profile."""
+class Named(click.ParamType):
+    """A name that is looked up later; `name` says of what, in help texts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take the name as it is."""
+        return str(value)
+
+
+def planning_options(function: F, simulated: bool = False) -> F:
+    """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
+    chosen: click.ParamType = Named("policy") if simulated else click.Choice(["edf", "fp"])
+    policies = "Scheduling policy" + (": any the simulator knows." if simulated else " of preemptive engines.")
     decorators = (
         click.option(
             "--objective",
@@ -163,10 +176,10 @@ def planning_options(function: F) -> F:
         ),
         click.option(
             "--policy",
-            type=click.Choice(["edf", "fp"]),
+            type=chosen,
             default="edf",
             show_default=True,
-            help="Scheduling policy of preemptive engines.",
+            help=policies,
         ),
         click.option(
             "--profile",

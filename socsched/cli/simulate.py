@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,17 +21,26 @@ from socsched.cli.options import (
 
 
 @click.command("simulate", short_help="Run a plan or a pipeline on a simulated board.")
-@click.argument("plan", metavar="PLAN.json|PIPELINE")
+@click.argument("plan", metavar="PLAN.json|PIPELINE|TASKSET.json")
 @platform_option(required=False)
 @mode_option
-@planning_options
-@click.option("--duration", type=Quantity("duration"), default="60s", show_default=True, help="Simulated time.")
+@partial(planning_options, simulated=True)
+@click.option(
+    "--duration", type=Quantity("duration"), default="60s", show_default="60s; a task set's horizon", help="Simulated time."
+)
 @seed_option
 @click.option(
     "--faults",
     "faults_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="YAML file with sensor dropouts, slow engines, overruns.",
+    help="YAML file with sensor faults, slow, stalled or dead engines, overruns, foreign traffic.",
+)
+@click.option("--jobs", type=click.IntRange(0), default=0, help="Of a task set: also list the first N jobs.")
+@click.option(
+    "--execution",
+    type=click.Choice(["wcet", "bcet", "random"]),
+    default="wcet",
+    help="Of a task set: how long jobs take; random is between bcet and wcet.",
 )
 @click.option("--functional", is_flag=True, help="Also compute the frames here, as the board's engines would.")
 @click.option(
@@ -63,19 +73,28 @@ def command(
     weights: Path | None,
     scales: Path | None,
     folder: Path | None,
+    jobs: int,
+    execution: str,
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
+
+    A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon and
+    answered a task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
     it is planned on; times stay the model's.  Exit code 0: every frame in time, 1: some late or dropped.
     """
-    from socsched.cli import line, results
+    from socsched.cli import line, results, tasksets
 
     output: Output = ctx.obj
-    made = line.plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    chosen = policy if _given(ctx, "policy") else None
+    if tasksets.is_taskset(Path(plan)):
+        length = duration if _given(ctx, "duration") else None
+        return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs)
+    line.known_policy(policy)
+    made = line.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
-    chosen = policy if _given(ctx, "policy") else None
     trace = line.simulate(made, duration, seed, chosen, faults_file)
     if functional:
         output.note("computing frames as the board's engines would; their times stay the model's")

@@ -79,8 +79,9 @@ class Task:
     `width`: how many of `lanes` a job takes wherever they are free; 0: all of them.  `overflow`: which frame is given
     up when more than `queue` wait: the newest, or the oldest.  `on_late`: what happens to a job that cannot meet its
     deadline: continue | skip (never started) | abort (at its deadline) | degrade (runs `degraded` instead).  `times`:
-    execution times drawn for each job, None for `cost_ns`.  `release_jitter_ns` and `gap_ns`: a timer's jitter, and how
-    much later than its period a sporadic release may come.  `weights_bytes`: what must be in the engine's memory.
+    execution times drawn for each job, None for `cost_ns`.  `release_jitter_ns` and `gap_ns`: how much later
+    than its instant a timer's job becomes ready (deadlines count from the instant), and how much later than its period
+    a sporadic one comes.  `weights_bytes`: what must be in the engine's memory.
     `budget_ns` of every `server_ns`: reservation of a task under a policy that serves reservations.
     """
 

@@ -246,18 +246,23 @@ def _sources(rows: _Columns, plan: Plan, streams: _Streams) -> tuple[str, ...]:
     for sensor in plan.sensors:
         if sensor.period_ns <= 0:
             raise UsageError(f"plan: sensor {sensor.name!r}: a period above 0 is needed, got {sensor.period_ns} ns")
-        _source(rows, sensor.name, sensor.period_ns, sensor.offset_ns, sensor.jitter_ns, sensor.gap_ns, streams)
+        times = (sensor.period_ns, sensor.offset_ns, sensor.jitter_ns, sensor.gap_ns)
+        _source(rows, sensor.name, times, False, streams)
         names.append(sensor.name)
     for task in plan.tasks:
         if task.timer:
-            _source(rows, task.name, task.period_ns, task.offset_ns, task.release_jitter_ns, task.gap_ns, streams)
+            times = (task.period_ns, task.offset_ns, task.release_jitter_ns, task.gap_ns)
+            _source(rows, task.name, times, True, streams)
             names.append(task.name)
     return tuple(names)
 
 
-def _source(rows: _Columns, name: str, period: int, offset: int, jitter: int, gap: int, streams: _Streams) -> None:
+def _source(rows: _Columns, name: str, times: tuple[int, int, int, int], behind: bool, streams: _Streams) -> None:
+    """Write a source; `behind`: its jitter comes after the instant that deadlines count from."""
+    period, offset, jitter, gap = times
     stream = streams.new(f"release:{name}") if jitter or gap else -1
     rows.row("s", period=period, offset=offset, jitter=jitter, gap=gap, stream=stream, lost=0, delay=0, burst=0)
+    rows.row("s", behind=behind)
 
 
 def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:

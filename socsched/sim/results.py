@@ -29,6 +29,10 @@ class Outcome:
         """Return an array of numbers."""
         return np.asarray(self.found[name], np.int64)
 
+    def ints_of(self, name: str, which: int) -> Ints:
+        """Return one array of a group: of histograms the counts, sums, largest values or numbers of values."""
+        return np.asarray(self.found[name][which], np.int64)
+
     def number(self, name: str) -> Any:
         """Return a single number, or an object as it is."""
         return self.found[name]

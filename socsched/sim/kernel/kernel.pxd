@@ -16,7 +16,8 @@ cdef class Kernel:
     cdef long long[::1] u_across, u_serves, n_switch, n_migrate, n_reshape, n_lane0, n_lanes, n_power, n_clock
     cdef long long[::1] n_level, n_governor, n_slow, n_fast, n_still, n_memory, n_swap, lane_speed
     # sources
-    cdef long long[::1] s_period, s_offset, s_jitter, s_gap, s_stream, s_lost, s_delay, s_burst, s_next0, s_next
+    cdef long long[::1] s_period, s_offset, s_jitter, s_gap, s_stream, s_lost, s_delay, s_burst, s_behind, s_due
+    cdef long long[::1] s_next0, s_next
     # state of sources
     cdef long long[::1] s_frame, s_last, s_nominal, s_base, latest, drawn, draw_at
     # state of tasks

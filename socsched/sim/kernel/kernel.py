@@ -97,9 +97,9 @@ def bits(mask: i64) -> i64:
     return count
 
 
-def _figures(found: Histograms) -> tuple[object, object, object, object]:
-    """Return counts a bin, sums, largest values and numbers of values of histograms."""
-    return found.bins, found.sum, found.most, found.number
+def _figures(found: Histograms) -> tuple[object, object, object, object, object]:
+    """Return counts a bin, sums, largest values, numbers of values and least values of histograms."""
+    return found.bins, found.sum, found.most, found.number, found.least
 
 
 class Kernel:
@@ -193,6 +193,7 @@ class Kernel:
         self.s_lost = tables["s_lost"]
         self.s_delay = tables["s_delay"]
         self.s_burst = tables["s_burst"]
+        self.s_behind = tables["s_behind"]
         self.s_next0 = tables["s_next0"]
         self.s_next = tables["s_next"]
         self._clear_tasks(tables)
@@ -232,7 +233,7 @@ class Kernel:
         self.drawn = array("q", bytes(8 * streams * DRAWS))
         self.draw_at = array("q", [DRAWS]) * streams
         s: i64 = max(self.sources, 1)
-        self.s_frame, self.s_last, self.s_nominal, self.s_base = (array("q", bytes(8 * s)) for _ in range(4))
+        self.s_frame, self.s_last, self.s_nominal, self.s_base, self.s_due = (array("q", bytes(8 * s)) for _ in range(5))
         self.latest = array("q", [-1]) * (n + s)
 
     def _clear_claims(self) -> None:
@@ -349,6 +350,8 @@ class Kernel:
         if instant < self.s_last[source]:
             instant = self.s_last[source]
         self.s_last[source] = instant
+        # jitter of arrival moves the release; jitter behind it leaves deadlines where they are
+        self.s_due[source] = nominal if self.s_behind[source] else instant
         instant += self.s_delay[source]
         self.s_frame[source] = frame
         self.events.set(self.tasks + source, instant if instant < self.end else FAR)
@@ -357,7 +360,7 @@ class Kernel:
     def release(self, source: i64, now: i64) -> i64:
         extra: i64 = self.s_burst[source]
         frame: i64
-        at: i64 = self.s_last[source]
+        at: i64 = self.s_due[source]
         i: i64
         row: i64
         lost: i64
@@ -717,7 +720,7 @@ class Kernel:
         if status == DONE:
             self.done[t] += 1
             self.execs.add(t, self.j_exec[slot])
-            self.responses.add(t, now - self.j_activation[slot])
+            self.responses.add(t, now - self.j_release[slot])
         else:
             if status == DROPPED:
                 self.dropped[t] += 1

@@ -1,7 +1,7 @@
 cdef long long bin_of(long long value) noexcept
 
 cdef class Histograms:
-    cdef public long long[::1] bins, sum, most, number
+    cdef public long long[::1] bins, sum, most, number, least
     cdef long long add(self, long long which, long long value) noexcept
 
 cdef class Chains:

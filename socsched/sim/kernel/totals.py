@@ -44,6 +44,7 @@ class Histograms:
         self.bins = array("q", bytes(8 * BINS * max(count, 1)))
         self.sum = array("q", bytes(8 * max(count, 1)))
         self.most = array("q", [-1]) * max(count, 1)
+        self.least = array("q", [1 << 62]) * max(count, 1)
         self.number = array("q", bytes(8 * max(count, 1)))
 
     def add(self, which: i64, value: i64) -> i64:
@@ -53,6 +54,8 @@ class Histograms:
         self.number[which] += 1
         if value > self.most[which]:
             self.most[which] = value
+        if value < self.least[which]:
+            self.least[which] = value
         return 0
 
 

@@ -1,0 +1,73 @@
+"""Task-set files on the command line: which files they are, and what a simulation of one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from socsched.cli.options import Output, terminal_width
+
+
+def is_taskset(file: Path) -> bool:
+    """Say whether a file is a task set: by its name, or as it has tasks and none of what every plan has."""
+    if ".taskset." in file.name:
+        return True
+    import json
+
+    if file.suffix != ".json":
+        return file.suffix in (".yaml", ".yml") and _has_tasks(file)
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False  # reading it as a plan says what is wrong
+    return isinstance(data, dict) and "tasks" in data and not {"engines", "pipeline", "platform"} & set(data)
+
+
+def _has_tasks(file: Path) -> bool:
+    """Say whether a YAML file has tasks at its top level, where a pipeline has stages."""
+    try:
+        return any(row.startswith("tasks:") for row in file.read_text(encoding="utf-8").splitlines())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def simulate(
+    output: Output, file: Path, duration: int | None, policy: str | None, execution: str, seed: int, jobs: int
+) -> int:
+    """Simulate a task-set file and show the answer; exit code 1 when a job was late."""
+    from socsched.descriptor.taskset import load_taskset
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.sim.tasksets import answer, simulate_taskset
+
+    tasks = load_taskset(file)
+    done = simulate_taskset(tasks, duration, policy, execution, seed, record=jobs > 0)
+    document = answer(tasks, done, jobs)
+    late = sum(int(count) for name in ("late", "overdue") for count in done.outcome.ints(name))
+
+    def show() -> None:
+        from socsched.report.terminal import console
+
+        screen = console(terminal_width())
+        screen.print(_table(document))
+        if done.interrupted:
+            screen.print("interrupted: the figures cover what was simulated")
+
+    output.result(document, show)
+    return EXIT_VIOLATED if late else EXIT_OK
+
+
+def _table(document: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    unit = {1: "ns", 1000: "us", 1_000_000: "ms", 1_000_000_000: "s"}.get(document["unit_ns"], "units")
+    title = f"{document['taskset']} under {document['policy']} for {document['duration']} {unit}"
+    table = Table(title=title, title_justify="left")
+    heads = ("task", "jobs", "done", f"response max [{unit}]", "mean", "missed", "preempted", "migrated")
+    for head in heads:
+        table.add_column(head, justify="left" if head == "task" else "right")
+    for row in document["tasks"]:
+        mean = row["response_mean"]
+        cells = [row["id"], row["jobs_released"], row["jobs_completed"], row["response_max"]]
+        cells += ["-" if mean is None else f"{mean:.6g}", row["deadline_misses"], row["preemptions"], row["migrations"]]
+        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
+    return table

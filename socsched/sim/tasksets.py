@@ -1,0 +1,135 @@
+"""Task sets simulated: a plan of timer tasks on one engine with a lane a processor, and the answer a task.
+
+As SimSo does it, jobs are still released at the horizon itself, and a late job is finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from socsched.cost.cost import Segment
+from socsched.descriptor.taskset import PeriodicTask, TaskSet
+from socsched.errors import UsageError
+from socsched.plan.plan import ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.sim.engine import Simulated, run
+from socsched.trace.trace import Job
+
+SCHEMA_VERSION = "1"
+_EACH = 4096
+"""Execution times from best to worst are drawn one by one up to this many, beyond that between two quantiles."""
+_NO_LIMIT = 1 << 40
+
+
+def taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = None) -> Plan:
+    """Return the plan that serves `tasks` as their file says, `policy` instead of its rule if given.
+
+    `execution` wcet | bcet | random (even between both).  UsageError for what only the analyses take.
+    """
+    rule = policy or ("fp" if tasks.policy.rule in ("rm", "dm") else tasks.policy.rule)
+    preemption = "full" if tasks.policy.preemptive else "none"
+    engine = PlannedEngine("cpu", "cpu", tasks.processors, preemption, 0, rule, 0, 0, 0)
+    ranks = tasks.ranks
+    planned = tuple(_task(tasks, task, ranks[index], execution) for index, task in enumerate(tasks.tasks))
+    return Plan(tasks.name, "-", tasks.name, "undecided", rule, (engine,), (), planned, (), (), (), {}, {}, {}, {})
+
+
+def _task(tasks: TaskSet, task: PeriodicTask, rank: int, execution: str) -> Task:
+    for what, present in (
+        ("suspension", task.suspension_ns), ("accelerator requests", task.requests), ("a graph", task.graph),
+        ("blocking", task.blocking_ns), ("memory accesses", task.accesses),
+        ("non-preemptive regions", task.longest_region_ns),
+    ):  # fmt: skip
+        if present:
+            problem = f"task set {tasks.name!r}: task {task.id} has {what}, which is analysed but not simulated"
+            raise UsageError(problem, hint="`socsched analyze` takes it; to simulate it, describe it as a pipeline")
+    partitioned = tasks.policy.scheme == "partitioned"
+    lanes = (task.cpu or 0,) if partitioned or tasks.processors == 1 else tuple(range(tasks.processors))
+    cost = task.bcet_ns if execution == "bcet" else task.wcet_ns
+    segments = tuple(Segment(str(task.id), part, 0, 0) for part in task.regions_ns) or (
+        Segment(str(task.id), cost, 0, 0),
+    )
+    return Task(
+        name=str(task.id), kind="stage", engine="cpu", lanes=lanes, precision="", after=(), reads=(), timer=True,
+        period_ns=task.period_ns, offset_ns=task.offset_ns, queue=_NO_LIMIT, cost_ns=cost, wcet_ns=task.wcet_ns,
+        bytes=0, energy_uj=0, segments=segments, priority=rank, deadline_ns=task.deadline_ns, jitter_ns=task.jitter_ns,
+        criticality="firm", provenance="assumed", source="", error=0.0, width=1 if len(lanes) > 1 else 0,
+        times=_times(task) if execution == "random" else None, release_jitter_ns=task.jitter_ns,
+    )  # fmt: skip
+
+
+def _times(task: PeriodicTask) -> ExecutionTimes | None:
+    best, worst = task.bcet_ns, task.wcet_ns
+    if best >= worst:
+        return None
+    if worst - best < _EACH:
+        return ExecutionTimes(tuple(range(best, worst + 1)))
+    return ExecutionTimes((best, worst + 1), True)
+
+
+def simulate_taskset(
+    tasks: TaskSet,
+    duration_ns: int | None = None,
+    policy: str | None = None,
+    execution: str = "wcet",
+    seed: int = 0,
+    *,
+    record: bool = False,
+) -> Simulated:
+    """Simulate `tasks` for their horizon, or `duration_ns`, and return what happened."""
+    duration = duration_ns if duration_ns is not None else tasks.horizon_ns
+    if duration is None:
+        problem = f"task set {tasks.name!r} has no horizon"
+        raise UsageError(problem, hint="say how long with --duration")
+    made = taskset_plan(tasks, execution, policy)
+    if tasks.policy.preemptive and any(task.regions_ns for task in tasks.tasks):
+        made = replace(made, engines=(replace(made.engines[0], preemption="segment"),))
+    return run(made, duration + 1, seed, record=record)
+
+
+def answer(tasks: TaskSet, simulated: Simulated, jobs: int = 0) -> dict[str, Any]:
+    """Return a simulation's figures of every task, and its first `jobs` jobs, in the file's own unit.
+
+    Responses count from the arrival; `deadline_misses` are completed jobs that were late.  A whole number of units is
+    given as such, anything else as a fraction.
+    """
+    found = simulated.outcome
+    sums, most, done = (found.ints_of("responses", which) for which in (1, 2, 3))
+    rows = []
+    for index, task in enumerate(tasks.tasks):
+        count = int(done[index])
+        mean = int(sums[index]) / count / tasks.unit_ns if count else None
+        rows.append(
+            {
+                "id": task.id,
+                "jobs_released": int(found.ints("released")[index]),
+                "jobs_completed": count,
+                "response_max": _in_units(int(most[index]), tasks) if count else None,
+                "response_mean": mean,
+                "deadline_misses": int(found.ints("late")[index]),
+                "preemptions": int(found.ints("preempted")[index]),
+                "migrations": int(found.ints("migrated")[index]),
+            }
+        )
+    answered: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "simulated",
+        "taskset": tasks.name,
+        "policy": simulated.lowered.plan.policy,
+        "duration": _in_units(simulated.duration_ns - 1, tasks),
+        "unit_ns": tasks.unit_ns,
+        "seed": simulated.seed,
+        "tasks": rows,
+    }
+    if jobs and simulated.trace is not None:
+        answered["jobs"] = [_job(tasks, job) for job in simulated.trace.jobs[:jobs]]
+    return answered
+
+
+def _job(tasks: TaskSet, job: Job) -> dict[str, Any]:
+    times = {"activation": job.activation_ns, "first_execution": job.start_ns, "end": job.finish_ns}
+    return {"task": int(job.task), **{k: _in_units(v, tasks) if v >= 0 else None for k, v in times.items()}}
+
+
+def _in_units(time_ns: int, tasks: TaskSet) -> int | float:
+    return time_ns // tasks.unit_ns if time_ns % tasks.unit_ns == 0 else time_ns / tasks.unit_ns

@@ -78,7 +78,7 @@ def _instants(notes: Ints, marks: Sequence[Mark], first_engine: int) -> InstantC
     own = np.array([(time, code, first_engine + engine, -1, value) for time, code, engine, value in marks], np.int64)
     # what was still unfinished at its deadline is only known at the end: it comes last at its instant
     late = notes[:, 1] == MISS_OPEN
-    known = np.concatenate([notes[~late], own.reshape(-1, 5), notes[late]])
+    known = np.concatenate([own.reshape(-1, 5), notes[~late], notes[late]])
     known = known[np.argsort(known[:, 0], kind="stable")]
     return InstantColumns(*(np.ascontiguousarray(column) for column in known.T))
 

@@ -42,6 +42,8 @@ MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("fault", lambda _: "stands still"),
     ("throttle", lambda millionths: f"slowed to {millionths / 1e4:g} % of its speed"),
     ("throttle", lambda _: "back to full speed"),
+    ("drop", lambda _: "could not have met its deadline, not started"),
+    ("fault", lambda _: "killed, starts its segment again"),
 )
 """What an instant's code stands for: its kind, and the text its value makes."""
 
@@ -58,6 +60,8 @@ MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
     FAULT_STALL,
     THROTTLE,
     THROTTLE_OVER,
+    DROP_LATE,
+    KILL_RESTART,
 ) = range(len(MARKS))
 """Codes of an instant; values are ns late, the queue's depth, ns of work, or millionths, as `MARKS` reads them."""
 

@@ -80,6 +80,8 @@ def scaled(value: i64, up: i64, down: i64) -> i64:
     """Return value * up / down rounded up, without overflow: factors beyond 2**31 lose their last bits upwards."""
     whole: i64
     rest: i64
+    if down <= 0:
+        return value
     while up >= 2147483648 or down >= 2147483648:
         up = (up + 1) >> 1
         down >>= 1
@@ -1173,7 +1175,6 @@ class Kernel:
         self.charge(e, now)
         self.busy[e] -= bits(self.lanes[c])
         self.load_now -= self.n_power[e * self.levels + self.n_level[e]] * bits(self.lanes[c])
-        self.soil(u)
         return 0
 
     def limit_queues(self, now: i64) -> i64:
@@ -1408,11 +1409,12 @@ class Kernel:
             t = self.active[i]
             g = self.first[t] + self.place[t]
             size = self.g_bytes[g]
+            if self.up[t] != self.down[t]:
+                size = scaled(self.g_bytes[g], self.up[t], self.down[t])
             if self.memory_limits:
                 pace = mixes.pool[at + i]
                 if self.up[t] != self.down[t]:
                     pace = scaled(pace, self.up[t], self.down[t])
-                    size = size * self.up[t] / self.down[t]
             else:
                 pace = self.load_time(t, g)
             self.keep_pace(t, self.slowed(t, pace), now)
@@ -1654,6 +1656,7 @@ class Kernel:
                 slot = self.head[t] if slot == self.job[t] else self.j_next[slot]
         for e in range(self.engines):
             self.charge(e, end)
+        self.load_now, self.rate = self.shown_load, self.shown_rate
         self.read_meters(end)
         self.chains.close(end)
         found = {

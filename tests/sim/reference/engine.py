@@ -204,7 +204,7 @@ class Simulation:
 
     def _overrun(self, state: TaskState, job: Job, now: int) -> tuple[Piece, ...]:
         fault, rng = self.overruns[state.name]
-        if rng.getrandbits(53) >= fault.probability * 2**53:
+        if (rng.getrandbits(62) >> 9) >= fault.probability * 2**53:
             return state.pieces
         text = f"takes {float(fault.factor):g} times its planned work"
         self.trace.instants.append(Instant(now, "fault", state.name, job.frame, text))

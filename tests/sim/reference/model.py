@@ -124,7 +124,7 @@ class Source:
         """Return when `frame` is released: its nominal instant plus uniform jitter, never before its predecessor."""
         instant = self.offset_ns + frame * self.period_ns
         if self.jitter_ns:
-            instant += self.rng.getrandbits(64) % (self.jitter_ns + 1)
+            instant += self.rng.getrandbits(62) % (self.jitter_ns + 1)
         self.last_ns = max(self.last_ns, instant)
         return self.last_ns
 

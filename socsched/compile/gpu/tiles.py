@@ -59,11 +59,11 @@ def tile_for(shape: Convolution, arch: str) -> Tile | Patch:
     measured = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     if measured is not None:
         return Tile(*measured)
-    return _default(shape, arch)
+    return modelled(shape, arch)
 
 
 @cache
-def _default(shape: Convolution, arch: str) -> Tile:
+def modelled(shape: Convolution, arch: str) -> Tile:
     fitting = list(candidates(shape, arch))
     if not fitting:
         raise CompileError(f"no tile fits a product of {shape.m} x {shape.n} x {shape.k}", "report this shape")

@@ -77,7 +77,11 @@ def test_conv2d(
 @FEW
 @given(
     *(CHANNELS, CHANNELS, st.integers(1, 7), st.integers(1, 9)),
-    *(st.sampled_from([(1, 1, 0), (2, 2, 0), (4, 4, 0), (4, 2, 1), (5, 3, 1), (8, 2, 3)]), st.booleans(), st.booleans()),
+    *(
+        st.sampled_from([(1, 1, 0), (2, 2, 0), (4, 4, 0), (4, 2, 1), (5, 3, 1), (8, 2, 3)]),
+        st.booleans(),
+        st.booleans(),
+    ),
 )
 def test_conv2d_transpose(
     ci: int, co: int, h: int, w: int, window: tuple[int, int, int], signed: bool, floats: bool

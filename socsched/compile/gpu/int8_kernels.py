@@ -42,7 +42,15 @@ def _finish(operands: tuple[Operand, ...], stored: Stored, relu: bool, shift: in
 
 
 def rescale(
-    pixels: int, source: int, count: int, total: int, first: int, operand: Operand, stored: Stored, relu: bool, shift: int
+    pixels: int,
+    source: int,
+    count: int,
+    total: int,
+    first: int,
+    operand: Operand,
+    stored: Stored,
+    relu: bool,
+    shift: int,
 ) -> Any:
     """Return rescale(X[pixels, source], O[pixels, total]): `count` channels of X, brought to the step of O, from `first`.
 

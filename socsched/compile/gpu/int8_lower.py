@@ -160,7 +160,9 @@ class _Lowering:
             return self.left[name]
         if name not in self.images:
             image = len(tensor.shape) == 4
-            return self.builder.emit(relax.op.permute_dims(self.plain[name], [0, 2, 3, 1])) if image else self.plain[name]
+            return (
+                self.builder.emit(relax.op.permute_dims(self.plain[name], [0, 2, 3, 1])) if image else self.plain[name]
+            )
         image = self.images[name]
         if image.dtype == "float32":
             var = image.var
@@ -314,7 +316,9 @@ class _Lowering:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")
             part = self.builder.emit(relax.call_tir(kernel, [pixels, weight], parts))
             args = (shape, tile.splits, form)
-            kernel = self.kernel((int8_gemm.reduction, args), "reduction", lambda: self.spread(int8_gemm.reduction(*args)))
+            kernel = self.kernel(
+                (int8_gemm.reduction, args), "reduction", lambda: self.spread(int8_gemm.reduction(*args))
+            )
             given = [part, entries, *extra]
         else:
             kernel, given = self.kernel((shape, tile, form), name, make), [pixels, weight, entries, *extra]

@@ -8,7 +8,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +115,14 @@ def plain(tensor: TensorType) -> TensorType:
 
 def on(stage: Any, inputs: Mapping[str, Array]) -> list[Array]:
     """Return a loaded stage's outputs in plain layout."""
-    given = [
-        convert(inputs[name], plain(t), t) for name, t in zip(stage.artifact.input_names, stage.inputs, strict=True)
-    ]
+    named = zip(stage.artifact.input_names, stage.inputs, strict=True)
+    given = [convert(inputs[name], plain(t), t) for name, t in named]
     found = stage(*(np.ascontiguousarray(array) for array in given))
     return [convert(array, t, plain(t)) for array, t in zip(found, stage.outputs, strict=True)]
 
 
 def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Array], str]:
-    """Return inputs, what they must give and whose word that is: the numpy definition, at full size this host's int8."""
+    """Return inputs, what they must give, and whose word it is: the numpy definition's or this host's int8 code's."""
     scales = read_scales(artifact.folder / FILE)
     if case.signed is not None:
         q = quantised(read(import_network(case.network), case.network), case.weights, scales)
@@ -175,10 +174,8 @@ def times(case: Case, artifact: Artifact, arch: str, repeats: int, torch: Any) -
         clock = bench.Clock(stages[name]._stream)
         return lambda: clock.milliseconds(lambda: stages[name].launch(ready[name]), repeats)
 
-    clocks = {
-        **{name: clocked(name) for name in stages},
-        "torch": lambda: bench.torch_milliseconds(graph, torch, repeats),
-    }
+    clocks = {name: clocked(name) for name in stages}
+    clocks["torch"] = lambda: bench.torch_milliseconds(graph, torch, repeats)
     found: dict[str, list[float]] = {name: [] for name in clocks}
     for _ in range(3):  # interleaved, so that clocks move for all alike
         for name, measure in clocks.items():
@@ -186,12 +183,11 @@ def times(case: Case, artifact: Artifact, arch: str, repeats: int, torch: Any) -
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def kernels_alone(
-    artifact: Artifact, network: Network, scales: Scales, weights: Mapping[str, Array], arch: str
-) -> None:
+def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     """Print every kernel of an int8 stage with its time alone and its share of the products' work."""
     from socsched.compile.gpu.int8_lower import lower_int8
 
+    network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
     q = quantised(read(import_network(network), network), weights, scales)
     named = {
         f"conv_{shape.key.replace(' ', '_').replace('-', '_')}": (shape, tile)
@@ -199,7 +195,7 @@ def kernels_alone(
     }
     n, c, h, w = artifact.inputs[0].shape
     total = 0.0
-    for name, microseconds in bench.kernel_times(GpuStage(replace(artifact)), ((n, h, w, c),)):
+    for name, microseconds in bench.kernel_times(GpuStage(artifact), ((n, h, w, c),)):
         total += microseconds
         known = named.get(name) or named.get(name.rstrip("0123456789"))
         rate = f"{4e-6 * known[0].m * known[0].n * known[0].k / microseconds:6.0f} TOP/s" if known else ""

@@ -3,10 +3,10 @@
 
     python tools/verify_gpu_int8.py [--arch sm_90a] [--repeats 40] [--layers] [--only NAME]
 
-needs an NVIDIA GPU, its driver, nvcc and a C++ compiler, and PyTorch for the times.  Small networks that take every rule
-are compared with the numpy definition of the integer network, PointPillars and ResNet-50 at full size with this
-machine's int8 CPU code; integers leave no tolerance, except ResNet-50's mean and classifier, which are fp32.  Exit code 1
-when a result is wrong.
+needs an NVIDIA GPU, its driver, nvcc and a C++ compiler, and PyTorch for the times.  Small networks that take every
+rule are compared with the numpy definition of the integer network, PointPillars and ResNet-50 at full size with this
+machine's int8 CPU code; integers leave no tolerance, except ResNet-50's mean and classifier, which are fp32.  Exit
+code 1 when a result is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import gpu_int8 as checks
 
 from socsched.compile.environment import tvm
 from socsched.compile.gpu.runtime import GpuStage
-from socsched.compile.quantize.scales import FILE, read_scales
 
 IN_FP32 = {"resnet50": 1e-5}
 """Networks that end in operators computed in fp32, and the largest error relative to the largest output there."""
@@ -60,9 +59,8 @@ def main() -> int:
         torch.backends.cudnn.benchmark = True
         rows.append((case.name, checks.times(case, artifact, args.arch, args.repeats, torch)))
         if args.layers:
-            scales = read_scales(artifact.folder / FILE)
             print(f"\n{case.name} in int8: kernels alone, twenty launches a graph")
-            checks.kernels_alone(artifact, case.network, scales, case.weights, args.arch)
+            checks.kernels_alone(case, artifact, args.arch)
     if rows:
         print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch 1, CUDA graphs, ms")
         print(

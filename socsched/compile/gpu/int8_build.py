@@ -37,8 +37,8 @@ def build_int8_executable(
 ) -> BuiltInt8:
     """Return the int8 executable of a network with an operator worth it (`quantize.build.stays_float` says no).
 
-    Without scales it is calibrated on this machine on seeded normal inputs, and a note says so.  Raises CompileError for
-    what has no int8 form, and for GPUs before sm_80.
+    Without scales it is calibrated on this machine on seeded normal inputs, and a note says so.  Raises CompileError
+    for what has no int8 form, and for GPUs before sm_80.
     """
     arch = str(target["arch"])
     if capability(arch) < OLDEST:

@@ -3,10 +3,10 @@
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """int8 convolution as an implicit GEMM on tensor cores: the computation, not yet scheduled.
 
-It is `gemm` on bytes.  Operands lie in pairs, each pair an fp16 to everything that copies it, so that tiles, swizzle and
-asynchronous copies are those of fp16: in a `Convolution` here `channels` and k count pairs.  Zero is stored as zero,
-be values signed or not, so that pixels outside the image are the copies' zero fill.  Sums are requantised by the rule of
-`quantize.fixed_point` on their way out, in 32 bits.
+It is `gemm` on bytes.  Operands lie in pairs, each pair an fp16 to everything that copies it, so that tiles, swizzle
+and asynchronous copies are those of fp16: in a `Convolution` here `channels` and k count pairs.  Zero is stored as
+zero, be values signed or not, so that pixels outside the image are the copies' zero fill.  Sums are requantised by the
+rule of `quantize.fixed_point` on their way out, in 32 bits.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Form:
 def convolution(shape: Convolution, tile: Tile, form: Form) -> Any:
     """Return conv(X[pixels, pairs], W[n, k], S[rows, outputs], (R,) O[pixels, total]); k counts pairs, in whole steps.
 
-    X and W are pairs of bytes, S the epilogue's table: bias, low, high and multiplier, or bias and the bits of an fp32 factor.
-    With splits it is conv(X, W, P[splits, m, n]), to be finished by `reduction`.
+    X and W are pairs of bytes, S the epilogue's table: bias, low, high and multiplier, or bias and the bits of an fp32
+    factor.  With splits it is conv(X, W, P[splits, m, n]), to be finished by `reduction`.
     """
     rows, length = up(shape.m, tile.rows), up(shape.k, tile.depth * tile.splits)
     if tile.splits > 1:

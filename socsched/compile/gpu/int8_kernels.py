@@ -52,9 +52,9 @@ def rescale(
     relu: bool,
     shift: int,
 ) -> Any:
-    """Return rescale(X[pixels, source], O[pixels, total]): `count` channels of X, brought to the step of O, from `first`.
+    """Return rescale(X[pixels, source], O[pixels, total]): channels of X, brought to the step of O, to `first` onwards.
 
-    `relu` clips below zero; counts are multiples of four.
+    `relu` clips below zero; `count` and the others are multiples of four.
     """
     finish, dtype, given, groups = _finish((operand,), stored, relu, shift), stored.dtype, operand.dtype, count // QUAD
 
@@ -127,7 +127,10 @@ def max_pool(channels: int, height: int, width: int, window: tuple[int, ...], st
 
 
 def quantise(pixels: int, channels: int, total: int, inverse: float, stored: Stored, plain: bool) -> Any:
-    """Return quantise(X, O[pixels, total]): fp32 to bytes, halves to even; X is [pixels, channels], `plain` transposed."""
+    """Return quantise(X, O[pixels, total]): fp32 to bytes, halves to even.
+
+    X is [pixels, channels], with `plain` [channels, pixels].
+    """
     dtype, low, high = stored.dtype, float(stored.low), float(stored.high)
     rows, columns = (channels, pixels) if plain else (pixels, channels)
     lanes = QUAD if channels == total and not plain else 1

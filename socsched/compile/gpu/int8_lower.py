@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from socsched.compile.cpu import generic
 from socsched.compile.cpu.int8_kernels import Epilogue, Stored
 from socsched.compile.environment import relax, tirx
@@ -159,19 +157,17 @@ class _Lowering:
         if name in self.left:
             return self.left[name]
         if name not in self.images:
-            image = len(tensor.shape) == 4
-            return (
-                self.builder.emit(relax.op.permute_dims(self.plain[name], [0, 2, 3, 1])) if image else self.plain[name]
-            )
+            var = self.plain[name]
+            return self.builder.emit(relax.op.permute_dims(var, [0, 2, 3, 1])) if tensor.layout else var
         image = self.images[name]
-        if image.dtype == "float32":
-            var = image.var
-            if image.lying != image.channels:
-                args = (image.pixels, image.lying, 0, image.channels)
-                var = self.call(int8_kernels.narrow, args, [var], (image.pixels, image.channels), "float32")
-        else:
-            args = (image.pixels, image.lying, image.channels, float(self.q.scales[name].step), image.dtype, False)
-            var = self.call(int8_kernels.dequantise, args, [image.var], (image.pixels, image.channels), "float32")
+        var, shape = image.var, (image.pixels, image.channels)
+        if image.dtype != "float32":
+            step = float(self.q.scales[name].step)
+            lies = (image.pixels, image.lying, image.channels, step, image.dtype, False)
+            var = self.call(int8_kernels.dequantise, lies, [var], shape, "float32")
+        elif image.lying != image.channels:
+            part = (image.pixels, image.lying, 0, image.channels)
+            var = self.call(int8_kernels.narrow, part, [var], shape, "float32")
         return self.viewed(var, physical_shape(tensor), "float32")
 
     def viewed(self, var: Any, shape: Any, dtype: str, offset: int = 0) -> Any:
@@ -233,9 +229,9 @@ class _Lowering:
         heads: dict[tuple[str, bool], list[Step]] = {}
         for step in self.q.steps:
             leaves, a = step.output in self.q.floats and step.output not in self.slices, step.group.attrs
-            if leaves and step.group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == 1 and not a["pad"]:
-                if a["stride_h"] == 1:
-                    heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
+            pointwise = step.group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1
+            if leaves and pointwise and not a["pad"]:
+                heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
         return {members[0].output: members for members in heads.values()}
 
     # Operators.
@@ -316,9 +312,8 @@ class _Lowering:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")
             part = self.builder.emit(relax.call_tir(kernel, [pixels, weight], parts))
             args = (shape, tile.splits, form)
-            kernel = self.kernel(
-                (int8_gemm.reduction, args), "reduction", lambda: self.spread(int8_gemm.reduction(*args))
-            )
+            finish = lambda: self.spread(int8_gemm.reduction(*args))  # noqa: E731
+            kernel = self.kernel((int8_gemm.reduction, args), "reduction", finish)
             given = [part, entries, *extra]
         else:
             kernel, given = self.kernel((shape, tile, form), name, make), [pixels, weight, entries, *extra]

@@ -60,7 +60,7 @@ def kernel_matrix(layers: Layers, shape: Convolution, length: int) -> Array:
 def _taps(step: Step, layer: Layer) -> Array:
     """Return a layer's weights as [phases^2, O, kh, kw, I]."""
     if step.group.kind == "conv2d":
-        return layer.weight.transpose(0, 2, 3, 1)[None]
+        return np.ascontiguousarray(layer.weight.transpose(0, 2, 3, 1)[None])
     w, pad = int8_pack.window(step), window_of(step).pad
     phased = int8_pack.by_phase(step, layer)  # [O, phases^2, I, taps, taps]
     out, _, into, taps, _ = phased.shape

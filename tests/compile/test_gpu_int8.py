@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +14,29 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
+import gpu_networks
 from int8_networks import conv, full_range, image, prepared, residual_block, scales_of, transposed, weights_of
 
 from socsched.compile.aligned import from_tvm, to_tvm
+from socsched.compile.cpu.int8_dot import dot_for, int8_options
+from socsched.compile.cpu.int8_lower import lower_int8 as lower_host
 from socsched.compile.environment import relax, tvm
 from socsched.compile.fusion import read
+from socsched.compile.gpu.int8_build import build_int8_executable
 from socsched.compile.gpu.int8_lower import lower_int8
 from socsched.compile.layouts import convert
 from socsched.compile.quantize import reference
+from socsched.compile.quantize.calibrate import calibrate, seeded_samples
 from socsched.compile.quantize.fixed_point import Scale
 from socsched.compile.quantize.network import QuantisedGraph, quantised
 from socsched.compile.quantize.scales import Scales
 from socsched.compile.relax_import import import_network
-from socsched.compile.targets import native_target
+from socsched.compile.targets import native_target, resolve
+from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.pointpillars.network import backbone_network, head_network
+from socsched.models.pointpillars.network import backbone_network, head_network, scatter_network
+from socsched.models.weights import seeded_weights
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -152,3 +160,65 @@ def test_backbone_on_a_small_canvas() -> None:
     names = [variable.name_hint for variable in lowered.module.get_global_vars()]
     assert not any(name.startswith(("rescale", "add", "narrow")) for name in names), "the concatenation is free"
     compare(network, {"canvas": False})
+
+
+def on_host(q: QuantisedGraph, inputs: Mapping[str, Array], weights: Mapping[str, Array]) -> list[Array]:
+    """This machine's int8 code, which has rules for other operators than the GPU."""
+    vector, dot = dot_for(resolve({"kind": "llvm", "host": True}))
+    lowered = lower_host(q, weights, vector, dot)
+    options = int8_options(resolve({"kind": "llvm", "host": True}))
+    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(options)), tvm.cpu())["main"]
+    operands = []
+    for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
+        array = inputs[name]
+        operands.append(to_tvm(convert(array, TensorType(array.shape, "fp32", "NCHW"), kind), kind, name))
+    return [
+        convert(from_tvm(found), t, TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else ""))
+        for found, t in zip(function(*operands), lowered.outputs, strict=True)
+    ]
+
+
+def gated() -> Network:
+    """A sigmoid of bytes that bytes are made of again, one that leaves, and one of the input."""
+    layers = (
+        Layer("a", "conv2d", ("x",), {"weight": "a.weight", "bias": "a.bias"}, {"stride": 1, "padding": 1}),
+        Layer("s", "sigmoid", ("a",)),
+        Layer("b", "conv2d", ("s",), {"weight": "b.weight", "bias": "b.bias"}, {"stride": 2, "padding": 1}),
+        Layer("t", "sigmoid", ("x",)),
+    )
+    params = {"a.weight": (24, 6, 3, 3), "a.bias": (24,), "b.weight": (18, 24, 3, 3), "b.bias": (18,)}
+    return Network("net", {"x": image(6, 9, 11)}, layers, ("b", "s", "t"), params)
+
+
+@pytest.mark.parametrize("make", [gated, gpu_networks.residual])
+def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Network]) -> None:
+    network = make()
+    weights = seeded_weights(network, 3)
+    samples = seeded_samples(network)
+    q = quantised(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    assert any(step.exact for step in q.steps) and any(step.layer for step in q.steps)
+    wanted = on_host(q, samples[0], weights)
+    for found, expected in zip(execute(q, samples[0], weights), wanted, strict=True):
+        assert expected.std() > 0
+        assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_what_has_no_int8_form_is_named() -> None:
+    network = Network("net", {"x": image(16, 4, 4)}, (Layer("s", "sigmoid", ("x",)),), ("s",))
+    with pytest.raises(CompileError, match="s: no int8 rule for sigmoid"):
+        build_int8_executable(network, {}, {"kind": "cuda", "arch": "sm_87"}, None)
+
+
+def test_pillars_are_stages_of_their_own() -> None:
+    scattered, body = scatter_network(8, 8, 64), head_conv()
+    layers = (*scattered.layers, replace(body.layers[0], inputs=(scattered.outputs[0],)))
+    network = Network("net", scattered.inputs, layers, (body.layers[0].name,), body.params)
+    graph = read(import_network(network), network)
+    scales = Scales({name: Scale(0.1, True) for name in graph.values})
+    q = quantised(graph, weights_of(network), scales)
+    with pytest.raises(CompileError, match="no int8 form on GPUs for sizes that vary"):
+        lower_int8(q, weights_of(network), "sm_87")
+
+
+def head_conv() -> Network:
+    return conv(64, 16, 8, 8, 1, 1, 0, False)

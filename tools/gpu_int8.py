@@ -183,6 +183,27 @@ def times(case: Case, artifact: Artifact, arch: str, repeats: int, torch: Any) -
     return {name: statistics.median(values) for name, values in found.items()}
 
 
+def compare(cases: list[tuple[Case, Artifact, float]], arch: str, repeats: int, layers: bool) -> None:
+    """Measure networks in turns, and print the table last."""
+    import torch
+
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    for case, artifact, _ in cases:
+        rows.append((case.name, times(case, artifact, arch, repeats, torch)))
+        if layers:
+            print(f"\n{case.name} in int8: kernels alone, twenty launches a graph")
+            kernels_alone(case, artifact, arch)
+    print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch 1, CUDA graphs, ms")
+    print(f"{'network':14}{'int8':>9}{'fp16':>9}{'mma.sync':>10}{'PyTorch':>9}{'/fp16':>8}{'/mma':>8}{'/PyTorch':>10}")
+    for name, t in rows:
+        ratios = (t["int8"] / t[other] for other in ("fp16", "mma", "torch"))
+        print(
+            f"{name:14}{t['int8']:9.4f}{t['fp16']:9.4f}{t['mma']:10.4f}{t['torch']:9.4f}"
+            + "".join(f"{ratio:{width}.3f}" for ratio, width in zip(ratios, (8, 8, 10), strict=True))
+        )
+
+
 def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     """Print every kernel of an int8 stage with its time alone and its share of the products' work."""
     from socsched.compile.gpu.int8_lower import lower_int8

@@ -39,7 +39,7 @@ def main() -> int:
     if not tvm.cuda(0).exist:
         print("no CUDA device: TVM sees no GPU (driver, libcudart.so.13)", file=sys.stderr)
         return 3
-    failed, rows = [], []
+    failed = []
     for case, artifact, seconds in ready:
         inputs, wanted, whose = checks.expected(case, artifact)
         try:
@@ -53,25 +53,8 @@ def main() -> int:
         line = f"{found.count} of {found.size} differ from {whose}, by {found.largest:.1e} of the largest at most"
         print(f"{case.name:22} {line}, built in {seconds:.1f} s  {'ok' if good else 'WRONG'}", flush=True)
     large = [entry for entry in ready if entry[0].signed is None and entry[0].name not in failed]
-    for case, artifact, _ in large:
-        import torch
-
-        torch.backends.cudnn.benchmark = True
-        rows.append((case.name, checks.times(case, artifact, args.arch, args.repeats, torch)))
-        if args.layers:
-            print(f"\n{case.name} in int8: kernels alone, twenty launches a graph")
-            checks.kernels_alone(case, artifact, args.arch)
-    if rows:
-        print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch 1, CUDA graphs, ms")
-        print(
-            f"{'network':14}{'int8':>9}{'fp16':>9}{'mma.sync':>10}{'PyTorch':>9}{'/fp16':>8}{'/mma':>8}{'/PyTorch':>10}"
-        )
-        for name, t in rows:
-            ratios = (t["int8"] / t[other] for other in ("fp16", "mma", "torch"))
-            print(
-                f"{name:14}{t['int8']:9.4f}{t['fp16']:9.4f}{t['mma']:10.4f}{t['torch']:9.4f}"
-                + "".join(f"{ratio:{width}.3f}" for ratio, width in zip(ratios, (8, 8, 10), strict=True))
-            )
+    if large:
+        checks.compare(large, args.arch, args.repeats, args.layers)
     print("failed: " + ", ".join(failed) if failed else "every result as expected")
     return 1 if failed else 0
 

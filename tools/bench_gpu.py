@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Compare the CUDA lowering with PyTorch on this machine's GPU, in fp16: right first, then how fast.
 
-    python tools/bench_gpu.py [--arch sm_90a] [--layers] [--repeats 40]
+    python tools/bench_gpu.py [--arch sm_90a] [--layers] [--repeats 40] [--int8]
 
 needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is
 compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
 replays after warm-up, each network one graph on either side; PyTorch runs channels last with cuDNN's benchmark mode.
 The ratio is to PyTorch as written (convolution, then ReLU in place); "fused" is the same with cuDNN's fused convolution
 and ReLU, "queued" ours with twenty replays in a row.  Host cost is the wall-clock time of a launch call.  Exit code 1
-when a result is wrong or a bar is missed.
+when a result is wrong or a bar is missed.  With --int8 both networks are timed in int8, in fp16 and in PyTorch instead,
+in turns; verify_gpu_int8.py says whether int8 is right.
 """
 
 from __future__ import annotations
@@ -238,7 +239,13 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
     parser.add_argument("--shares", action="store_true", help="also run on some of the SMs")
+    parser.add_argument("--int8", action="store_true", help="compare int8 with fp16 and PyTorch, nothing else")
     args = parser.parse_args()
+    if args.int8:
+        import gpu_int8
+
+        gpu_int8.compare(gpu_int8.built(gpu_int8.large_cases(), args.arch), args.arch, args.repeats, args.layers)
+        return 0
     if not tvm.cuda(0).exist:
         print("no CUDA device: TVM sees no GPU (driver, libcudart.so.13)", file=sys.stderr)
         return 3

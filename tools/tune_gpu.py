@@ -38,7 +38,7 @@ from socsched.compile.gpu.patch import Patch, patches
 from socsched.compile.gpu.schedule import schedule
 from socsched.compile.gpu.shapes import Convolution, Tile, up
 from socsched.compile.gpu.tile_table import PATCHES, TABLE
-from socsched.compile.gpu.tiles import _default, candidates, estimate
+from socsched.compile.gpu.tiles import candidates, estimate, modelled
 from socsched.compile.relax_import import import_network
 
 TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compile/gpu/tile_table.py"
@@ -239,8 +239,8 @@ def tune(
         tiles = [pair for pair in found if isinstance(pair[1], Tile)]
         if not tiles:
             continue
-        modelled = _default(shape, general)
-        default = next((us for us, tile in tiles if tile == modelled), float("inf"))
+        expected = modelled(shape, general)
+        default = next((us for us, tile in tiles if tile == expected), float("inf"))
         rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
         print(f"{shape.key:32} {len(found)} tried, {rate:.0f} TFLOP/s, the model's tile {default:.2f} us", flush=True)
         patched = [pair for pair in found if isinstance(pair[1], Patch)]

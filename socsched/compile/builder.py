@@ -8,6 +8,7 @@ What a precision means on a target that this machine executes:
            processors with half-precision arithmetic, where fp16 saves traffic at the border but no computing.
            opencl: all tensors are fp16, sums of convolutions and of the Pillar Feature Net fp32.
     int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
+           cuda: the same integers, bit by bit, on tensor cores; operators without an int8 form by general schedules.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
+from socsched.compile.gpu.tiles import OLDEST, capability
 from socsched.compile.layouts import native_layout
 from socsched.compile.link import tools, write_library
 from socsched.compile.quantize.build import build_int8, key_part
@@ -102,7 +104,10 @@ def check_share(engine: Engine, share: int) -> None:
 
 def compiles(engine: Engine, precision: str) -> bool:
     """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
-    return precision in PRECISIONS and (precision != "int8" or engine.target.get("kind") not in ("cuda", "opencl"))
+    if precision != "int8":
+        return precision in PRECISIONS
+    kind, arch = engine.target.get("kind"), str(engine.target.get("arch", ""))
+    return kind != "opencl" and (kind != "cuda" or capability(arch) >= OLDEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +208,7 @@ def _build(folder: Path, request: _Request) -> Artifact:
         from socsched.compile.cuda import build_cuda
 
         inputs, outputs, files, notes = build_cuda(
-            folder, request.network, request.weights, request.spec, request.precision
+            folder, request.network, request.weights, request.spec, request.precision, request.scales
         )
     elif request.spec.kind == "opencl":
         from socsched.compile.opencl.lower import build_opencl

@@ -1,4 +1,4 @@
-"""CUDA artefacts: fp16 by the rules of `compile.gpu`, the rest by TVM's general schedules, with or without a GPU here.
+"""CUDA artefacts: fp16 and int8 by the rules of `compile.gpu`, the rest by TVM's general schedules; no GPU is needed.
 
 TVM embeds only CUDA source where no CUDA driver is installed, so nvcc turns that source into a cubin here.  Under the
 general schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 everything is fp16
@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from socsched.compile.gpu.device_code import supplied
 from socsched.compile.gpu.lower import lower
 from socsched.compile.gpu.lowering import build
 from socsched.compile.gpu.rules import unruled
-from socsched.compile.gpu.tiles import capability
+from socsched.compile.gpu.tiles import OLDEST, capability
 from socsched.compile.link import write_library
+from socsched.compile.quantize.build import stays_float
+from socsched.compile.quantize.scales import FILE, Scales, write_scales
 from socsched.compile.relax_import import bind_weights, import_network
 from socsched.compile.targets import TargetSpec, resolve
 from socsched.errors import CompileError, MachineError
@@ -31,19 +33,23 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
-OLDEST = 80
-"""Compute capability from which the rules apply (cp.async, mma.m16n8k16)."""
 
 Tensors = tuple[TensorType, ...]
 
 
 def build_cuda(
-    folder: Path, network: Network, weights: Mapping[str, np.ndarray[Any, Any]], spec: TargetSpec, precision: str
+    folder: Path,
+    network: Network,
+    weights: Mapping[str, np.ndarray[Any, Any]],
+    spec: TargetSpec,
+    precision: str,
+    scales: Scales | None = None,
 ) -> tuple[Tensors, Tensors, tuple[str, ...], tuple[str, ...]]:
     """Write stage.cubin, stage.cu and the host half into `folder`; return (inputs, outputs, files, notes).
 
-    Images lie in NHWC under the rules, in plain NCHW under the general schedules.  Raises MachineError when nvcc is
-    missing, CompileError when it refuses the source.
+    Images lie in NHWC under the rules, in plain NCHW under the general schedules.  In int8 `scales` are those of the
+    network's values, and are written beside the code.  Raises MachineError when nvcc is missing, CompileError when it
+    refuses the source.
     """
     compiler, arch = find_nvcc(), str(spec.tvm["arch"])
 
@@ -53,29 +59,39 @@ def build_cuda(
         return (folder / BINARY).read_bytes()
 
     with supplied(cubin):
-        built = build_executable(network, weights, spec.tvm, precision)
+        built = build_executable(network, weights, spec.tvm, precision, scales)
     if not (folder / BINARY).exists():  # without a driver TVM does not ask for machine code
         cubin(device_source(built.executable.mod))
     host = resolve(spec.tvm.get("host", {"kind": "llvm", "host": True}))
     files, notes = write_library(built.executable, folder, host)
+    if built.scales is not None:
+        write_scales(folder / FILE, built.scales)
+        files += (FILE,)
     return built.inputs, built.outputs, (BINARY, SOURCE, *files), (*built.notes, *notes, f"device code for {arch} only")
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A Relax executable and how its tensors lie; `notes` say what is slow about it."""
+    """A Relax executable and how its tensors lie; `notes` say what is slow about it, `scales` are those of int8."""
 
     executable: Any
     inputs: Tensors
     outputs: Tensors
     notes: tuple[str, ...] = ()
+    scales: Scales | None = None
 
 
 def build_executable(
-    network: Network, weights: Mapping[str, np.ndarray[Any, Any]], target: Mapping[str, Any], precision: str
+    network: Network,
+    weights: Mapping[str, np.ndarray[Any, Any]],
+    target: Mapping[str, Any],
+    precision: str,
+    scales: Scales | None = None,
 ) -> Built:
     """Return the executable of a network for a CUDA target, weights inside: by the rules where they apply."""
     graph = read(import_network(network), network)
+    if precision == "int8":
+        return _int8(graph, network, weights, target, scales)
     reason = _unruled(graph, target, precision)
     if not reason:
         lowered = lower(graph, weights, str(target["arch"]))
@@ -85,6 +101,22 @@ def build_executable(
     executable = relax.build(bound, target=tvm.target.Target(dict(target)))
     inputs, outputs = (_border(graph.values, names, precision) for names in (graph.inputs, graph.outputs))
     return Built(executable, inputs, outputs, (f"general schedules, which are slow: {reason}",))
+
+
+def _int8(
+    graph: Graph,
+    network: Network,
+    weights: Mapping[str, np.ndarray[Any, Any]],
+    target: Mapping[str, Any],
+    scales: Scales | None,
+) -> Built:
+    if stays_float(graph):
+        built = build_executable(network, weights, target, "fp32")
+        return replace(built, notes=(*built.notes, "int8: computed in fp32, as 8 bits hold no coordinates"))
+    from socsched.compile.gpu.int8_build import build_int8_executable
+
+    found = build_int8_executable(network, weights, target, scales)
+    return Built(found.executable, found.inputs, found.outputs, found.notes, found.scales)
 
 
 def _unruled(graph: Graph, target: Mapping[str, Any], precision: str) -> str:

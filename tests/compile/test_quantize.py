@@ -210,7 +210,9 @@ def test_stages_of_coordinates_stay_fp32(make_engine: Make) -> None:
 
 def test_what_cannot_be_done_is_said(make_engine: Make) -> None:
     with pytest.raises(CompileError, match="no compilation in int8 for cuda"):
-        compile_stage(HEAD, make_engine({"kind": "cuda", "arch": "sm_87"}), "int8")
+        compile_stage(HEAD, make_engine({"kind": "cuda", "arch": "sm_72"}), "int8")
+    with pytest.raises(CompileError, match="no compilation in int8 for opencl"):
+        compile_stage(HEAD, make_engine({"kind": "opencl"}), "int8")
     with pytest.raises(UsageError, match="nothing to calibrate with"):
         calibrate(head_network(4, 4), seeded_weights(head_network(4, 4)), [])
     with pytest.raises(UsageError, match="nothing to calibrate with"):

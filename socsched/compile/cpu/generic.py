@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from socsched.compile.environment import relax
-from socsched.compile.fusion import Group
+from socsched.compile.fusion import Graph, Group
 from socsched.errors import CompileError
 
-if TYPE_CHECKING:
-    from socsched.compile.cpu.images import Images
+
+class Images(Protocol):
+    """A lowering in the making that can tell any value's plain fp32 form."""
+
+    graph: Graph
+    weights: Mapping[str, np.ndarray[Any, Any]]
+    builder: Any
+
+    def plain_of(self, name: str) -> Any: ...
 
 
 def emit(images: Images, group: Group) -> Any:

@@ -17,7 +17,7 @@ from socsched.compile.gpu.shapes import VECTOR, Convolution, Tile, up
 _ATTRIBUTES = {"tirx.noalias": True}
 
 
-def _pixel(shape: Convolution, length: int, rows: int) -> Any:
+def pixel(shape: Convolution, length: int, rows: int) -> Any:
     """Return a function (X, m, k) -> A[m, k]; `length` and `rows` are the padded k and m.
 
     Indices go by groups of 8 channels, so that TVM sees that the 8 elements of a 16-byte copy share their pixel.
@@ -46,7 +46,7 @@ def target(shape: Convolution) -> Any:
     """Return a function (m, n) -> indices of C[m, n] in the result."""
     s, width, first, outputs = shape.scale, shape.out_width, shape.first, shape.outputs
 
-    def pixel(m: Any, n: Any) -> Any:
+    def place(m: Any, n: Any) -> Any:
         if s == 1:
             return m
         row, column = m // width * s + n // (outputs * s), m % width * s + n // outputs % s
@@ -63,7 +63,7 @@ def target(shape: Convolution) -> Any:
         place = place + n % 2
         return place // outputs, place % outputs
 
-    return in_plane if shape.planes else (lambda m, n: (pixel(m, n), first + (n if s == 1 else n % outputs)))
+    return in_plane if shape.planes else (lambda m, n: (place(m, n), first + (n if s == 1 else n % outputs)))
 
 
 def convolution(shape: Convolution, tile: Tile) -> Any:
@@ -79,7 +79,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
     m_all, n_all, outputs = shape.m, shape.n, shape.outputs
     pixels, channels = shape.height * shape.width, shape.channels
     results, total = shape.pixels, shape.total or shape.outputs
-    a, at = _pixel(shape, length, rows), target(shape)
+    a, at = pixel(shape, length, rows), target(shape)
     zero = tirx.const(0, "float16")
     act = (lambda x: tirx.max(x, zero)) if shape.relu else (lambda x: x)  # after rounding: the same values
 
@@ -141,7 +141,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
 def _split(shape: Convolution, tile: Tile, rows: int, length: int) -> Any:
     m_all, n_all, parts = shape.m, shape.n, tile.splits
     pixels, channels, part = shape.height * shape.width, shape.channels, length // tile.splits
-    a = _pixel(shape, length, rows)
+    a = pixel(shape, length, rows)
 
     @T.prim_func(s_tir=True, private=True)
     def conv_part(

@@ -16,18 +16,22 @@ TILE_PROGRAM = "socsched.tile_program"
 _WARP_BUFFERS = 8  # at most; two operands and the sums are what the rules use
 
 
-def build(module: Any, target: Mapping[str, Any]) -> Any:
-    """Return the Relax executable of a module of finished functions for a CUDA target."""
+def build(module: Any, target: Mapping[str, Any], general: bool = False) -> Any:
+    """Return the Relax executable of a module of finished functions for a CUDA target.
+
+    With `general` it also holds operators, which are legalised and get TVM's general schedules.
+    """
     chosen = tvm.target.Target(dict(target))
     with chosen, tvm.transform.PassContext(config=OPTIONS):
-        return relax.build(module, target=chosen, relax_pipeline=relax_pipeline(), tir_pipeline=tir_pipeline())
+        return relax.build(module, target=chosen, relax_pipeline=relax_pipeline(general), tir_pipeline=tir_pipeline())
 
 
-def relax_pipeline() -> Any:
-    """Return the passes from Relax to the virtual machine, for modules that hold nothing to legalise or to schedule."""
+def relax_pipeline(general: bool = False) -> Any:
+    """Return the passes from Relax to the virtual machine; without `general` there is nothing to schedule."""
     return tvm.transform.Sequential(
         [
             relax.transform.LegalizeOps(),
+            *(_general_schedules() if general else ()),
             relax.transform.ToNonDataflow(),
             relax.transform.RemovePurityChecking(),
             relax.transform.CallTIRRewrite(),
@@ -40,6 +44,17 @@ def relax_pipeline() -> Any:
             relax.transform.AttachGlobalSymbol(),
         ]
     )
+
+
+def _general_schedules() -> list[Any]:
+    """TVM's schedules for GPUs, reductions first; functions that are scheduled already stay as they are."""
+    from tvm.s_tir import dlight
+
+    return [
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        dlight.ApplyDefaultSchedule(dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.Fallback()),
+    ]
 
 
 def tir_pipeline() -> Any:

@@ -12,13 +12,14 @@ from typing import Any
 
 from socsched.compile.environment import s_tir
 from socsched.compile.gpu import intrinsics
+from socsched.compile.gpu.intrinsics import HALVES, Family
 from socsched.compile.gpu.shapes import EDGE, LANES, VECTOR, Tile
 
 
-def schedule(function: Any, tile: Tile) -> Any:
-    """Return the scheduled form of a function of `gemm.convolution`, cut as `tile` says."""
-    intrinsics.register()
-    return _Schedule(function, tile).run()
+def schedule(function: Any, tile: Tile, family: Family = HALVES) -> Any:
+    """Return the scheduled form of a function of `gemm.convolution` or `int8_gemm.convolution`, cut as `tile` says."""
+    intrinsics.register(family)
+    return _Schedule(function, tile, family).run()
 
 
 def _unrolled(sch: Any, loop: Any) -> None:
@@ -33,8 +34,8 @@ def _by_fragment(*indices: Any) -> list[Any]:
 
 
 class _Schedule:
-    def __init__(self, function: Any, tile: Tile) -> None:
-        self.sch, self.tile = s_tir.Schedule(function), tile
+    def __init__(self, function: Any, tile: Tile, family: Family) -> None:
+        self.sch, self.tile, self.family = s_tir.Schedule(function), tile, family
 
     def run(self) -> Any:
         sch = self.sch
@@ -104,15 +105,15 @@ class _Schedule:
         for load in loads:
             sch.transform_layout(load, ("write", 0), _by_fragment)
         sch.transform_layout(accumulated, ("read", 0), _by_fragment)
-        for row, name in zip(rows, (intrinsics.LOAD_A, intrinsics.LOAD_B), strict=False):
+        for row, name in zip(rows, (self.family.load_a, self.family.load_b), strict=False):
             tile = sch.blockize(row)
             sch.annotate(tile, "permuted_layout", 1)
             sch.tensorize(tile, name)
-        sch.tensorize(sch.get_loops(block)[-3], intrinsics.MULTIPLY)
-        sch.tensorize(sch.get_loops(cleared)[-2], intrinsics.FILL)
+        sch.tensorize(sch.get_loops(block)[-3], self.family.multiply)
+        sch.tensorize(sch.get_loops(cleared)[-2], self.family.fill)
         tile = sch.blockize(rows[-1])
         sch.storage_align(tile, 0, -2, 32, 8)  # rows start in other banks
-        sch.tensorize(tile, intrinsics.STORE)
+        sch.tensorize(tile, self.family.store)
 
     def write_back(self, staged: Any) -> None:
         sch = self.sch

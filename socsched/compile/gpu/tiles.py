@@ -29,6 +29,8 @@ class Gpu:
 
 
 GPUS = {80: Gpu(108, 164 << 10, 64, 1024), 87: Gpu(16, 164 << 10, 48, 1024), 90: Gpu(132, 228 << 10, 64, 1280)}
+OLDEST = 80
+"""Compute capability from which the rules apply (cp.async, mma.m16n8k16 and m16n8k32)."""
 _BLOCK_SHARED = {80: 163 << 10, 87: 163 << 10, 90: 227 << 10}
 _REGISTERS = 65536
 _START, _STEP, _FINISH = 2500, 450, 4000  # cycles: filling the pipeline, a step's latency, a second kernel
@@ -59,11 +61,11 @@ def tile_for(shape: Convolution, arch: str) -> Tile | Patch:
     measured = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     if measured is not None:
         return Tile(*measured)
-    return _default(shape, arch)
+    return modelled(shape, arch)
 
 
 @cache
-def _default(shape: Convolution, arch: str) -> Tile:
+def modelled(shape: Convolution, arch: str) -> Tile:
     fitting = list(candidates(shape, arch))
     if not fitting:
         raise CompileError(f"no tile fits a product of {shape.m} x {shape.n} x {shape.k}", "report this shape")

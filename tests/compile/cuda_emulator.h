@@ -1,0 +1,197 @@
+// Enough of CUDA to run the GPU rules' kernels on a CPU: a fiber a thread, blocks one after the other.
+//
+// ldmatrix and mma.sync take the operands of 32 lanes as the PTX ISA lays their fragments out (sections "Matrix fragments
+// for mma.m16n8k32" and "ldmatrix").  Asynchronous copies happen when they are waited for, no sooner, so that a pipeline
+// that reads too early reads rubbish.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <ucontext.h>
+#include <vector>
+
+#define __global__
+#define __shared__
+#define __restrict__
+#define __align__(n)
+#define __launch_bounds__(...)
+using uint = unsigned int;
+using uchar = unsigned char;
+using std::max;
+using std::min;
+
+struct half { uint16_t bits; };
+static half __float2half_rn(float) { return half{0}; }  // zero fill is the only constant
+static uint __pack_half2(half low, half high) { return uint(high.bits) << 16 | low.bits; }
+struct int2 { int x, y; };
+struct float2 { float x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(16) uint4 { uint x, y, z, w; };
+struct alignas(16) float4 { float x, y, z, w; };
+static int2 make_int2(int x, int y) { return {x, y}; }
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+static uint4 make_uint4(uint x, uint y, uint z, uint w) { return {x, y, z, w}; }
+static float2 make_float2(float x, float y) { return {x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+struct Place { int x, y, z; };
+static Place blockIdx, threadIdx;
+alignas(128) unsigned char buf_dyn_shmem_ptr[232448];
+
+namespace emulated {
+
+enum State { READY, AT_BLOCK_BARRIER, AT_WARP, DONE };
+struct Copy { unsigned char *to; const unsigned char *from; bool taken; };
+struct Fiber {
+  ucontext_t context;
+  std::vector<char> stack;
+  State state;
+  Place place;
+  bool is_load;
+  const unsigned char *row;
+  uint *out[4];
+  uint a[4], b[2], c[4];
+  bool is_signed;
+  std::vector<Copy> open;
+  std::vector<std::vector<Copy>> groups;
+};
+
+static std::vector<Fiber> fibers;
+static Fiber *current;
+static ucontext_t scheduler;
+static std::function<void()> body;
+
+static void entry() {
+  body();
+  current->state = DONE;
+  swapcontext(&current->context, &scheduler);
+}
+
+static void pause(State state) {
+  Fiber *self = current;
+  self->state = state;
+  swapcontext(&self->context, &scheduler);
+}
+
+static int byte_of(uint word, int index, bool is_signed) {
+  int value = word >> (8 * index) & 255;
+  return is_signed ? int(int8_t(value)) : value;
+}
+
+static void load(Fiber *warp) {  // lane 8 q + r names row r of matrix q; a row of 16 bytes is spread over four lanes
+  for (int lane = 0; lane < 32; lane++)
+    for (int matrix = 0; matrix < 4; matrix++)
+      std::memcpy(warp[lane].out[matrix], warp[8 * matrix + lane / 4].row + lane % 4 * 4, 4);
+}
+
+static void multiply(Fiber *warp) {
+  static int a[16][32], b[8][32];
+  for (int lane = 0; lane < 32; lane++) {
+    int group = lane / 4, member = lane % 4;
+    for (int i = 0; i < 16; i++)
+      a[group + 8 * (i / 4 % 2)][4 * member + i % 4 + 16 * (i / 8)] = byte_of(warp[lane].a[i / 4], i % 4, warp[lane].is_signed);
+    for (int i = 0; i < 8; i++)
+      b[group][4 * member + i % 4 + 16 * (i / 4)] = byte_of(warp[lane].b[i / 4], i % 4, true);
+  }
+  for (int lane = 0; lane < 32; lane++)
+    for (int i = 0; i < 4; i++) {
+      int row = lane / 4 + 8 * (i / 2), column = lane % 4 * 2 + i % 2;
+      uint sum = warp[lane].c[i];
+      for (int k = 0; k < 32; k++) sum += uint(a[row][k] * b[column][k]);
+      *warp[lane].out[i] = sum;
+    }
+}
+
+static void all_at(size_t first, size_t count, State state, const std::function<void()> &then) {
+  for (size_t i = first; i < first + count; i++)
+    if (fibers[i].state != state) return;
+  then();
+  for (size_t i = first; i < first + count; i++) fibers[i].state = READY;
+}
+
+static bool run_block(Place block, int width, int height) {
+  blockIdx = block;
+  fibers.assign(size_t(width * height), Fiber());
+  std::memset(buf_dyn_shmem_ptr, 0x5a, sizeof buf_dyn_shmem_ptr);
+  for (size_t i = 0; i < fibers.size(); i++) {
+    Fiber &fiber = fibers[i];
+    fiber.place = {int(i) % width, int(i) / width, 0};
+    fiber.state = READY;
+    fiber.stack.resize(1 << 16);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, entry, 0);
+  }
+  for (;;) {
+    bool moved = false, done = true;
+    for (Fiber &fiber : fibers) {
+      done = done && fiber.state == DONE;
+      if (fiber.state != READY) continue;
+      moved = true;
+      current = &fiber;
+      threadIdx = fiber.place;
+      swapcontext(&scheduler, &fiber.context);
+    }
+    if (done) return true;
+    if (!moved) return false;  // stuck: lanes that do not meet
+    for (size_t warp = 0; warp + 32 <= fibers.size(); warp += 32)
+      all_at(warp, 32, AT_WARP, [&] { fibers[warp].is_load ? load(&fibers[warp]) : multiply(&fibers[warp]); });
+    all_at(0, fibers.size(), AT_BLOCK_BARRIER, [] {});
+  }
+}
+
+static void copy(void *to, int to_offset, void *from, int from_offset, bool taken) {
+  current->open.push_back({(unsigned char *)to + 2 * to_offset, (unsigned char *)from + 2 * from_offset, taken});
+}
+
+static void wait(size_t left) {
+  auto &groups = current->groups;
+  while (groups.size() > left) {
+    for (Copy &c : groups.front())
+      if (c.taken) std::memcpy(c.to, c.from, 16);
+      else std::memset(c.to, 0, 16);
+    groups.erase(groups.begin());
+  }
+}
+
+}  // namespace emulated
+
+static void __syncthreads() { emulated::pause(emulated::AT_BLOCK_BARRIER); }
+
+static void ldmatrix(void *row, uint *r0, uint *r1, uint *r2, uint *r3) {
+  emulated::Fiber *self = emulated::current;
+  self->is_load = true;
+  self->row = (const unsigned char *)row;
+  uint *out[4] = {r0, r1, r2, r3};
+  std::copy(out, out + 4, self->out);
+  emulated::pause(emulated::AT_WARP);
+}
+
+static void mma(bool is_signed, void *d0, void *d1, void *d2, void *d3, uint a0, uint a1, uint a2, uint a3, uint b0,
+                uint b1, uint c0, uint c1, uint c2, uint c3) {
+  emulated::Fiber *self = emulated::current;
+  self->is_load = false;
+  self->is_signed = is_signed;
+  uint *out[4] = {(uint *)d0, (uint *)d1, (uint *)d2, (uint *)d3};
+  std::copy(out, out + 4, self->out);
+  uint a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1}, c[4] = {c0, c1, c2, c3};
+  std::copy(a, a + 4, self->a);
+  std::copy(b, b + 2, self->b);
+  std::copy(c, c + 4, self->c);
+  emulated::pause(emulated::AT_WARP);
+}
+
+static void ptx_cp_async_legacy_cg_16_2_2(void *to, int to_offset, void *from, int from_offset) {
+  emulated::copy(to, to_offset, from, from_offset, true);
+}
+static void ptx_cp_async_legacy_pred_cg_16_2_2(void *to, int to_offset, void *from, int from_offset, int taken) {
+  emulated::copy(to, to_offset, from, from_offset, taken != 0);
+}
+static void tvm_builtin_ptx_cp_async_commit_group_async_commit_group() {
+  emulated::current->groups.push_back(std::move(emulated::current->open));
+  emulated::current->open.clear();
+}

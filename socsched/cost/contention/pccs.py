@@ -30,7 +30,7 @@ _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", "error
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How one engine suffers: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, `error` of the fit (relative)."""
+    """How one engine suffers: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the fit."""
 
     normal: float
     intensive: float

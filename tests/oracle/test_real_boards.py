@@ -20,6 +20,8 @@ import boards_pccs
 
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.linear import Linear
+from socsched.cost.cost import Segment
+from socsched.descriptor.platform_file import load_platform
 
 
 def published(shared_data: Path, *parts: str) -> Path:
@@ -175,3 +177,24 @@ def test_the_command_prints_and_judges(shared_data: Path, checkout: Path, tmp_pa
     absent = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
     assert absent.returncode == 0
     assert absent.stdout.count("skipped: no ") == 3
+
+
+def test_a_fit_prints_what_a_platform_file_takes(shared_data: Path, checkout: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "run,engine,beside,alone_ms,together_ms\n"
+        "one,gpu,dla,45,51.05\none,dla,gpu,17.6779,20.78\nboth,gpu,dla+dla,45,59\nboth,dla,gpu+dla,17.6779,21.8\n"
+    )
+    matrix = published(shared_data, "haxconn", "pccs_xavier.json")
+    shipped = (checkout / "platforms" / "jetson-agx-xavier.yaml").read_text(encoding="utf-8")
+    (tmp_path / "rules").symlink_to(checkout / "platforms" / "rules")
+    for arguments in ([str(rows)], ["--matrix", "default", str(matrix)]):
+        command = [sys.executable, str(checkout / "tools" / "fit_contention.py"), *arguments]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        file = tmp_path / "board.yaml"
+        file.write_text(shipped.replace("dram:\n", "dram:\n" + printed.replace("KEY", "haxconn"), 1), encoding="utf-8")
+        platform = load_platform(file)
+        engines = {engine.id: engine.kind for engine in platform.engines}
+        model = contention_model(platform.dram.contention.choice(), 10**11, engines)
+        slowed = model.paces([("gpu", Segment("a", 10**6, 0, 6 * 10**7)), ("dla0", Segment("b", 10**6, 0, 6 * 10**7))])
+        assert all(pace > 10**6 for pace in slowed)

@@ -34,9 +34,8 @@ def splits(data: Path) -> bool:
         print(f"  {name:18} {published:7.4f} {simulated:7.4f} {simulated / published - 1:+7.2%}{note}")
     for layer in sorted(known.reformat.keys() - known.splits.keys()):
         simulated = googlenet.simulated_ms(googlenet.plan_split(known, layer))
-        print(
-            f"  {f'GPU [0,{layer}) + DLA':18}         {simulated:7.4f}          (predicted, total not published here)"
-        )
+        name = f"GPU [0,{layer}) + DLA"
+        print(f"  {name:18}         {simulated:7.4f}          (predicted, total not in the data)")
     error = mean(abs(simulated / published - 1) for name, published, simulated in rows if name != "DLA only")
     print(f"  mean absolute error {error:.2%} (bar 3 %)\n")
     return error <= 0.03

@@ -233,8 +233,15 @@ def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path
     assert platform.dram.contention.parameters["cpu"] == {"gpu": 1.25, "dla": 1.1, "cpu": 1.02}
     assert not coverage(read(file)).uncovered
     made = make_plan(get_pipeline("pointpillars"), platform, "MAXN", work=stage_work, budget=20)
-    assert made.contention == {"model": "pairwise", "parameters": dict(platform.dram.contention.parameters)}
+    assert made.contention == platform.contention()
+    assert made.contention["parameters"]["cpu"]["dla"] == 1.1
     save(made, tmp_path / "plan.json")
     assert load(tmp_path / "plan.json") == made
     slowest = max(task.wcet_ns / task.cost_ns for task in made.tasks if task.bytes)
     assert slowest > 1, "planned tasks are charged the factors"
+    # Where a mode switches engines off, the factors still name them.
+    off = [mode for mode in platform.modes if any(state.units == 0 for state in mode.engines.values())]
+    again = make_plan(get_pipeline("pointpillars"), platform, off[0].name, work=stage_work, budget=5)
+    engines = {engine.id: engine.kind for engine in again.engines}
+    assert len(engines) < len(platform.engines)
+    assert contention_model(again.contention, again.dram_bandwidth, engines)

@@ -195,6 +195,6 @@ def test_a_fit_prints_what_a_platform_file_takes(shared_data: Path, checkout: Pa
         file.write_text(shipped.replace("dram:\n", "dram:\n" + printed.replace("KEY", "haxconn"), 1), encoding="utf-8")
         platform = load_platform(file)
         engines = {engine.id: engine.kind for engine in platform.engines}
-        model = contention_model(platform.dram.contention.choice(), 10**11, engines)
+        model = contention_model(platform.contention(), 10**11, engines)
         slowed = model.paces([("gpu", Segment("a", 10**6, 0, 6 * 10**7)), ("dla0", Segment("b", 10**6, 0, 6 * 10**7))])
         assert all(pace > 10**6 for pace in slowed)

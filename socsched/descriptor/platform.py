@@ -229,10 +229,6 @@ class Contention:
     source: str = ""
     assumed: str = ""
 
-    def choice(self) -> dict[str, Any]:
-        """Return the choice as a plan carries it: empty for the default."""
-        return {"model": self.model, "parameters": dict(self.parameters)} if self.model else {}
-
 
 @dataclass(frozen=True, slots=True)
 class Dram:
@@ -271,6 +267,17 @@ class Platform:
     thermal: Mapping[str, Figure] = field(default_factory=dict)
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
+
+    def contention(self) -> dict[str, Any]:
+        """Return the choice of a contention model as a plan carries it, empty for the default.
+
+        `engines` (id -> kind) lists all, because parameters may name one that the planned mode switches off.
+        """
+        chosen = self.dram.contention
+        if not chosen.model:
+            return {}
+        engines = {engine.id: engine.kind for engine in self.engines}
+        return {"model": chosen.model, "parameters": dict(chosen.parameters), "engines": engines}
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

@@ -48,8 +48,8 @@ class Workload:
     def contention(self) -> ContentionModel:
         """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
         if self._contention is None:
-            choice = self.model.platform.dram.contention.choice()
-            self._contention = contention_model(choice, self.model.dram, {e.id: e.kind for e in self.engines()})
+            engines = {engine.id: engine.kind for engine in self.model.platform.engines}
+            self._contention = contention_model(self.model.platform.contention(), self.model.dram, engines)
         return self._contention
 
     def sensors(self) -> tuple[PlannedSensor, ...]:

@@ -218,7 +218,7 @@ def _plan(
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
         dram_picojoule_per_byte=model.platform.dram.picojoule_per_byte.value,
-        contention=model.platform.dram.contention.choice(),
+        contention=model.platform.contention(),
         provenance=provenance(assessment.tasks, assessment),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )

@@ -53,7 +53,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str,
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
         dram_picojoule_per_byte=model.platform.dram.picojoule_per_byte.value,
-        contention=model.platform.dram.contention.choice(),
+        contention=model.platform.contention(),
         provenance={"critical_path": {}, "error": 0.0},
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )

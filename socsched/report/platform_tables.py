@@ -41,6 +41,9 @@ def memory(platform: Platform, mode: PowerMode) -> Iterator[Text]:
     if dram.latency_ns:
         line += f", random access {_told(dram.latency_ns, format_duration)}"
     yield Text(line)
+    if dram.contention.model:
+        known = platform.sources.get(dram.contention.source)
+        yield Text(f"contention {dram.contention.model}, {known.title if known else dram.contention.assumed}")
     capacity = format_bandwidth(round(dram_capacity(platform, mode)))
     yield Text(f"in mode {mode.name}: peak {_told(mode.dram, format_bandwidth)}, achievable {capacity}")
 

@@ -1,9 +1,9 @@
 """Contention for DRAM: how long segments take that run side by side on engines of one SoC.
 
 One model answers planner, analysis and simulator alike (`base.ContentionModel`).  The platform file chooses it
-(``dram.contention``), the plan carries the choice: ``{"model": NAME, "parameters": {...}}``, empty for `max_min`, the
-default.  Third parties register ``build(Setting) -> ContentionModel`` under the entry-point group
-``socsched.contention``.
+(``dram.contention``), the plan carries the choice: ``{"model": NAME, "parameters": {...}, "engines": {id: kind}}``,
+empty for `max_min`, the default.  Third parties register ``build(Setting) -> ContentionModel`` under the entry-point
+group ``socsched.contention``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MODELS: dict[str, Factory] = {
 
 
 def contention_model(choice: Mapping[str, Any], capacity: float, engines: Mapping[str, str]) -> ContentionModel:
-    """Return the chosen model for a memory of `capacity` bytes/s and engines (id -> kind).
+    """Return the chosen model for a memory of `capacity` bytes/s and engines (id -> kind), added to those it names.
 
     UsageError naming the known models when there is none of this name, or for parameters it cannot use.
     """
@@ -57,4 +57,5 @@ def contention_model(choice: Mapping[str, Any], capacity: float, engines: Mappin
             known = ", ".join(sorted({*MODELS, *installed}))
             raise UsageError(f"unknown contention model {name!r}", hint=f"known models: {known}")
         factory = installed[name].load()
-    return factory(Setting(name, capacity, engines, choice.get("parameters", {})))
+    named = {**choice.get("engines", {}), **engines}
+    return factory(Setting(name, capacity, named, choice.get("parameters", {})))

@@ -41,14 +41,14 @@ class Linear:
         return max(self.constant + mine + yours, 1.0)
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
-        """Return what each segment takes (ns); one that runs alone is not slowed."""
-        if len(running) < 2:
-            return tuple(segment.time_ns for _, segment in running)
+        """Return what each segment takes (ns); one that draws nothing, or beside nobody who does, is not slowed."""
         demands = [draw(segment) for _, segment in running]
-        return tuple(
-            slowed_ns(segment, self._beside(demands[i], sum(demands[:i]) + sum(demands[i + 1 :])))
-            for i, (_, segment) in enumerate(running)
-        )
+        result = []
+        for index, (_, segment) in enumerate(running):
+            others = sum(demands[:index]) + sum(demands[index + 1 :])
+            slowed = demands[index] and others
+            result.append(slowed_ns(segment, self._beside(demands[index], others)) if slowed else segment.time_ns)
+        return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
         """Return what the segments take (ns) beside whichever load of the others slows most, plus the error.
@@ -61,7 +61,7 @@ class Linear:
         loads = (0.0, min(full, most), min(self.capacity, most), most)
         return sum(
             slowed_ns(segment, max(self._beside(draw(segment), load) for load in loads) * (1 + self.error))
-            if segment.bytes and most
+            if draw(segment) and most
             else segment.time_ns
             for segment in segments
         )

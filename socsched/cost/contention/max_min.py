@@ -24,8 +24,12 @@ class MaxMin:
         """Return what each segment takes (ns) under its fair share."""
         if not self.capacity:
             return tuple(segment.time_ns for _, segment in running)
-        shares = fair_shares([draw(segment) for _, segment in running], self.capacity)
-        return tuple(stretched_ns(segment, share) for (_, segment), share in zip(running, shares, strict=True))
+        demands = [draw(segment) for _, segment in running]
+        shares = fair_shares(demands, self.capacity)
+        return tuple(
+            stretched_ns(segment, share) if wanted else segment.time_ns
+            for (_, segment), wanted, share in zip(running, demands, shares, strict=True)
+        )
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
         """Return what the segments take (ns) under the smallest shares they can get.
@@ -39,7 +43,7 @@ class MaxMin:
         return sum(self._worst(segment, others) for segment in segments)
 
     def _worst(self, segment: Segment, others: Sequence[float]) -> int:
-        if segment.bytes == 0:
+        if not draw(segment):
             return segment.time_ns
         return stretched_ns(segment, worst_share(demand(segment), others, self.capacity))
 

@@ -49,7 +49,7 @@ class Pairwise:
 
 
 def build(setting: Setting) -> Pairwise:
-    """Return the model; parameters map the engine that suffers (id or kind) to factors by engine beside it (id or kind).
+    """Return the model; parameters map who suffers (engine id or kind) to factors by who is beside it.
 
     UsageError for names no engine has and factors below 1.
     """

@@ -30,7 +30,7 @@ _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", "error
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How one engine suffers: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, `error` of the fit (relative)."""
+    """How one engine suffers: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the fit."""
 
     normal: float
     intensive: float
@@ -61,12 +61,14 @@ class Pccs:
     curves: Mapping[str, Curve]
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
-        """Return what each segment takes (ns) beside the sum of the others' demands."""
+        """Return what each segment takes (ns) beside the others' summed demands; who draws nothing is not slowed."""
         demands = [draw(segment) for _, segment in running]
-        return tuple(
-            slowed_ns(segment, 100.0 / self.curves[name].speed(demands[i], sum(demands[:i]) + sum(demands[i + 1 :])))
-            for i, (name, segment) in enumerate(running)
-        )
+        result = []
+        for index, (engine, segment) in enumerate(running):
+            others = sum(demands[:index]) + sum(demands[index + 1 :])
+            speed = self.curves[engine].speed(demands[index], others) if demands[index] else 100.0
+            result.append(slowed_ns(segment, 100.0 / speed))
+        return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
         """Return what the segments take (ns) beside the most all other lanes can demand, plus the curve's error.
@@ -78,7 +80,7 @@ class Pccs:
         external *= 1 + 1e-9
         return sum(
             slowed_ns(segment, 100.0 / curve.speed(draw(segment), external) * (1 + curve.error))
-            if segment.bytes and external
+            if draw(segment) and external
             else segment.time_ns
             for segment in segments
         )

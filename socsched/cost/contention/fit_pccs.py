@@ -1,0 +1,111 @@
+"""PCCS parameters of an engine from a matrix of measurements, by the procedure of the authors' own tool.
+
+Measured are kernels of growing standalone bandwidth on the engine, each beside growing external demand from the others
+(rows and columns).  The procedure is that of ``model_construction`` in github.com/processorcentricmodel/PCCS,
+thresholds included, so that parameters agree with published ones; where its rules are arbitrary a comment says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from socsched.cost.contention.pccs import Curve
+from socsched.errors import UsageError
+
+_GB = 1e9
+_MINOR = 10.0
+"""Loss (%) of the lightest kernel beside the heaviest load up to which there is a minor region at all."""
+
+Matrix = Sequence[Sequence[float]]
+
+
+def fit_pccs(standalone: Sequence[float], external: Sequence[float], achieved: Matrix) -> Curve:
+    """Return the curve of an engine from standalone, external and achieved bandwidths (bytes/s, ascending).
+
+    `achieved[i][j]` is what kernel i reaches beside external demand j.  UsageError when the shapes disagree or even the
+    lightest kernel suffers, as the procedure then finds no minor region to start from.
+    """
+    if len(achieved) != len(standalone) or any(len(row) != len(external) for row in achieved):
+        raise UsageError("PCCS: expected one achieved bandwidth for every pair of standalone and external demand")
+    loss = [[100.0 * (1 - got / own) for got in row] for own, row in zip(standalone, achieved, strict=True)]
+    rows, least = len(standalone), min(loss[0][-1], 95.0)
+    if least > _MINOR:
+        raise UsageError(
+            f"PCCS: the lightest kernel loses {least:.1f} %, so no minor region shows",
+            hint="measure kernels of lower standalone bandwidth too",
+        )
+    first = next((i for i in range(rows) if loss[i][-1] > 2 * least), rows)
+    end = next((i for i in range(first, rows) if loss[i][0] >= 2 * least), rows)
+    if first in (0, rows) or end == first:
+        raise UsageError("PCCS: no kernel of the matrix lies in the normal region", hint="measure kernels between")
+    normal = range(first, end)
+    onset = [next(j for j in range(len(external)) if loss[i][j] >= 2 * least) for i in normal]
+    tbwdc = sum(standalone[i] + external[j] for i, j in zip(normal, onset, strict=True)) / len(normal)
+    points = [external[j] for i in normal if (j := _balance(standalone[i], external, loss[i], tbwdc)) < len(external)]
+    # The tool divides by one more than the rows it adds up.
+    cbp = sum(points) / (len(normal) + 1)
+    slopes = [slope for i in normal for j, slope in _slopes(external, loss[i]) if external[j] <= cbp]
+    if not slopes:
+        raise UsageError("PCCS: no slope lies below the balance point", hint="measure more external demands")
+    return Curve(
+        normal=standalone[first - 1],
+        intensive=standalone[end] if end < rows else max(map(max, achieved)),
+        mrmc=loss[first - 1][-1],
+        tbwdc=tbwdc,
+        cbp=cbp,
+        rate=sum(slopes) / len(slopes),
+        peak=external[-1],
+    )
+
+
+def errors(curve: Curve, standalone: Sequence[float], external: Sequence[float], achieved: Matrix) -> list[list[float]]:
+    """Return the relative error of the bandwidth a curve predicts, (predicted - achieved) / achieved, by row."""
+    return [
+        [own * curve.speed(own, other) / 100 / got - 1 for other, got in zip(external, row, strict=True)]
+        for own, row in zip(standalone, achieved, strict=True)
+    ]
+
+
+def _slopes(external: Sequence[float], loss: Sequence[float]) -> list[tuple[int, float]]:
+    """Return (column, loss in % per GB/s since the column before) of a row."""
+    return [(j, (loss[j] - loss[j - 1]) / (external[j] - external[j - 1]) * _GB) for j in range(1, len(external))]
+
+
+def _balance(own: float, external: Sequence[float], loss: Sequence[float], tbwdc: float) -> int:
+    """Return the column of a kernel's balance point: the second one after its loss stopped growing, if there is one.
+
+    Growing has stopped when a slope falls below a third of the mean of those before it.
+    """
+    seen: list[float] = []
+    for j, slope in _slopes(external, loss):
+        if own + external[j] >= tbwdc:
+            if seen and 3 * slope < sum(seen) / len(seen):
+                return j + 1
+            seen.append(slope)
+    return len(external)
+
+
+def refine_pccs(curve: Curve, standalone: Sequence[float], external: Sequence[float], achieved: Matrix) -> Curve:
+    """Return a curve with the same regions whose tbwdc, cbp and rate leave the least mean error over a matrix.
+
+    The authors' rules read these off single points; a pattern search (Hooke & Jeeves, JACM 8(2) 1961) from there uses
+    all of them.  The curve's `error` is the mean error that remains.
+    """
+
+    def miss(candidate: Curve) -> float:
+        found = [abs(e) for row in errors(candidate, standalone, external, achieved) for e in row]
+        return sum(found) / len(found)
+
+    best, least, step = curve, miss(curve), 0.5
+    while step > 1e-3:
+        moved = False
+        for name in ("tbwdc", "cbp", "rate"):
+            for factor in (1 + step, 1 / (1 + step)):
+                other = replace(best, **{name: getattr(best, name) * factor})
+                # Beyond this the intensive region would gain speed from contention.
+                if other.intensive + other.cbp >= other.tbwdc and miss(other) < least:
+                    best, least, moved = other, miss(other), True
+        if not moved:
+            step /= 2
+    return replace(best, error=least)

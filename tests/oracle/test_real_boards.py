@@ -1,0 +1,200 @@
+"""What is simulated against what was published of real boards (tools/verify_boards.py prints the same)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+import boards_corun
+import boards_dla
+import boards_googlenet
+import boards_pccs
+
+from socsched.cost.contention import contention_model
+from socsched.cost.contention.linear import Linear
+from socsched.cost.cost import Segment
+from socsched.descriptor.platform_file import load_platform
+
+
+def published(shared_data: Path, *parts: str) -> Path:
+    path = shared_data.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"no reference data {'/'.join(parts)}")
+    return path
+
+
+def test_googlenet_splits_take_what_was_measured(shared_data: Path) -> None:
+    data = boards_googlenet.load(published(shared_data, "haxconn"))
+    rows = [row for row in boards_googlenet.compare(data) if row[0] != "DLA only"]
+    assert len(rows) == len(data.splits) >= 5
+    errors = [abs(simulated / measured - 1) for _, measured, simulated in rows]
+    assert mean(errors) <= 0.03
+    assert max(errors) <= 0.03
+
+
+def test_no_split_calibrates_its_own_prediction(shared_data: Path, tmp_path: Path) -> None:
+    """Wrong totals of all splits, and wrong reformat and mark costs at the layer asked for, change nothing."""
+    folder = tmp_path / "haxconn"
+    shutil.copytree(published(shared_data, "haxconn"), folder)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    before = boards_googlenet.load(folder)
+    splits = json.loads((folder / "googlenet_xavier_splits.json").read_text())
+    for name, schedule in splits["schedules"].items():
+        if name.isdigit() and int(name) > 0:
+            schedule.update({key: 99.0 for key, value in schedule.items() if isinstance(value, float)})
+    (folder / "googlenet_xavier_splits.json").write_text(json.dumps(splits))
+    costs = json.loads((folder / "transition_costs_xavier.json").read_text())
+    costs["gpu_to_dla_input_reformat_ms"]["67"] = 99.0
+    for run in costs["runs"].values():
+        run["gpu_marks_output"]["67"]["cost_ms"] = 99.0
+    (folder / "transition_costs_xavier.json").write_text(json.dumps(costs))
+    after = boards_googlenet.load(folder)
+    assert after.splits[67] == 99.0
+    assert boards_googlenet.plan_split(after, 67) == boards_googlenet.plan_split(before, 67)
+
+
+def test_layers_between_groups_are_shared_out(shared_data: Path) -> None:
+    """Every split from 1 to 139 can be planned, and no layer's time is lost or counted twice."""
+    data = boards_googlenet.load(published(shared_data, "haxconn"))
+    scale = data.gpu_whole / sum(time for _, _, time in data.gpu)
+    for layer in range(10, 140, 7):
+        front = boards_googlenet.plan_split(data, layer).tasks[0]
+        spent = sum(s.time_ns for s in front.segments[:-1])
+        whole = sum(time * min(max(layer - first, 0), count) / count for first, count, time in data.gpu)
+        assert spent == pytest.approx(whole * scale * 1e6, abs=len(front.segments))
+
+
+def test_a_shared_dla_has_the_measured_latencies(shared_data: Path) -> None:
+    alone, shared = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    for seed in (1, 2, 3):
+        found = boards_dla.share(alone, boards_dla.Sharing(), 3000, seed)
+        for place in (0.5, 0.9, 0.99):
+            assert boards_dla.quantile(found, place) == pytest.approx(shared.at(place), rel=0.1)
+    assert found == boards_dla.share(alone, boards_dla.Sharing(), 3000, 3)
+
+
+def test_simpler_disciplines_miss_the_tail(shared_data: Path) -> None:
+    """Which is why contexts are modelled: first come first served stays too short at p99, by loadable or by request."""
+    alone, shared = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    for how in (boards_dla.Sharing(gated=False), boards_dla.Sharing(gated=False, whole_requests=True)):
+        found = boards_dla.share(alone, how, 2000, 1)
+        assert boards_dla.quantile(found, 0.99) < 0.9 * shared.at(0.99)
+
+
+def test_fewer_loadables_ahead_mean_less_waiting(shared_data: Path) -> None:
+    """The published thresholds, 2 for the background, against no limit; by how much a request can wait at most."""
+    alone, _ = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    native, two, one = (
+        boards_dla.share(alone, boards_dla.Sharing(gated=False, threshold=limit), 2000, 1) for limit in (None, 2, 1)
+    )
+    for place in (0.1, 0.5, 0.9, 0.99):
+        waits = [boards_dla.quantile(found, place) for found in (one, two, native)]
+        assert waits == sorted(waits)
+    loadable = alone.at(0.0) / boards_dla.LOADABLES
+    assert two[-1] <= alone.at(1.0) + 2 * loadable + 1e-6
+    assert one[-1] <= alone.at(1.0) + loadable + 1e-6
+
+
+def test_corun_slowdowns_of_the_other_half_of_the_rows() -> None:
+    for predictions in boards_corun.halves():
+        assert {p.row.board for p in predictions} == {"orin", "xavier-nx"}
+        assert all(abs(p.error) <= 0.1 for p in predictions)
+    worst = [max((abs(e) for e in half.errors_held), default=0.0) for half in boards_corun.splits()]
+    assert sum(error <= 0.1 for error in worst) >= len(worst) - 1
+
+
+def test_pccs_parameters_are_the_authors_tools(shared_data: Path) -> None:
+    file = published(shared_data, "haxconn", "pccs_xavier.json")
+    expected = json.loads(file.read_text())["params_from_their_tool_on_that_matrix"]
+    fits = boards_pccs.compare(file)
+    curve = fits["the authors' procedure"].curve
+    found = {
+        "NormalBW": curve.normal / 1e9,
+        "IntensiveBW": curve.intensive / 1e9,
+        "MRMC_pct": curve.mrmc,
+        "TBWDC": curve.tbwdc / 1e9,
+        "CBP": curve.cbp / 1e9,
+        "rate": curve.rate,
+    }
+    assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-6)
+    # The abstract claims 3.7 % for a CPU; the procedure's own parameters leave three times that on its own matrix.
+    assert fits["the authors' procedure"].mean == pytest.approx(0.112, abs=0.001)
+    assert all(fit.mean <= 0.037 for name, fit in fits.items() if name.startswith("refined"))
+
+
+@pytest.mark.parametrize("board", ["2080ti", "3080"])
+def test_gpulet_constants_make_a_model(shared_data: Path, board: str) -> None:
+    """Constants as published, over all pairs of measured networks: slowdowns the authors' pairs can have had."""
+    names, values = published(shared_data, "gpulet", f"{board}_INT_MODEL_CONSTANT.CSV").read_text().split()
+    constants = dict(zip(names.split(","), map(float, values.split(",")), strict=True))
+    rows = [line.split(",") for line in (shared_data / "gpulet" / f"{board}_UTIL.CSV").read_text().split("\n")[1:]]
+    loads = [(float(row[4]) / 100, float(row[5]) / 100) for row in rows if len(row) > 5]
+    ratio = sum(l2 for l2, _ in loads) / sum(dram for _, dram in loads)
+    parameters = {
+        "l2_me": constants["l2_util_m1"],
+        "l2_you": constants["l2_util_m2"],
+        "dram_me": constants["dram_util_m1"],
+        "dram_you": constants["dram_util_m2"],
+        "constant": constants["constant"],
+        "l2_per_dram": ratio,
+    }
+    model = contention_model({"model": "linear", "parameters": parameters}, 400 * 10**9, {"gpu": "gpu"})
+    assert isinstance(model, Linear)
+    slowdowns = [model.slowdown(mine[0], yours[0], mine[1], yours[1]) for mine in loads for yours in loads]
+    assert len(slowdowns) > 1000
+    assert 1.0 <= min(slowdowns) < max(slowdowns) < 2.0
+    by_hand = (
+        constants["l2_util_m1"] * loads[0][0]
+        + constants["l2_util_m2"] * loads[1][0]
+        + constants["dram_util_m1"] * loads[0][1]
+        + constants["dram_util_m2"] * loads[1][1]
+        + constants["constant"]
+    )
+    assert slowdowns[1] == pytest.approx(max(by_hand, 1.0))
+
+
+def test_the_command_prints_and_judges(shared_data: Path, checkout: Path, tmp_path: Path) -> None:
+    published(shared_data, "haxconn")
+    command = [sys.executable, str(checkout / "tools" / "verify_boards.py"), "--requests", "2000", "--shared"]
+    done = subprocess.run([*command, str(shared_data.parent)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "mean absolute error",
+        "prediction: XSched level 1",
+        "calibrated on odd rows",
+        "the authors' procedure",
+    ):
+        assert text in done.stdout
+    absent = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    assert absent.returncode == 0
+    assert absent.stdout.count("skipped: no ") == 3
+
+
+def test_a_fit_prints_what_a_platform_file_takes(shared_data: Path, checkout: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "run,engine,beside,alone_ms,together_ms\n"
+        "one,gpu,dla,45,51.05\none,dla,gpu,17.6779,20.78\nboth,gpu,dla+dla,45,59\nboth,dla,gpu+dla,17.6779,21.8\n"
+    )
+    matrix = published(shared_data, "haxconn", "pccs_xavier.json")
+    shipped = (checkout / "platforms" / "jetson-agx-xavier.yaml").read_text(encoding="utf-8")
+    (tmp_path / "rules").symlink_to(checkout / "platforms" / "rules")
+    for arguments in ([str(rows)], ["--matrix", "default", str(matrix)]):
+        command = [sys.executable, str(checkout / "tools" / "fit_contention.py"), *arguments]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        file = tmp_path / "board.yaml"
+        file.write_text(shipped.replace("dram:\n", "dram:\n" + printed.replace("KEY", "haxconn"), 1), encoding="utf-8")
+        platform = load_platform(file)
+        engines = {engine.id: engine.kind for engine in platform.engines}
+        model = contention_model(platform.contention(), 10**11, engines)
+        slowed = model.paces([("gpu", Segment("a", 10**6, 0, 6 * 10**7)), ("dla0", Segment("b", 10**6, 0, 6 * 10**7))])
+        assert all(pace > 10**6 for pace in slowed)

@@ -11,7 +11,7 @@ from socsched.plan.plan import Plan
 from socsched.trace.columns import STATUS, Columns
 from socsched.trace.convert import Names, coded
 from socsched.trace.perfetto import PROCESS, Track, lane_track, packet
-from socsched.trace.protobuf import Block, Part, Shape, Slot, fixed64, message, number, plain, text, width
+from socsched.trace.protobuf import Block, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
 from socsched.trace.stays import arrows, stays
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, NDArray[Any]]
 
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Stays, counter steps, releases and instants, of each at most this many, that are made into packets at a time."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _TABLES_START, _TABLES_NEEDED = 1, 2
@@ -157,26 +157,25 @@ class Events:
         self._put_stays(block, stay, lane, begins, begins + needs - 1)
         texts = self._put_instants(block, noted, np.arange(edges[3], edges[4]))
         time[edges[4] :] = self.step_ns[stepped]
-        values = {"track": self.step_track[stepped]}
-        raw = {"value": self.step_value[stepped]}
-        self._put(block, np.arange(edges[4], edges[5]), "counter", _step, values, raw)
+        values = {"track": items(self.step_track[stepped]), "value": raw(self.step_value[stepped])}
+        self._put(block, np.arange(edges[4], edges[5]), "counter", _step, values)
         return texts, block
 
     def _put_releases(self, block: Block, span: slice, places: Ints) -> None:
         block.time[places] = self.release_ns[span]
         release = self.release[span]
-        values = {"track": self.release_track[span], "frame": self.release_frame[span]}
+        values = {"track": items(self.release_track[span]), "frame": items(self.release_frame[span])}
         begins = self.arrows.release_begins
         first = begins[release]
         for sends, rows in _alike(begins[release + 1] - first):
             chosen = {name: column[rows] for name, column in values.items()}
-            raw = {f"sends{i}": self.arrows.by_release[first[rows] + i] for i in range(sends)}
+            chosen |= {f"sends{i}": raw(self.arrows.by_release[first[rows] + i]) for i in range(sends)}
 
             def body(widths: Mapping[str, int], sends: int = sends) -> list[Part]:
                 named = [*number(10, self.names["input"] + 1), *number(3, self.categories["input"] + 1)]
                 return [*_event(_INSTANT, widths), *named, *self._number("frame", widths), *_arrows(sends, 0)]
 
-            self._put(block, places[rows], ("release", sends), body, chosen, raw)
+            self._put(block, places[rows], ("release", sends), body, chosen)
 
     def _put_instants(self, block: Block, span: slice, places: Ints) -> bytes:
         columns, notes, rows = self.columns, self.columns.instants, self.instant[span]
@@ -189,8 +188,9 @@ class Events:
         table = [(_STRINGS, words, at) for words, at in numbers.items()]
         text_of = np.array([self.strings[columns.text(*pair)] + 1 for pair in told] or [0], np.int64)
         called = self.called[rows]
-        values = {"track": self.home[notes.subject[rows]], "frame": notes.frame[rows], "text": text_of[wording]}
-        values |= {"name": self.instant_name[called], "category": self.instant_category[called]}
+        track, frame = items(self.home[notes.subject[rows]]), items(notes.frame[rows])
+        values = {"track": track, "frame": frame, "text": items(text_of[wording])}
+        values |= {"name": items(self.instant_name[called]), "category": items(self.instant_category[called])}
 
         def body(widths: Mapping[str, int]) -> list[Part]:
             named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
@@ -211,14 +211,14 @@ class Events:
         opens = begins[entry] + 1 + 2 * at
         block.time[opens], block.time[opens + 1] = slices.start_ns[pieces], slices.end_ns[pieces]
         titles = np.array([self.names[name] + 1 for name in self.columns.names] or [0], np.int64)
-        values = {"track": track[entry], "name": titles[slices.name[pieces]]}
+        values = {"track": items(track[entry]), "name": items(titles[slices.name[pieces]])}
 
         def piece(widths: Mapping[str, int]) -> list[Part]:
             named = [*number(10, Slot("name", widths["name"])), *number(3, self.categories["segment"] + 1)]
             return [*_event(_BEGIN, widths), *named]
 
         self._put(block, opens, "piece", piece, values)
-        closing = {"track": np.concatenate((track, track[entry]))}
+        closing = {"track": items(np.concatenate((track, track[entry])))}
         self._put(block, np.concatenate((ends, opens + 1)), "end", lambda widths: _event(_END, widths), closing)
         self._put_begins(block, stay, lane, begins)
 
@@ -226,41 +226,48 @@ class Events:
         jobs, held, links = self.columns.jobs, self.stays, self.arrows
         job = held.job[stay]
         task, finish, deadline = jobs.task[job], jobs.finish_ns[job], jobs.deadline_ns[job]
-        allowed = np.array([self.tasks[name].deadline_ns if name in self.tasks else -1 for name in self.columns.tasks])
         sent, received = links.job_begins[job], links.first[job]
         sends = np.where((lane == 0) & held.closes[stay], links.job_begins[job + 1] - sent, 0)
         receives = np.where((lane == 0) & held.opens[stay], links.received[job], 0)
-        # a late job's slack is negative, which takes ten bytes: not to be reserved for all
-        ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
         most = int(receives.max(initial=0)) + 1
-        known = np.array([name in self.tasks for name in self.columns.tasks])[task]
-        constant = (task * len(STATUS) + jobs.status[job]) * len(self.tracks) + self.place[stay]
-        constant = constant * self.most_lanes + lane
-        values: dict[str, NDArray[Any]] = {"frame": jobs.frame[job], "deadline_ns": deadline}
-        values |= {"exec_ns": jobs.exec_ns[job], "blocking_ns": jobs.blocking_ns[job]}
-        values |= {"preemptions": jobs.preemptions[job], "slack_ns": deadline - finish}
-        values["response_ns"] = finish - (deadline - allowed[task])
+        # negative numbers take ten bytes: late jobs, whose slack is one, are told apart
+        ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
+        known = np.array([name in self.tasks for name in self.columns.tasks] or [False])[task]
+        allowed = np.array([self.tasks[name].deadline_ns if name in self.tasks else 0 for name in self.columns.tasks])
+        response = np.where(known & (ended > 0), finish - deadline + allowed[task], 0) if len(task) else task
+        values = {
+            "time": items(block.time[places]),
+            "frame": items(jobs.frame[job]),
+            "deadline_ns": items(deadline),
+            "slack_ns": items(np.where(ended == 1, deadline - finish, 0)),
+            "response_ns": items(response),
+            "exec_ns": items(jobs.exec_ns[job]),
+            "blocking_ns": items(jobs.blocking_ns[job]),
+            "preemptions": items(jobs.preemptions[job]),
+        }
         if self.migrates:
-            values["migrations"] = jobs.migrations[job]
+            values["migrations"] = items(jobs.migrations[job])
+        constant = (task * len(STATUS) + jobs.status[job]) * len(self.tracks) + self.place[stay]
+        fixed, codes = self._constants(constant * self.most_lanes + lane)
         for shape, rows in _alike(((sends * most + receives) * 3 + ended) * 2 + known):
-            arrived, (out, into) = shape // 2 % 3 > 0, divmod(shape // 6, most)
-            shown = [name for name in _JOB_ARGS if name in values]
-            shown = [name for name in shown if arrived or name not in ("slack_ns", "response_ns")]
-            shown = [name for name in shown if shape % 2 or name != "response_ns"]
-            chosen = {name: values[name][rows] for name in shown}
-            raw = {f"sends{i}": links.by_job[sent[rows] + i] for i in range(out)}
-            raw |= {f"receives{i}": received[rows] + i for i in range(into)}
-            fixed, codes = self._constants(constant[rows])
+            arrived, (out, into) = shape // 2 % 3, divmod(shape // 6, most)
+            left_out = {"slack_ns", "response_ns"} if not arrived else set() if shape % 2 else {"response_ns"}
+            chosen = {name: column[rows] for name, column in values.items() if name not in left_out}
+            shown = tuple(chosen)[2:]
+            if arrived == 2:
+                chosen["slack_ns"] = items((deadline - finish)[rows])
+            chosen |= {f"sends{i}": raw(links.by_job[sent[rows] + i]) for i in range(out)}
+            chosen |= {f"receives{i}": raw(received[rows] + i) for i in range(into)}
 
             def body(
                 widths: Mapping[str, int], shown: Sequence[str] = shown, out: int = out, into: int = into
             ) -> list[Part]:
                 named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
                 args = [*self._string("stage", widths), *self._number("frame", widths), *self._string("status", widths)]
-                args += [part for name in shown[1:] for part in self._number(name, widths)]
+                args += [part for name in shown for part in self._number(name, widths)]
                 return [*_event(_BEGIN, widths), *named, *args, *self._string("lanes", widths), *_arrows(out, into)]
 
-            self._put(block, places[rows], ("begin", tuple(shown), out, into), body, chosen, raw, fixed, codes)
+            self._put(block, places[rows], ("begin", shown, out, into), body, chosen, fixed, codes[rows])
 
     def _constants(self, keys: Ints) -> tuple[Values, Ints]:
         """Return what differs by task, status, place and lane only: a table, and each entry's row in it."""
@@ -275,8 +282,9 @@ class Events:
             stage = self.strings[name] + 1
             named = (self.names[name] + 1, self.categories[category] + 1, stage, self.strings[STATUS[status]] + 1)
             rows.append((int(self.tracks[place, lane]), *named, self.lanes_text[place]))
-        columns = np.array(rows, np.int64).T
-        return dict(zip(("track", "name", "category", "stage", "status", "lanes"), columns, strict=True)), codes
+        names = ("track", "name", "category", "stage", "status", "lanes")
+        table = np.array(rows, np.int64).reshape(-1, len(names))
+        return {name: items(table[:, at]) for at, name in enumerate(names)}, codes
 
     def _put(
         self,
@@ -285,15 +293,15 @@ class Events:
         kind: Any,
         body: Callable[[Mapping[str, int]], list[Part]],
         values: Values,
-        raw: Values | None = None,
         fixed: Values | None = None,
         codes: Ints | None = None,
     ) -> None:
-        """Make a packet for each of `places` from `values`, `raw` (8 bytes each), and row `codes` of `fixed`."""
+        """Make a packet for each of `places` from the items `values` and from row `codes` of the items `fixed`."""
         if not len(places):
             return
-        values = {"time": block.time[places], **values}
-        widths = {name: width(column) for name, column in (*values.items(), *(fixed or {}).items())}
+        if "time" not in values:
+            values = {"time": items(block.time[places]), **values}
+        widths = {name: found.dtype.itemsize for name, found in (*values.items(), *(fixed or {}).items())}
         key = (kind, tuple(widths.values()))
         if key not in self._shapes:
             header = [*number(8, Slot("time", widths["time"])), *number(10, 1), *number(13, _TABLES_NEEDED)]
@@ -303,7 +311,7 @@ class Events:
             rows = shape.blank(len(places))
         else:
             rows = shape.fill(shape.blank(len(fixed["track"])), fixed)[codes]
-        block.put(places, shape.fill(rows, {**values, **(raw or {})}))
+        block.put(places, shape.fill(rows, values))
 
     def _number(self, name: str, widths: Mapping[str, int]) -> list[Part]:
         return message(4, [*number(1, self.args[name] + 1), *number(4, Slot(name, widths[name]))])
@@ -312,29 +320,17 @@ class Events:
         return message(4, [*number(1, self.args[name] + 1), *number(17, Slot(name, widths[name]))])
 
 
-_JOB_ARGS = (
-    "frame",
-    "deadline_ns",
-    "slack_ns",
-    "response_ns",
-    "exec_ns",
-    "blocking_ns",
-    "preemptions",
-    "migrations",
-)
-
-
 def _event(kind: int, widths: Mapping[str, int]) -> list[Part]:
     return [*number(9, kind), *number(11, Slot("track", widths["track"]))]
 
 
 def _step(widths: Mapping[str, int]) -> list[Part]:
-    return [*_event(_COUNTER, widths), *fixed64(44, Slot("value", 8, raw=True))]
+    return [*_event(_COUNTER, widths), *fixed64(44, Slot("value", 8))]
 
 
 def _arrows(sends: int, receives: int) -> list[Part]:
-    out = [part for i in range(sends) for part in fixed64(47, Slot(f"sends{i}", 8, raw=True))]
-    return out + [part for i in range(receives) for part in fixed64(48, Slot(f"receives{i}", 8, raw=True))]
+    out = [part for i in range(sends) for part in fixed64(47, Slot(f"sends{i}", 8))]
+    return out + [part for i in range(receives) for part in fixed64(48, Slot(f"receives{i}", 8))]
 
 
 def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> bytes:

@@ -23,11 +23,10 @@ LONGEST = 10
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A number that differs from message to message: a varint of `width` bytes, or 8 bytes as they are (`raw`)."""
+    """`width` bytes that differ from message to message: a padded varint, or a number as it is."""
 
     name: str
     width: int
-    raw: bool = False
 
 
 Part: TypeAlias = "bytes | Slot"
@@ -106,22 +105,31 @@ def varints(values: NDArray[np.int64], width: int) -> NDArray[Any]:
     return items
 
 
+def items(values: NDArray[np.int64]) -> NDArray[Any]:
+    """Return numbers as varints of the width that holds them all, one item each."""
+    return varints(values, width(values))
+
+
+def raw(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers of 64 bits as they are, one item each."""
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("V8")
+
+
 class Shape:
     """Messages with the same parts: rows of bytes with a field for every slot."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self.slots: dict[str, Slot] = {}
-        offsets, image = [], b""
+        names, formats, offsets, image = [], [], [], b""
         for part in parts:
             if isinstance(part, Slot):
-                self.slots[part.name] = part
+                names.append(part.name)
+                formats.append(f"V{part.width}")
                 offsets.append(len(image))
                 image += bytes(part.width)
             else:
                 image += part
         self.size = len(image)
-        formats = [f"V{slot.width}" for slot in self.slots.values()]
-        layout: Any = {"names": list(self.slots), "formats": formats, "offsets": offsets, "itemsize": self.size}
+        layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size}
         self._dtype = np.dtype(layout)
         self._image = np.frombuffer(image, f"V{self.size}")
 
@@ -130,16 +138,10 @@ class Shape:
         return np.repeat(self._image, count)
 
     def fill(self, rows: NDArray[Any], values: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Put `values` (int64, or float64 where raw) into the slots of `rows`, and return `rows`."""
+        """Put `values`, one item a row each, into the slots of `rows`, and return `rows`."""
         fields = rows.view(self._dtype)
         for name, column in values.items():
-            slot = self.slots[name]
-            if slot.raw:
-                fields[name] = (
-                    np.ascontiguousarray(column).astype(column.dtype.newbyteorder("<"), copy=False).view("V8")
-                )
-            else:
-                fields[name] = varints(column, slot.width)
+            fields[name] = column
         return rows
 
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,24 +48,19 @@ def main() -> None:
     print(f"{'step':<22}{'slices':>9}{'jobs':>9}{'steps':>9}{'us/slice':>10}{'us/job':>9}{'bytes/slice':>13}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace"
-        for name, slices, ways in (
-            ("columns", options.slices, (metrics.result, perfetto.write_perfetto, io)),
-            (
-                "records",
-                options.old_slices,
-                (reference_metrics.result, reference_perfetto.write_perfetto, reference_io),
-            ),
+        zipped = file.with_suffix(".json.gz")
+        for name, slices, figures, write, files in (
+            ("columns", options.slices, metrics.result, perfetto.write_perfetto, io),
+            ("records", options.old_slices, reference_metrics.result, reference_perfetto.write_perfetto, reference_io),
         ):
             trace = synthetic(made, slices)
             if name == "records":
-                assert trace.jobs and trace.slices and trace.counters and trace.releases
-            figures, write, files = ways
-            zipped = file.with_suffix(".json.gz")
+                assert trace.jobs and trace.slices and trace.counters and trace.releases and trace.instants
             for step, what, written in (
-                ("metrics", lambda figures=figures, trace=trace: figures(trace, made), None),
-                ("perfetto", lambda write=write, trace=trace: write(trace, made, file), file),
-                ("trace file, save", lambda files=files, trace=trace: files.save(trace, zipped), zipped),
-                ("trace file, load", lambda files=files: files.load(zipped), None),
+                ("metrics", partial(figures, trace, made), None),
+                ("perfetto", partial(write, trace, made, file), file),
+                ("trace file, save", partial(files.save, trace, zipped), zipped),
+                ("trace file, load", partial(files.load, zipped), None),
             ):
                 report(f"{step}, {name}", trace, median(what, options.repeat), written)
 

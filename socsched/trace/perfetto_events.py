@@ -51,7 +51,7 @@ class Events:
         tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, self.args), (_STRINGS, self.strings)
         yield _interned([(field, name, at + 1) for field, names in tables for name, at in names.items()], True)
         rest = Block(np.zeros(0, np.int64))
-        times = [self.begin_ns, self.release_ns, self.instant_ns, self.step_ns]
+        times = [self.begin_ns, self.release_ns, self.instant_ns, *(at for _, at, _ in self.counters)]
         edges = np.unique(np.concatenate([at[BLOCK::BLOCK] for at in times])).tolist()
         done = [0] * len(times)
         for edge in [*edges, 1 << 62]:
@@ -109,10 +109,13 @@ class Events:
         """Order releases, instants and counter steps by time, each in the order of the record at the same time."""
         columns, notes = self.columns, self.columns.instants
         releases, tracks = list(columns.releases.values()), [("source", name) for name in columns.releases]
-        self.release_ns, self.release = _ordered(releases)
-        self.release_track = _repeated([self.uuids[track] for track in tracks], releases)[self.release]
-        self.release_frame = np.concatenate([np.arange(len(at)) for at in releases] or [self.release])[self.release]
-        self.instant_ns, self.instant = _ordered([notes.time_ns])
+        self.release_ns, which = _ordered(releases)
+        self.release = np.arange(len(self.release_ns))[which]
+        self.release_track = _repeated([self.uuids[track] for track in tracks], releases)[which]
+        frames = [np.arange(len(at)) for at in releases] or [np.zeros(0, np.int64)]
+        self.release_frame = np.concatenate(frames)[which]
+        self.instant_ns, which = _ordered([notes.time_ns])
+        self.instant = np.arange(len(self.instant_ns))[which]
         self.home = np.array([self._home(subject) for subject in columns.subjects] or [PROCESS], np.int64)
         kinds, kind = coded(notes.kind)
         pairs, self.called = coded(kind * max(len(columns.subjects), 1) + notes.subject)
@@ -122,10 +125,10 @@ class Events:
         ]
         self.instant_name = np.array([self.names[f"{of} {subject}"] + 1 for of, subject in called], np.int64)
         self.instant_category = np.array([self.categories[of] + 1 for of, _ in called], np.int64)
-        steps = [times for times, _ in columns.counters.values()]
-        self.step_ns, order = _ordered(steps)
-        self.step_track = _repeated([self.uuids["counter", name] for name in columns.counters], steps)[order]
-        self.step_value = np.concatenate([values for _, values in columns.counters.values()] or [np.zeros(0)])[order]
+        self.counters = []
+        for name, (times, values) in columns.counters.items():
+            at, order = _ordered([times])
+            self.counters.append((self.uuids["counter", name], at, values[order]))
 
     def _home(self, subject: str) -> int:
         """Return the track an instant belongs on."""
@@ -140,14 +143,14 @@ class Events:
 
     # -- a block: what was left over goes first, as it began before
 
-    def _block(self, rest: Block, held: slice, released: slice, noted: slice, stepped: slice) -> tuple[bytes, Block]:
-        counts = [x.stop - x.start for x in (released, noted, stepped)]
+    def _block(self, rest: Block, held: slice, released: slice, noted: slice, *stepped: slice) -> tuple[bytes, Block]:
+        counts = [x.stop - x.start for x in (released, noted, *stepped)]
         lanes = self.lane_counts[self.place[held]]
         # one entry for every lane of every stay
         stay = np.repeat(np.arange(held.start, held.stop), lanes)
         lane = np.arange(len(stay)) - np.repeat(np.cumsum(lanes) - lanes, lanes)
         needs = 2 + 2 * self.nested[stay]
-        edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), counts[1], counts[2]])
+        edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), *counts[1:]])
         time = np.empty(edges[-1], np.int64)
         block = Block(time)
         time[edges[1] : edges[2]] = rest.time
@@ -156,9 +159,13 @@ class Events:
         self._put_releases(block, released, np.arange(counts[0]))
         self._put_stays(block, stay, lane, begins, begins + needs - 1)
         texts = self._put_instants(block, noted, np.arange(edges[3], edges[4]))
-        time[edges[4] :] = self.step_ns[stepped]
-        values = {"track": items(self.step_track[stepped]), "value": raw(self.step_value[stepped])}
-        self._put(block, np.arange(edges[4], edges[5]), "counter", _step, values)
+        for (uuid, at, values), span, begin, end in zip(self.counters, stepped, edges[4:-1], edges[5:], strict=True):
+
+            def step(_: Mapping[str, int], uuid: int = uuid) -> list[Part]:
+                return [*number(9, _COUNTER), *number(11, uuid), *fixed64(44, Slot("value", 8))]
+
+            time[begin:end] = at[span]
+            self._put(block, np.arange(begin, end), ("counter", uuid), step, {"value": raw(values[span])})
         return texts, block
 
     def _put_releases(self, block: Block, span: slice, places: Ints) -> None:
@@ -324,10 +331,6 @@ def _event(kind: int, widths: Mapping[str, int]) -> list[Part]:
     return [*number(9, kind), *number(11, Slot("track", widths["track"]))]
 
 
-def _step(widths: Mapping[str, int]) -> list[Part]:
-    return [*_event(_COUNTER, widths), *fixed64(44, Slot("value", 8))]
-
-
 def _arrows(sends: int, receives: int) -> list[Part]:
     out = [part for i in range(sends) for part in fixed64(47, Slot(f"sends{i}", 8))]
     return out + [part for i in range(receives) for part in fixed64(48, Slot(f"receives{i}", 8))]
@@ -339,9 +342,11 @@ def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> b
     return packet(plain(message(12, tables)), flags=_TABLES_START if start else _TABLES_NEEDED)
 
 
-def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return times of several records in order, and which entry of all of them each is."""
-    joined = np.concatenate(times) if times else np.zeros(0, np.int64)
+def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:
+    """Return times of several records in order, and which entries of all of them they are."""
+    joined = np.concatenate(times) if len(times) > 1 else times[0] if times else np.zeros(0, np.int64)
+    if not len(joined) or (joined[1:] >= joined[:-1]).all():
+        return joined, slice(0, len(joined))
     order = np.argsort(joined, kind="stable")
     return joined[order], order
 

@@ -125,7 +125,9 @@ def used_lanes(columns: Columns) -> list[tuple[str, tuple[int, ...]]]:
     """Return the engines and lanes that slices held together, in the order they were first held."""
     slices = columns.slices
     codes, held = coded(slices.lanes)
-    _, first = np.unique(slices.engine * len(codes) + held, return_index=True) if len(codes) else ([], held)
+    found, place = coded(slices.engine * max(len(codes), 1) + held)
+    first = np.empty(len(found), np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]  # the last one written, the first of all, is what stays
     rows = np.sort(first)
     pairs = zip(slices.engine[rows].tolist(), slices.lanes[rows].tolist(), strict=True)
     return [(columns.engines[engine], columns.lanes(code)) for engine, code in pairs]

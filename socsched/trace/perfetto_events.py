@@ -11,7 +11,7 @@ from socsched.plan.plan import Plan
 from socsched.trace.columns import STATUS, Columns
 from socsched.trace.convert import Names, coded
 from socsched.trace.perfetto import PROCESS, Track, lane_track, packet
-from socsched.trace.protobuf import Block, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
+from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
 from socsched.trace.stays import arrows, stays
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, NDArray[Any]]
 
-BLOCK = 1 << 16
+BLOCK = 1 << 15
 """Stays, counter steps, releases and instants, of each at most this many, that are made into packets at a time."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _TABLES_START, _TABLES_NEEDED = 1, 2
@@ -53,13 +53,13 @@ class Events:
         rest = Block(np.zeros(0, np.int64))
         times = [self.begin_ns, self.release_ns, self.instant_ns, *(at for _, at, _ in self.counters)]
         edges = np.unique(np.concatenate([at[BLOCK::BLOCK] for at in times])).tolist()
-        done = [0] * len(times)
+        done, buffer = [0] * len(times), Buffer()
         for edge in [*edges, 1 << 62]:
             upto = [int(np.searchsorted(at, edge)) for at in times]
             spans = [slice(a, b) for a, b in zip(done, upto, strict=True)]
             done = upto
             texts, block = self._block(rest, *spans)
-            data, rest = block.take(edge)
+            data, rest = block.take(edge, buffer)
             if texts:
                 yield texts
             yield data.data

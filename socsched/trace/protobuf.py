@@ -145,6 +145,19 @@ class Shape:
         return rows
 
 
+class Buffer:
+    """Memory that is used again and again, for fresh memory costs as much as filling it."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def first(self, count: int) -> NDArray[np.uint8]:
+        """Return the first `count` bytes."""
+        if len(self._bytes) < count:
+            self._bytes = np.empty(count + count // 4, np.uint8)
+        return self._bytes[:count]
+
+
 class Block:
     """Messages of several shapes, to be written in the order of their places."""
 
@@ -164,14 +177,17 @@ class Block:
         for places, rows in self._parts:
             other.put(places + by, rows)
 
-    def take(self, before: int) -> tuple[NDArray[np.uint8], Block]:
-        """Return the messages of times below `before`, in order of time, and a block of those that remain."""
+    def take(self, before: int, buffer: Buffer) -> tuple[NDArray[np.uint8], Block]:
+        """Return the messages of times below `before`, in order of time, and a block of those that remain.
+
+        The messages lie in `buffer`, until it is used for the next block.
+        """
         order = np.argsort(self.time, kind="stable")
         order = order[: np.searchsorted(self.time[order], before)]
         begins = np.full(len(self.time), -1, np.int64)
         ends = np.cumsum(self._sizes[order])
         begins[order] = ends - self._sizes[order]
-        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        data = buffer.first(int(ends[-1]) if len(ends) else 0)
         left = np.flatnonzero(begins < 0)
         rest = Block(self.time[left])
         anew = np.full(len(self.time), -1, np.int64)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, NDArray[Any]]
 
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Stays, counter steps, releases and instants, of each at most this many, that are made into packets at a time."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _TABLES_START, _TABLES_NEEDED = 1, 2

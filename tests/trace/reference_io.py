@@ -1,7 +1,4 @@
-"""A trace as a file: columns instead of records, names by number, gzip when the file name ends in ``.gz``.
-
-Reading gives back an equal trace; within `Trace.details`, tuples and arrays come back as lists.
-"""
+"""Trace files of version 1, as they were written: plain lists, made and read record by record."""
 
 from __future__ import annotations
 
@@ -67,7 +64,9 @@ def _to_columns(trace: Trace) -> dict[str, Any]:
     jobs: dict[str, Any] = {name: [getattr(job, name) for job in trace.jobs] for name in _JOB}
     jobs["task"] = [names(job.task) for job in trace.jobs]
     jobs["status"] = [names(job.status) for job in trace.jobs]
-    jobs["origin"] = [origins(tuple((names(k), *v) for k, v in job.origin.items())) for job in trace.jobs]
+    jobs["origin"] = [
+        origins(tuple((names(k), *v) for k, v in getattr(job, "origin", {}).items())) for job in trace.jobs
+    ]
     jobs["sampled"] = [samples(tuple((names(k), v) for k, v in job.sampled.items())) for job in trace.jobs]
     slices: dict[str, Any] = {name: [getattr(piece, name) for piece in trace.slices] for name in _SLICE}
     slices["engine"] = [names(piece.engine) for piece in trace.slices]
@@ -95,15 +94,14 @@ def _to_columns(trace: Trace) -> dict[str, Any]:
 def _from_columns(data: Mapping[str, Any]) -> Trace:
     names: list[str] = data["names"]
     lanes = [tuple(entry) for entry in data["lanes"]]
-    origins = [{names[name]: (frame, release) for name, frame, release in entry} for entry in data["origins"]]
     samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
     return Trace(
         kind=data["kind"],
         duration_ns=data["duration_ns"],
         seed=data["seed"],
         jobs=[
-            Job(names[task], origin=origins[origin], status=names[status], sampled=samples[sample], **row)
-            for task, origin, status, sample, row in _rows(data["jobs"], ("task", "origin", "status", "sampled"), _JOB)
+            Job(names[task], status=names[status], sampled=samples[sample], **row)
+            for task, status, sample, row in _rows(data["jobs"], ("task", "status", "sampled"), _JOB)
         ],
         slices=[
             Slice(names[engine], lanes[lane], name=names[name], **row)

@@ -37,7 +37,8 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
     their `exec_ns` (time on the engine), the longest `blocking_ns` of one job, all `preemptions`.  `engines`: `busy_ns`
     is summed over lanes, `utilization` relates it to all lanes for the whole duration, `energy_mj` is idle plus dynamic
     energy without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and `bandwidth_gbps` integrate the counters,
-    and are null where the trace has no such counter.
+    and are null where the trace has no such counter.  Of a simulation that kept no trace the same figures come from
+    histograms (`summary.result`); they say so by `resolution`, how far above the true ones percentiles may lie.
     """
     record = record_of(trace, plan)
     columns = record.columns

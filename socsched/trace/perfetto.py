@@ -31,7 +31,8 @@ _UNITS = {"power_mw": "mW", "bandwidth_gbps": "GB/s"}
 def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
     """Write `trace` of `plan` to `path` (``.pftrace``); the same trace gives the same bytes.
 
-    Packets are made and written in blocks of bounded size, whatever the length of the trace.
+    Packets are made and written in blocks of bounded size; what tells blocks how slices and data hang together takes
+    about as much memory as the columns of the trace themselves.
     """
     # here, for arrays are loaded only when there is something to write
     from socsched.trace.perfetto_events import Events

@@ -195,11 +195,11 @@ class Block:
         for places, rows in self._parts:
             at = begins[places]
             kept = at < 0
-            if not kept.all():
-                size = rows.dtype.itemsize
-                # items that overlap, one for every byte: writing one copies a message to where it begins
-                target = np.ndarray((len(data) - size + 1,), rows.dtype, data, strides=(1,))
-                target[at[~kept]] = rows[~kept]
             if kept.any():
                 rest.put(anew[places[kept]], rows[kept])
+                at, rows = at[~kept], rows[~kept]
+            if len(at):
+                # items that overlap, one for every byte: writing one copies a message to where it begins
+                target = np.ndarray((len(data) - rows.dtype.itemsize + 1,), rows.dtype, data, strides=(1,))
+                target[at] = rows
         return data, rest

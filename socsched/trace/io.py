@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = "socsched-trace"
 SCHEMA_VERSION = "2"
 _NAMES = ("tasks", "engines", "names", "subjects", "kinds", "texts")
-_LEVEL = 3
+_LEVEL = 4
 """Of compression: higher ones take several times as long for a few per cent."""
 
 

@@ -82,7 +82,7 @@ def clean(trace: Trace) -> Trace:
     return Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, trace.columns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(recorded())
 def test_random_traces(folder: Path, drawn: tuple[Plan, Trace]) -> None:
     made, trace = drawn

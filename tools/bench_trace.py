@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     made = pipeline()
-    print(f"{'step':<22}{'slices':>9}{'jobs':>9}{'steps':>9}{'us/slice':>10}{'us/job':>9}{'bytes/slice':>13}")
+    print(f"{'step':<28}{'slices':>9}{'jobs':>9}{'steps':>9}{'us/slice':>10}{'us/job':>9}{'bytes/slice':>13}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace"
         zipped = file.with_suffix(".json.gz")
@@ -71,7 +71,7 @@ def report(name: str, trace: Trace, wall: float, file: Path | None) -> None:
     slices, jobs = len(columns.slices), len(columns.jobs)
     steps = sum(len(times) for times, _ in columns.counters.values())
     size = f"{file.stat().st_size / slices:>13.1f}" if file else ""
-    row = f"{name:<22}{slices:>9}{jobs:>9}{steps:>9}{wall / slices * 1e6:>10.3f}{wall / jobs * 1e6:>9.3f}{size}"
+    row = f"{name:<28}{slices:>9}{jobs:>9}{steps:>9}{wall / slices * 1e6:>10.3f}{wall / jobs * 1e6:>9.3f}{size}"
     print(row, flush=True)
 
 

@@ -8,12 +8,20 @@ from html import escape
 
 from socsched.plan.plan import Plan
 from socsched.report.svg import element, fit, picture, text, ticks
+from socsched.trace.columns import Columns
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 1018, 112, 20, 26, 22
 MAX_SLICES = 1500
-MARKS = {"miss": "missed", "drop": "dropped", "input": "bad input", "fault": "fault"}
+MARKS = {
+    "miss": "missed",
+    "drop": "dropped",
+    "abort": "aborted",
+    "input": "bad input",
+    "fault": "fault",
+    "throttle": "throttled",
+}
 
 
 def hyperperiod_ns(plan: Plan) -> int:
@@ -39,17 +47,24 @@ def _periods(plan: Plan) -> list[int]:
 
 def gantt(plan: Plan, trace: Trace, window: tuple[int, int], title: str) -> str:
     """Return the Gantt chart of `window` (ns) as SVG; rows are engine lanes, at most `MAX_SLICES` slices are drawn."""
+    # records are made of what the window shows only: a trace may hold millions of slices
+    from socsched.trace.convert import jobs_of, slices_of
+
     start, end = window
-    rows = _rows(plan, trace)
-    inside = joined([s for s in trace.slices if s.end_ns > start and s.start_ns < end])
+    columns = trace.columns
+    rows = _rows(plan, columns)
+    shown = (columns.slices.end_ns > start) & (columns.slices.start_ns < end)
+    inside = joined(slices_of(columns, shown.nonzero()[0]))
+    numbers = list(dict.fromkeys(piece.job for piece in inside[:MAX_SLICES]))
+    jobs = dict(zip(numbers, jobs_of(columns, numbers), strict=True))
     note = "" if len(inside) <= MAX_SLICES else f" (first {MAX_SLICES} of {len(inside)} slices)"
     scale = (WIDTH - LEFT - RIGHT) / max(end - start, 1)
     height = TOP + ROW * len(rows) + 34
     body = [_grid(start, end, scale, height), _lanes(rows)]
     colours = {engine: i + 1 for i, engine in enumerate(dict.fromkeys(engine for engine, _ in rows))}
     for piece in inside[:MAX_SLICES]:
-        body.extend(_piece(piece, trace.jobs[piece.job], window, scale, rows, colours[piece.engine]))
-    body.extend(_marks(trace, window, scale, height))
+        body.extend(_piece(piece, jobs[piece.job], window, scale, rows, colours[piece.engine]))
+    body.extend(_marks(columns, window, scale, height))
     label = f"{title}: {format_duration(start)} to {format_duration(end)}{note}"
     return picture("".join(body), WIDTH, height, label, "gantt")
 
@@ -60,7 +75,8 @@ def joined(slices: Sequence[Slice]) -> list[Slice]:
     last: dict[int, Slice] = {}
     for piece in sorted(slices, key=lambda piece: piece.start_ns):
         before = last.get(piece.job)
-        if before is not None and before.end_ns == piece.start_ns and before.lanes == piece.lanes:
+        place = (before.engine, before.lanes, before.end_ns) if before is not None else None
+        if before is not None and place == (piece.engine, piece.lanes, piece.start_ns):
             before.end_ns = piece.end_ns
         else:
             last[piece.job] = Slice(piece.engine, piece.lanes, piece.job, piece.name, piece.start_ns, piece.end_ns)
@@ -68,8 +84,10 @@ def joined(slices: Sequence[Slice]) -> list[Slice]:
     return found
 
 
-def _rows(plan: Plan, trace: Trace) -> dict[tuple[str, int], int]:
-    used = {(piece.engine, lane) for piece in trace.slices for lane in piece.lanes}
+def _rows(plan: Plan, columns: Columns) -> dict[tuple[str, int], int]:
+    from socsched.trace.stays import used_lanes
+
+    used = {(engine, lane) for engine, lanes in used_lanes(columns) for lane in lanes}
     used |= {(task.engine, lane) for task in plan.tasks for lane in task.lanes}
     order = {engine.id: i for i, engine in enumerate(plan.engines)}
     return {key: row for row, key in enumerate(sorted(used, key=lambda k: (order.get(k[0], 99), k)))}
@@ -128,9 +146,12 @@ def _piece(
     return drawn
 
 
-def _marks(trace: Trace, window: tuple[int, int], scale: float, height: float) -> list[str]:
+def _marks(columns: Columns, window: tuple[int, int], scale: float, height: float) -> list[str]:
+    from socsched.trace.convert import instants_of
+
     start, end = window
-    inside = [i for i in trace.instants if start <= i.time_ns < end and i.kind in MARKS][:200]
+    shown = (columns.instants.time_ns >= start) & (columns.instants.time_ns < end)
+    inside = [i for i in instants_of(columns, shown.nonzero()[0]) if i.kind in MARKS][:200]
     return [_mark(instant, LEFT + (instant.time_ns - start) * scale, height) for instant in inside]
 
 

@@ -27,7 +27,10 @@ Origin = dict[str, tuple[int, int]]
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """A job with what it needs to run; `blockers` are running jobs of lower priority on its lanes."""
+    """A job with what it needs to run; `blockers` are running jobs of lower priority on its lanes.
+
+    `origin` says which data the job's stems from, over all ways it came: of every sensor or timer the oldest.
+    """
 
     task: Task
     job: Job
@@ -35,6 +38,7 @@ class Activation:
     key: tuple[int, ...]
     release_ns: int
     values: Values
+    origin: Origin
     blockers: set[int] = field(default_factory=set)
 
 
@@ -128,7 +132,7 @@ class Dispatcher:
             self.trace.instants.append(Instant(end_ns, "miss", task.name, job.frame, f"{format_duration(late)} late"))
         values = {**act.values, task.name: outputs}
         carried = {name: values[name] for name in self._carry[task.name] if name in values}
-        self._deliver(task.name, job.frame, _Delivery(act.release_ns, dict(job.origin), carried), end_ns)
+        self._deliver(task.name, job.frame, _Delivery(act.release_ns, dict(act.origin), carried), end_ns)
 
     def abandon(self, act: Activation, start_ns: int, end_ns: int) -> None:
         """Take a started job that failed: it stays unfinished, what it did remains in the trace."""
@@ -153,10 +157,10 @@ class Dispatcher:
     def _activate(self, task: Task, frame: int, inputs: list[_Delivery], now_ns: int) -> None:
         release = min(delivery.release_ns for delivery in inputs)
         origin = _oldest([delivery.origin for delivery in inputs])
-        job = Job(task.name, frame, now_ns, release + task.deadline_ns, origin)
+        job = Job(task.name, frame, now_ns, release + task.deadline_ns)
         values = {name: out for delivery in inputs for name, out in delivery.values.items()}
         key = (*self._policies[task.engine](job, task), self._order[task.name], frame)
-        act = Activation(task, job, len(self.trace.jobs), key, release, values)
+        act = Activation(task, job, len(self.trace.jobs), key, release, values, origin)
         self.trace.jobs.append(job)
         self.outstanding += 1
         held = {id(a): a for lane in task.lanes if (a := self._lanes.get((task.engine, lane)))}
@@ -170,7 +174,7 @@ class Dispatcher:
             if name in self._latest:
                 sampled[name], delivery = self._latest[name]
                 act.values = {**delivery.values, **act.values}
-                act.job.origin = _oldest([act.job.origin, delivery.origin])
+                act.origin = _oldest([act.origin, delivery.origin])
         act.job.sampled = sampled
         missing = sorted(self._needs.get(act.task.name, set()) - set(act.values))
         if missing:

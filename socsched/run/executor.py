@@ -220,9 +220,9 @@ class _Run:
             return
         job = act.job
         for chain in self.plan.chains:
-            if chain.path[-1] != job.task or chain.path[0] not in job.origin:
+            if chain.path[-1] != job.task or chain.path[0] not in act.origin:
                 continue
-            frame, release = job.origin[chain.path[0]]
+            frame, release = act.origin[chain.path[0]]
             if frame > self.told.get(chain.name, -1):
                 self.told[chain.name] = frame
                 self.reports.append(FrameReport(chain.name, frame, release, job.finish_ns, chain.deadline_ns))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from socsched.plan.plan import ChainResult, Plan
 from socsched.trace.columns import DONE, DROPPED, Columns
+from socsched.trace.index import Frames, Tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,47 +49,29 @@ class Record:
 
     def __init__(self, columns: Columns, plan: Plan, end_ns: int) -> None:
         self.columns, self.end_ns = columns, end_ns
-        self.numbers = {name: number for number, name in enumerate(columns.tasks)}
+        self._tasks = Tasks(columns)
         self._after = {task.name: task.after for task in plan.tasks}
         self._conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
-        self._by_frame: dict[str, tuple[Ints, Ints]] = {}
-
-    @cached_property
-    def _grouped(self) -> tuple[Ints, Ints]:
-        task, count = self.columns.jobs.task, len(self.columns.tasks)
-        # stable and, on 16 bits, a radix sort: linear in the jobs
-        order = np.argsort(task.astype(np.uint16) if count < 1 << 16 else task, kind="stable")
-        return order, np.concatenate(([0], np.cumsum(np.bincount(task, minlength=count))))
+        self._frames: dict[str, Frames] = {}
 
     def rows(self, task: str) -> Ints:
         """Return which jobs are those of `task`, in the order of the record."""
-        if task not in self.numbers:
-            return np.zeros(0, np.int64)
-        order, bounds = self._grouped
-        begin, end = bounds[self.numbers[task] :][:2]
-        found: Ints = order[begin:end]
-        return found
+        return self._tasks.rows(task)
 
     def _done(self, task: str) -> Ints:
         rows = self.rows(task)
-        return rows[self.columns.jobs.status[rows] == DONE]
+        done: Ints = rows[self.columns.jobs.status[rows] == DONE]
+        return done
 
     def _rows_of(self, task: str, frames: Ints) -> Ints:
-        """Return the done job of `task` for each of `frames`, the last recorded if there are several, or -1."""
-        if task not in self._by_frame:
-            rows = self._done(task)
-            numbers = self.columns.jobs.frame[rows]
-            order = np.argsort(numbers, kind="stable")
-            self._by_frame[task] = (numbers[order], rows[order])
-        numbers, rows = self._by_frame[task]
-        if not len(numbers):
-            return np.full(len(frames), -1, np.int64)
-        at = np.searchsorted(numbers, frames, side="right") - 1
-        return np.where((at >= 0) & (numbers[at] == frames), rows[at], -1)
+        if task not in self._frames:
+            self._frames[task] = Frames(self.columns, self._done(task))
+        return self._frames[task].rows(frames)
 
     def _sampled(self, task: str, frames: Ints) -> Mapping[str, Ints]:
         """Return, for the jobs of `task` for `frames`, which frame they sampled of whom; -1 for none."""
-        reads = self.columns.reads[self.numbers[task]] if task in self.numbers else ()
+        number = self._tasks.numbers.get(task, -1)
+        reads = self.columns.reads[number] if number >= 0 else ()
         if not reads:
             return {}
         jobs = self.columns.jobs

@@ -136,11 +136,11 @@ def _mask(lanes: tuple[int, ...], sets: Names[tuple[int, ...]]) -> int:
     return -1 - sets[tuple(lanes)]
 
 
-def jobs_of(columns: Columns) -> list[Job]:
-    """Return the jobs as records."""
+def jobs_of(columns: Columns, which: Ints | list[int] | slice = slice(None)) -> list[Job]:
+    """Return the jobs, or those at `which`, as records."""
     table, tasks, reads = columns.jobs, columns.tasks, columns.reads
     frames = table.frames.tolist()
-    rows = zip(*(getattr(table, name).tolist() for name in ("task", *JOB_FIELDS, "status", "sampled")), strict=True)
+    rows = _rows(table, ("task", *JOB_FIELDS, "status", "sampled"), which)
     found = []
     for task, frame, activation, deadline, start, finish, exec_ns, blocking, preempted, migrated, status, at in rows:
         job = Job(
@@ -164,16 +164,16 @@ def jobs_of(columns: Columns) -> list[Job]:
     return found
 
 
-def slices_of(columns: Columns) -> list[Slice]:
-    """Return the slices as records."""
+def slices_of(columns: Columns, which: Ints | slice = slice(None)) -> list[Slice]:
+    """Return the slices, or those at `which`, as records."""
     table, engines, names, lanes = columns.slices, columns.engines, columns.names, columns.lanes
-    rows = _rows(table, ("engine", "lanes", "job", "name", "start_ns", "end_ns"))
+    rows = _rows(table, ("engine", "lanes", "job", "name", "start_ns", "end_ns"), which)
     return [Slice(engines[engine], lanes(code), job, names[name], a, b) for engine, code, job, name, a, b in rows]
 
 
-def instants_of(columns: Columns) -> list[Instant]:
-    """Return the instants as records, with their texts."""
-    rows = _rows(columns.instants, ("time_ns", "kind", "subject", "frame", "value"))
+def instants_of(columns: Columns, which: Ints | slice = slice(None)) -> list[Instant]:
+    """Return the instants, or those at `which`, as records, with their texts."""
+    rows = _rows(columns.instants, ("time_ns", "kind", "subject", "frame", "value"), which)
     subjects, kind, text = columns.subjects, columns.kind, columns.text
     return [Instant(time, kind(code), subjects[of], frame, text(code, value)) for time, code, of, frame, value in rows]
 
@@ -191,5 +191,5 @@ def releases_of(columns: Columns) -> dict[str, list[int]]:
     return {name: times.tolist() for name, times in columns.releases.items()}
 
 
-def _rows(table: Any, names: Sequence[str]) -> Iterable[Any]:
-    return zip(*(getattr(table, name).tolist() for name in names), strict=True)
+def _rows(table: Any, names: Sequence[str], which: Ints | list[int] | slice) -> Iterable[Any]:
+    return zip(*(getattr(table, name)[which].tolist() for name in names), strict=True)

@@ -1,31 +1,38 @@
-"""A trace as a file: columns instead of records, names by number, gzip when the file name ends in ``.gz``.
+"""A trace as a file: JSON with a record's fields as columns and names by number, gzip when the name ends in ``.gz``.
 
-Reading gives back an equal trace; within `Trace.details`, tuples and arrays come back as lists.
+A column of whole numbers is ``{"count", "start", "type", "data"}``: base64 of the differences from entry to entry,
+little-endian in the narrowest type that holds them (``i1`` to ``i8``), after the first entry, `start`.  Without `data`
+all differences are 0.  Counter values are base64 of float64.  Reading gives back an equal trace; within
+`Trace.details`, tuples and arrays come back as lists.  Files of version 1, with plain lists, are read too.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from socsched.errors import InputError
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
-FORMAT = "socsched-trace"
-SCHEMA_VERSION = "1"
+if TYPE_CHECKING:
+    from socsched.trace.columns import Columns, Floats, Ints
 
-_JOB = ("frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "preemptions")
-_SLICE = ("job", "start_ns", "end_ns")
+FORMAT = "socsched-trace"
+SCHEMA_VERSION = "2"
+_NAMES = ("tasks", "engines", "names", "subjects", "kinds", "texts")
+_LEVEL = 4
+"""Of compression: higher ones take several times as long for a few per cent."""
 
 
 def save(trace: Trace, path: str | Path) -> None:
     """Write `trace` to `path`; the same trace gives the same bytes."""
-    text = json.dumps(_to_columns(trace), separators=(",", ":"), allow_nan=False, default=_plain)
+    text = json.dumps(_written(trace), separators=(",", ":"), allow_nan=False, default=_plain)
     data = text.encode()
-    Path(path).write_bytes(gzip.compress(data, 6, mtime=0) if str(path).endswith(".gz") else data)
+    Path(path).write_bytes(gzip.compress(data, _LEVEL, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def load(path: str | Path) -> Trace:
@@ -40,74 +47,136 @@ def load(path: str | Path) -> Trace:
         raise InputError(f"{path}: is no trace: {error}", hint) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{path}: is no trace: expected an object with format {FORMAT!r}", hint)
-    if data.get("schema_version") != SCHEMA_VERSION:
-        found = data.get("schema_version")
-        raise InputError(f"{path}: trace version {found!r} is not the expected {SCHEMA_VERSION!r}", "record it again")
+    readers = {SCHEMA_VERSION: _read, "1": _read_1}
+    version = data.get("schema_version")
+    if not isinstance(version, str) or version not in readers:
+        raise InputError(f"{path}: trace version {version!r} is not the expected {SCHEMA_VERSION!r}", "record it again")
     try:
-        return _from_columns(data)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        return readers[version](data)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
         raise InputError(f"{path}: damaged trace: {type(error).__name__}: {error}", "record it again") from error
 
 
-class _Names:
-    """Numbers things in the order they are first seen."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Any, int] = {}
-
-    def __call__(self, thing: Any) -> int:
-        return self.numbers.setdefault(thing, len(self.numbers))
-
-    def listed(self) -> list[Any]:
-        return list(self.numbers)
-
-
-def _to_columns(trace: Trace) -> dict[str, Any]:
-    names, origins, samples, lanes = _Names(), _Names(), _Names(), _Names()
-    jobs: dict[str, Any] = {name: [getattr(job, name) for job in trace.jobs] for name in _JOB}
-    jobs["task"] = [names(job.task) for job in trace.jobs]
-    jobs["status"] = [names(job.status) for job in trace.jobs]
-    jobs["origin"] = [origins(tuple((names(k), *v) for k, v in job.origin.items())) for job in trace.jobs]
-    jobs["sampled"] = [samples(tuple((names(k), v) for k, v in job.sampled.items())) for job in trace.jobs]
-    slices: dict[str, Any] = {name: [getattr(piece, name) for piece in trace.slices] for name in _SLICE}
-    slices["engine"] = [names(piece.engine) for piece in trace.slices]
-    slices["lanes"] = [lanes(piece.lanes) for piece in trace.slices]
-    slices["name"] = [names(piece.name) for piece in trace.slices]
-    return {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "kind": trace.kind,
-        "duration_ns": trace.duration_ns,
-        "seed": trace.seed,
-        "jobs": jobs,
-        "slices": slices,
-        "instants": [[i.time_ns, names(i.kind), names(i.subject), i.frame, i.text] for i in trace.instants],
-        "releases": trace.releases,
-        "counters": {name: [[t for t, _ in steps], [v for _, v in steps]] for name, steps in trace.counters.items()},
-        "details": {str(frame): found for frame, found in trace.details.items()},
-        "names": names.listed(),
-        "origins": origins.listed(),
-        "samples": samples.listed(),
-        "lanes": lanes.listed(),
-    }
+def _written(trace: Trace) -> dict[str, Any]:
+    columns = trace.columns
+    table: dict[str, Any] = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
+    table |= {"kind": trace.kind, "duration_ns": trace.duration_ns, "seed": trace.seed}
+    table |= {name: list(getattr(columns, name)) for name in _NAMES}
+    table |= {"reads": [list(names) for names in columns.reads], "lane_sets": [list(s) for s in columns.lane_sets]}
+    for name in ("jobs", "slices", "instants"):
+        record = getattr(columns, name)
+        table[name] = {field: _packed(getattr(record, field)) for field in type(record).__slots__}
+    steps = {name: [_packed(times), _packed_floats(values)] for name, (times, values) in columns.counters.items()}
+    releases = {name: _packed(times) for name, times in columns.releases.items()}
+    details = {str(frame): found for frame, found in trace.details.items()}
+    return table | {"counters": steps, "releases": releases, "details": details}
 
 
-def _from_columns(data: Mapping[str, Any]) -> Trace:
+def _packed(column: Ints) -> dict[str, Any]:
+    import numpy as np
+
+    if not len(column):
+        return {"count": 0, "start": 0}
+    packed: dict[str, Any] = {"count": len(column), "start": int(column[0])}
+    steps = np.diff(column)
+    low, high = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
+    if low or high:
+        size = next(size for size in (1, 2, 4, 8) if -(1 << 8 * size - 1) <= low and high < 1 << 8 * size - 1)
+        packed |= {"type": f"i{size}", "data": b64encode(steps.astype(f"<i{size}").tobytes()).decode()}
+    return packed
+
+
+def _packed_floats(values: Floats) -> str:
+    return b64encode(values.astype("<f8", copy=False).tobytes()).decode()
+
+
+def _read(data: Mapping[str, Any]) -> Trace:
+    import numpy as np
+
+    from socsched.trace.columns import Columns, InstantColumns, JobColumns, SliceColumns
+
+    parts: dict[str, Any] = {name: tuple(map(str, data[name])) for name in _NAMES}
+    parts |= {name: tuple(map(tuple, data[name])) for name in ("reads", "lane_sets")}
+    for name, record in (("jobs", JobColumns), ("slices", SliceColumns), ("instants", InstantColumns)):
+        parts[name] = record(**{field: _column(data[name][field]) for field in record.__slots__})
+    counters = {}
+    for name, (times, values) in data["counters"].items():
+        counters[name] = (_column(times), np.frombuffer(b64decode(values, validate=True), "<f8").astype(np.float64))
+        if len(counters[name][0]) != len(counters[name][1]):
+            raise ValueError(f"counter {name}: as many times as values expected")
+    releases = {name: _column(times) for name, times in data["releases"].items()}
+    columns = Columns(**parts, counters=counters, releases=releases)
+    _check(columns)
+    details = {int(frame): found for frame, found in data["details"].items()}
+    return Trace.from_columns(data["kind"], data["duration_ns"], data["seed"], columns, details)
+
+
+def _column(packed: Mapping[str, Any]) -> Ints:
+    import numpy as np
+
+    column = np.full(packed["count"], packed["start"], np.int64)
+    if "data" in packed:
+        if packed["type"] not in ("i1", "i2", "i4", "i8"):
+            raise ValueError(f"a column of type {packed['type']!r}")
+        steps = np.frombuffer(b64decode(packed["data"], validate=True), "<" + packed["type"])
+        if len(steps) != len(column) - 1:
+            raise ValueError(f"a column of {len(column)} entries with {len(steps)} differences")
+        column[1:] += np.cumsum(steps, dtype=np.int64)
+    return column
+
+
+def _check(columns: Columns) -> None:
+    """Raise ValueError unless columns are of one length and every number refers to something."""
+    import numpy as np
+
+    from socsched.trace.columns import MARKS, STATUS
+
+    jobs, slices, notes = columns.jobs, columns.slices, columns.instants
+    for record, besides in ((jobs, {"frames"}), (slices, set()), (notes, set())):
+        lengths = {len(getattr(record, field)) for field in type(record).__slots__ if field not in besides}
+        if len(lengths) > 1:
+            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+    if len(columns.reads) != len(columns.tasks):
+        raise ValueError(f"{len(columns.tasks)} tasks, but reads of {len(columns.reads)}")
+    worded = notes.kind < 0
+    for name, numbers, low, end in (
+        ("task", jobs.task, 0, len(columns.tasks)),
+        ("status", jobs.status, 0, len(STATUS)),
+        ("sampled frames", jobs.sampled, -1, len(jobs.frames) + 1),
+        ("job", slices.job, 0, len(jobs)),
+        ("engine", slices.engine, 0, len(columns.engines)),
+        ("name", slices.name, 0, len(columns.names)),
+        ("lanes", slices.lanes, -len(columns.lane_sets), 1 << 63),
+        ("subject", notes.subject, 0, len(columns.subjects)),
+        ("kind", notes.kind, -len(columns.kinds), len(MARKS)),
+        ("text", notes.value[worded], 0, len(columns.texts)),
+    ):
+        if len(numbers) and not low <= int(numbers.min()) <= int(numbers.max()) < end:
+            raise ValueError(f"a number that refers to no {name}")
+    counts = np.array([len(names) for names in columns.reads] or [0])[jobs.task] if len(jobs) else jobs.task
+    if (jobs.sampled + counts)[jobs.sampled >= 0].max(initial=0) > len(jobs.frames):
+        raise ValueError("a job whose sampled frames are not all there")
+
+
+_JOB_1 = ("frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "preemptions")
+_SLICE_1 = ("job", "start_ns", "end_ns")
+
+
+def _read_1(data: Mapping[str, Any]) -> Trace:
     names: list[str] = data["names"]
     lanes = [tuple(entry) for entry in data["lanes"]]
-    origins = [{names[name]: (frame, release) for name, frame, release in entry} for entry in data["origins"]]
     samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
     return Trace(
         kind=data["kind"],
         duration_ns=data["duration_ns"],
         seed=data["seed"],
         jobs=[
-            Job(names[task], origin=origins[origin], status=names[status], sampled=samples[sample], **row)
-            for task, origin, status, sample, row in _rows(data["jobs"], ("task", "origin", "status", "sampled"), _JOB)
+            Job(names[task], status=names[status], sampled=samples[sample], **row)
+            for task, status, sample, row in _rows(data["jobs"], ("task", "status", "sampled"), _JOB_1)
         ],
         slices=[
             Slice(names[engine], lanes[lane], name=names[name], **row)
-            for engine, lane, name, row in _rows(data["slices"], ("engine", "lanes", "name"), _SLICE)
+            for engine, lane, name, row in _rows(data["slices"], ("engine", "lanes", "name"), _SLICE_1)
         ],
         instants=[Instant(t, names[kind], names[of], frame, text) for t, kind, of, frame, text in data["instants"]],
         releases={name: list(times) for name, times in data["releases"].items()},

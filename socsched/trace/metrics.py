@@ -8,7 +8,6 @@ value that at least p per cent of the values do not exceed); a statistic of noth
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Columns, Ints
 
 SCHEMA_VERSION = "1"
-_PER_MILLE = {"p50": 500, "p99": 990, "p99_9": 999}
+PER_MILLE = {"p50": 500, "p99": 990, "p99_9": 999}
 RESPONSE = ("mean", "p50", "p99", "p99_9", "max")
 AGE = ("p50", "p99", "max")
 EXEC = ("mean", "p50", "p99", "max")
@@ -38,19 +37,20 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
     their `exec_ns` (time on the engine), the longest `blocking_ns` of one job, all `preemptions`.  `engines`: `busy_ns`
     is summed over lanes, `utilization` relates it to all lanes for the whole duration, `energy_mj` is idle plus dynamic
     energy without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and `bandwidth_gbps` integrate the counters,
-    and are null where the trace has no such counter.
+    and are null where the trace has no such counter.  Of a simulation that kept no trace the same figures come from
+    histograms (`summary.result`); they say so by `resolution`, how far above the true ones percentiles may lie.
     """
-    record = _record(trace, plan)
+    record = record_of(trace, plan)
     columns = record.columns
-    power = _Steps(columns, "power_mw", trace.duration_ns)
-    bandwidth = _Steps(columns, "bandwidth_gbps", trace.duration_ns)
+    power = Steps(columns, "power_mw", trace.duration_ns)
+    bandwidth = Steps(columns, "bandwidth_gbps", trace.duration_ns)
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": trace.kind,
         "duration_ns": trace.duration_ns,
         "chains": {chain.name: _chain_figures(record, chain) for chain in plan.chains},
-        "stages": {name: _stage_figures(columns, record.rows(name)) for name in _tasks(columns, plan)},
-        "engines": engine_figures(plan, trace.duration_ns, _busy_ns(columns)),
+        "stages": {name: _stage_figures(columns, record.rows(name)) for name in tasks_of(columns, plan)},
+        "engines": engine_figures(plan, trace.duration_ns, busy_ns(columns)),
         "power_mw": {"mean": power.mean(), "peak": power.peak()},
         "energy_mj": power.energy_mj(),
         "bandwidth_gbps": {"mean": bandwidth.mean(), "peak": bandwidth.peak()},
@@ -77,7 +77,7 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
     passed unfinished.  A frame unfinished at the end with its deadline still ahead is in neither.  `data_age_ns` is,
     for every job of the last stage, its completion minus the release of the source frame it acted on along this path.
     """
-    return _chain_figures(_record(trace, plan), chain)
+    return _chain_figures(record_of(trace, plan), chain)
 
 
 def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
@@ -96,17 +96,18 @@ def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
 
 def frame_fates(trace: Trace, plan: Plan, chain: ChainResult) -> Fates:
     """Return the fate of every released frame of a chain's source, by frame number; see `chain_figures`."""
-    return _record(trace, plan).fates(chain)
+    return record_of(trace, plan).fates(chain)
 
 
-def _record(trace: Trace, plan: Plan) -> Record:
+def record_of(trace: Trace, plan: Plan) -> Record:
+    """Return the columns of a trace, indexed."""
     # here, for arrays are loaded only when there is something to work out
     from socsched.trace.chains import Record
 
     return Record(trace.columns, plan, trace.duration_ns)
 
 
-def _tasks(columns: Columns, plan: Plan) -> list[str]:
+def tasks_of(columns: Columns, plan: Plan) -> list[str]:
     """Return the tasks of the plan, and behind them others that jobs were recorded of, by their first job."""
     import numpy as np
 
@@ -128,7 +129,7 @@ def _stage_figures(columns: Columns, rows: Ints) -> dict[str, Any]:
     }
 
 
-def _busy_ns(columns: Columns) -> dict[str, int]:
+def busy_ns(columns: Columns) -> dict[str, int]:
     """Return for how long lanes of each engine were held, summed over lanes."""
     import numpy as np
 
@@ -155,7 +156,7 @@ def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, int]) -> 
     return figures
 
 
-class _Steps:
+class Steps:
     """A counter, a step function up to `end`; before its first step it is taken as that one."""
 
     def __init__(self, columns: Columns, name: str, end: int) -> None:
@@ -166,16 +167,24 @@ class _Steps:
         widths = np.diff(edges)[: len(values)]
         held = widths > 0
         self.held, self.duration = values[held], end
-        # summed without rounding on the way: the same figure whatever the machine's order of adding
-        self.integral = math.fsum((self.held * widths[held]).tolist())
+        # a running sum adds one after the other, whatever the machine: the same figure everywhere
+        self.integral = float(np.cumsum(self.held * widths[held])[-1]) if len(self.held) else 0.0
 
     def mean(self) -> float | None:
+        """Return the mean over the whole time; None where there is no counter."""
         return round(self.integral / self.duration, 6) if len(self.held) else None
 
     def peak(self) -> float | None:
+        """Return the largest value held for any time."""
         return round(float(self.held.max()), 6) if len(self.held) else None
 
+    def level(self) -> tuple[float, float] | None:
+        """Return mean and peak."""
+        mean, peak = self.mean(), self.peak()
+        return None if mean is None or peak is None else (mean, peak)
+
     def energy_mj(self) -> float | None:
+        """Return the integral of a counter in mW."""
         return round(self.integral / 1e9, 6) if len(self.held) else None
 
 
@@ -186,7 +195,7 @@ def _summary(values: ArrayLike, wanted: Sequence[str]) -> dict[str, int | None]:
     count = len(ordered)
     if not count:
         return dict.fromkeys(wanted)
-    found = {name: int(ordered[-(-count * share // 1000) - 1]) for name, share in _PER_MILLE.items()}
+    found = {name: int(ordered[-(-count * share // 1000) - 1]) for name, share in PER_MILLE.items()}
     largest = max(abs(int(ordered[0])), abs(int(ordered[-1])))
     total = int(ordered.sum()) if largest * count < 1 << 62 else sum(ordered.tolist())
     found["mean"] = (2 * total + count) // (2 * count)

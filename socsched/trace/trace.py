@@ -19,7 +19,7 @@ class Job:
     `status`: done | dropped | aborted | unfinished; a done job may still be late (finish > deadline), an aborted one
     began and was given up.  `blocking_ns`: time the job was ready but an occupant of lower priority could not be
     preempted.  `migrations`: how often it went on on other lanes than before.  `start_ns` and `finish_ns` are -1 until
-    they happen.  `origin` is a note of whoever records: it is no part of the trace.
+    they happen.  `origin` is a note for whoever records: it is no part of the trace.
     """
 
     task: str

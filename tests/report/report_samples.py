@@ -129,7 +129,7 @@ def build_trace(plan: Plan, frames: int = 20, kind: str = "simulated", late_fram
         for task in plan.tasks[:7]:
             length = task.cost_ns * (15 if frame == late_frame and task.name == "voxelise" else 1)
             length = length * 3 if frame == late_frame and task.name == "backbone" else length + frame * 20_000
-            _run(trace, task, frame, now, now + length, {"lidar": (frame, release)}, release + 100 * MS)
+            _run(trace, task, frame, now, now + length, release + 100 * MS)
             now += length
         for tick in range(5):
             start = release + tick * 20 * MS
@@ -139,7 +139,6 @@ def build_trace(plan: Plan, frames: int = 20, kind: str = "simulated", late_fram
                 frame * 5 + tick,
                 start,
                 start + 4 * MS,
-                {"planning": (frame * 5 + tick, start)},
                 start + 20 * MS,
             )
         trace.counters.setdefault("power_mw", []).extend([(release, 21_000.0), (release + 30 * MS, 9_000.0)])
@@ -148,10 +147,8 @@ def build_trace(plan: Plan, frames: int = 20, kind: str = "simulated", late_fram
     return trace
 
 
-def _run(
-    trace: Trace, task: Task, frame: int, start: int, end: int, origin: dict[str, tuple[int, int]], deadline: int
-) -> None:
-    job = Job(task.name, frame, start, deadline, origin, start, end, end - start, 0, 0, "done")
+def _run(trace: Trace, task: Task, frame: int, start: int, end: int, deadline: int) -> None:
+    job = Job(task.name, frame, start, deadline, start_ns=start, finish_ns=end, exec_ns=end - start, status="done")
     trace.slices.append(Slice(task.engine, task.lanes, len(trace.jobs), task.name, start, end))
     trace.jobs.append(job)
 

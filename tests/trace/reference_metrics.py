@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from math import fsum
 from typing import Any
 
 from socsched.plan.plan import ChainResult, Plan
@@ -200,7 +199,9 @@ class _Steps:
         times = [0, *(min(time, end) for time, _ in steps[1:]), end]
         self.held = [(value, b - a) for (_, value), a, b in zip(steps, times, times[1:], strict=False) if b > a]
         self.duration = end
-        self.integral = fsum(value * width for value, width in self.held)
+        self.integral = 0.0
+        for value, width in self.held:
+            self.integral += value * width
 
     def mean(self) -> float | None:
         return round(self.integral / self.duration, 6) if self.held else None

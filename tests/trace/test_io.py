@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reference_io
 from builders import engine, plan, sensor, task
+from hypothesis import given
+from random_traces import recorded
 
 from socsched.errors import InputError
+from socsched.plan.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace import io
 from socsched.trace.trace import Trace
@@ -41,6 +45,22 @@ def test_a_trace_survives(tmp_path: Path, name: str) -> None:
     before = file.read_bytes()
     io.save(loaded, file)
     assert file.read_bytes() == before
+
+
+@given(recorded())
+def test_any_trace_survives(tmp_path_factory: pytest.TempPathFactory, drawn: tuple[Plan, Trace]) -> None:
+    _, trace = drawn
+    file = tmp_path_factory.getbasetemp() / "any.json.gz"
+    io.save(trace, file)
+    loaded = io.load(file)
+    assert loaded == trace
+    assert list(loaded.counters) == list(trace.counters) and list(loaded.releases) == list(trace.releases)
+
+
+def test_files_of_the_version_before_are_read(tmp_path: Path) -> None:
+    trace = sample()
+    reference_io.save(trace, tmp_path / "old.json.gz")
+    assert io.load(tmp_path / "old.json.gz") == trace
 
 
 def test_an_empty_trace_survives(tmp_path: Path) -> None:
@@ -76,8 +96,16 @@ def change(edit: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
         (change(lambda data: data.update(format="other")), "format"),
         (change(lambda data: data.update(schema_version="9")), "version '9'"),
         (change(lambda data: data.pop("jobs")), "damaged"),
-        (change(lambda data: data["jobs"]["task"].pop()), "damaged"),
-        (change(lambda data: data["jobs"]["task"].__setitem__(0, 999)), "damaged"),
+        (change(lambda data: data["jobs"]["task"].update(count=3)), "damaged"),
+        (change(lambda data: data["jobs"].update(task={"count": 2, "start": 0})), "different lengths"),
+        (change(lambda data: data["jobs"]["task"].update(start=999)), "refers to no task"),
+        (change(lambda data: data["jobs"]["frame"].update(start=1 << 70)), "damaged"),
+        (change(lambda data: data["jobs"]["exec_ns"].update(data="%%%")), "damaged"),
+        (change(lambda data: data["jobs"]["exec_ns"].update(type="O")), "damaged"),
+        (change(lambda data: data["jobs"].update(frames={"count": 1, "start": 0})), "sampled frames"),
+        (change(lambda data: data["slices"]["job"].update(start=-1)), "refers to no job"),
+        (change(lambda data: data["counters"]["power_mw"].pop()), "damaged"),
+        (change(lambda data: data.update(reads=[])), "reads of 0"),
         (change(lambda data: data.update(slices=3)), "damaged"),
     ],
 )

@@ -103,13 +103,12 @@ def test_a_chain_through_a_conversion_follows_frames() -> None:
 
 
 def hand_made(**changes: object) -> Trace:
-    origin = {"s": (0, 0)}
     jobs = [
-        Job("t", 0, 0, 50, origin, 0, 40, 40, status="done"),
-        Job("t", 1, 100, 150, {"s": (1, 100)}, 110, 160, 50, 10, 2, "done"),
-        Job("t", 2, 200, 250, {"s": (2, 200)}, status="dropped"),
-        Job("t", 3, 300, 350, {"s": (3, 300)}, 300, -1, 45),
-        Job("t", 4, 345, 395, {"s": (4, 345)}),
+        Job("t", 0, 0, 50, start_ns=0, finish_ns=40, exec_ns=40, status="done"),
+        Job("t", 1, 100, 150, start_ns=110, finish_ns=160, exec_ns=50, blocking_ns=10, preemptions=2, status="done"),
+        Job("t", 2, 200, 250, status="dropped"),
+        Job("t", 3, 300, 350, start_ns=300, exec_ns=45),
+        Job("t", 4, 345, 395),
     ]
     slices = [Slice("cpu", (0, 1), 0, "t", 0, 40), Slice("cpu", (0,), 1, "t", 110, 160)]
     return Trace("measured", 350, 0, jobs, slices, releases={"s": [0, 100, 200, 300, 345]}, **changes)  # type: ignore[arg-type]

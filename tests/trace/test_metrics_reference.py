@@ -27,7 +27,7 @@ def same(trace: Trace, made: Plan) -> None:
         assert fates.missed.tolist() == [fate.missed for fate in plain]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(recorded())
 def test_random_traces(drawn: tuple[Plan, Trace]) -> None:
     made, trace = drawn

@@ -55,7 +55,7 @@ class Parsed:
         self.slices: list[dict[str, Any]] = []
         self.instants: list[dict[str, Any]] = []
         self.counters: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        tables: dict[str, dict[int, str]] = {}
+        tables: dict[str, dict[int, str]] = defaultdict(dict)
         stacks: dict[int, list[dict[str, Any]]] = defaultdict(list)
         last = 0
         for packet in packets:
@@ -64,7 +64,9 @@ class Parsed:
                 self.tracks[d.uuid] = d.thread.thread_name or d.process.process_name or d.name
             if packet.HasField("interned_data"):
                 for field in ("event_names", "event_categories", "debug_annotation_names"):
-                    tables[field] = {entry.iid: entry.name for entry in getattr(packet.interned_data, field)}
+                    tables[field].update((entry.iid, entry.name) for entry in getattr(packet.interned_data, field))
+                strings = packet.interned_data.debug_annotation_string_values
+                tables["strings"].update((entry.iid, entry.str.decode()) for entry in strings)
             if not packet.HasField("track_event"):
                 continue
             assert packet.timestamp >= last
@@ -77,7 +79,7 @@ class Parsed:
                 made["category"] = tables["event_categories"][event.category_iids[0]]
                 made["receives"] = list(event.terminating_flow_ids)
                 made["args"] = {
-                    tables["debug_annotation_names"][a.name_iid]: a.string_value or a.int_value
+                    tables["debug_annotation_names"][a.name_iid]: tables["strings"].get(a.string_value_iid, a.int_value)
                     for a in event.debug_annotations
                 }
             if event.type == event.TYPE_SLICE_BEGIN:

@@ -1,0 +1,364 @@
+"""The events of a Perfetto trace, made from columns a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from socsched.plan.plan import Plan
+from socsched.trace.columns import STATUS, Columns
+from socsched.trace.convert import Names, coded
+from socsched.trace.perfetto import PROCESS, Track, lane_track, packet
+from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
+from socsched.trace.stays import arrows, stays
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from socsched.trace.columns import Ints
+
+    Values = Mapping[str, NDArray[Any]]
+
+BLOCK = 1 << 16
+"""Stays, counter steps, releases and instants, of each at most this many, that are made into packets at a time."""
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+_TABLES_START, _TABLES_NEEDED = 1, 2
+_CATEGORIES, _NAMES, _ARGS, _STRINGS = 1, 2, 3, 29
+"""Fields of ``InternedData``."""
+
+
+class Events:
+    """The events of a trace on tracks known by their identity."""
+
+    def __init__(self, columns: Columns, plan: Plan, uuids: Mapping[Track, int]) -> None:
+        self.columns, self.plan, self.uuids = columns, plan, uuids
+        self.tasks = {task.name: task for task in plan.tasks}
+        self.strings: Names[str] = Names()
+        self.names: Names[str] = Names()
+        self.categories: Names[str] = Names()
+        self.args: Names[str] = Names()
+        self.stays, self.arrows = stays(columns), arrows(columns, plan)
+        self.migrates = bool(columns.jobs.migrations.any())
+        self._shapes: dict[Any, Shape] = {}
+        self._name_everything()
+        self._find_lanes()
+        self._find_singles()
+
+    def blocks(self) -> Iterator[bytes | memoryview]:
+        """Yield the packets of all events, in order of time."""
+        tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, self.args), (_STRINGS, self.strings)
+        yield _interned([(field, name, at + 1) for field, names in tables for name, at in names.items()], True)
+        rest = Block(np.zeros(0, np.int64))
+        times = [self.begin_ns, self.release_ns, self.instant_ns, *(at for _, at, _ in self.counters)]
+        edges = np.unique(np.concatenate([at[BLOCK::BLOCK] for at in times])).tolist()
+        done, buffer = [0] * len(times), Buffer()
+        for edge in [*edges, 1 << 62]:
+            upto = [int(np.searchsorted(at, edge)) for at in times]
+            spans = [slice(a, b) for a, b in zip(done, upto, strict=True)]
+            done = upto
+            texts, block = self._block(rest, *spans)
+            data, rest = block.take(edge, buffer)
+            if texts:
+                yield texts
+            yield data.data
+
+    # -- what never changes from block to block
+
+    def _name_everything(self) -> None:
+        columns = self.columns
+        for name in ("frame", "text", "stage", "status", "deadline_ns", "slack_ns", "response_ns", "exec_ns"):
+            self.args[name]
+        for name in ("blocking_ns", "preemptions", "migrations", "lanes"):
+            self.args[name]
+        for name in (*columns.tasks, *STATUS):
+            self.strings[name]
+        for name in (*columns.tasks, *columns.names, "input"):
+            self.names[name]
+        for name in ("job", "segment", "input", *(task.kind for task in self.plan.tasks)):
+            self.categories[name]
+
+    def _find_lanes(self) -> None:
+        """Number what stays hold: `places` of (engine, lanes), and the track of each lane of a place."""
+        columns, held = self.columns, self.stays
+        pieces = held.pieces[held.first]
+        codes, which = coded(columns.slices.lanes[pieces])
+        pairs, self.place = coded(columns.slices.engine[pieces] * max(len(codes), 1) + which)
+        places = [
+            (columns.engines[pair // len(codes)], columns.lanes(int(codes[pair % len(codes)])))
+            for pair in pairs.tolist()
+        ]
+        self.lane_counts = np.array([len(lanes) for _, lanes in places], np.int64)
+        self.most_lanes = int(self.lane_counts.max(initial=1))
+        self.tracks = np.zeros((len(places), self.most_lanes), np.int64)
+        for row, (engine, lanes) in enumerate(places):
+            for place, lane in enumerate(lanes):
+                self.tracks[row, place] = self.uuids[lane_track(engine, lane)]
+        self.lanes_text = [self.strings[",".join(map(str, lanes))] + 1 for _, lanes in places]
+        slices = columns.slices
+        self.begin_ns = slices.start_ns[pieces]
+        self.end_ns = slices.end_ns[held.pieces[held.first + held.count - 1]]
+        # a stay of one slice that is named as its task needs no slice inside
+        names = {name: number for number, name in enumerate(columns.names)}
+        own = np.array([names.get(task, -1) for task in columns.tasks] or [-1], np.int64)
+        alike = (held.count == 1) & (slices.name[pieces] == own[columns.jobs.task[held.job]])
+        self.nested = np.where(alike, 0, held.count)
+
+    def _find_singles(self) -> None:
+        """Order releases, instants and counter steps by time, each in the order of the record at the same time."""
+        columns, notes = self.columns, self.columns.instants
+        releases, tracks = list(columns.releases.values()), [("source", name) for name in columns.releases]
+        self.release_ns, which = _ordered(releases)
+        self.release = np.arange(len(self.release_ns))[which]
+        self.release_track = _repeated([self.uuids[track] for track in tracks], releases)[which]
+        frames = [np.arange(len(at)) for at in releases] or [np.zeros(0, np.int64)]
+        self.release_frame = np.concatenate(frames)[which]
+        self.instant_ns, which = _ordered([notes.time_ns])
+        self.instant = np.arange(len(self.instant_ns))[which]
+        self.home = np.array([self._home(subject) for subject in columns.subjects] or [PROCESS], np.int64)
+        kinds, kind = coded(notes.kind)
+        pairs, self.called = coded(kind * max(len(columns.subjects), 1) + notes.subject)
+        called = [
+            (columns.kind(int(kinds[pair // len(columns.subjects)])), columns.subjects[pair % len(columns.subjects)])
+            for pair in pairs.tolist()
+        ]
+        self.instant_name = np.array([self.names[f"{of} {subject}"] + 1 for of, subject in called], np.int64)
+        self.instant_category = np.array([self.categories[of] + 1 for of, _ in called], np.int64)
+        self.counters = []
+        for name, (times, values) in columns.counters.items():
+            at, order = _ordered([times])
+            self.counters.append((self.uuids["counter", name], at, values[order]))
+
+    def _home(self, subject: str) -> int:
+        """Return the track an instant belongs on."""
+        task = self.tasks.get(subject)
+        if task is not None:
+            track = lane_track(task.engine, task.lanes[0])
+        elif any(engine.id == subject for engine in self.plan.engines):
+            track = lane_track(subject, 0)
+        else:
+            track = ("source", subject)
+        return self.uuids.get(track, PROCESS)
+
+    # -- a block: what was left over goes first, as it began before
+
+    def _block(self, rest: Block, held: slice, released: slice, noted: slice, *stepped: slice) -> tuple[bytes, Block]:
+        counts = [x.stop - x.start for x in (released, noted, *stepped)]
+        lanes = self.lane_counts[self.place[held]]
+        # one entry for every lane of every stay
+        stay = np.repeat(np.arange(held.start, held.stop), lanes)
+        lane = np.arange(len(stay)) - np.repeat(np.cumsum(lanes) - lanes, lanes)
+        needs = 2 + 2 * self.nested[stay]
+        edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), *counts[1:]])
+        time = np.empty(edges[-1], np.int64)
+        block = Block(time)
+        time[edges[1] : edges[2]] = rest.time
+        rest.move(block, int(edges[1]))
+        begins = edges[2] + np.cumsum(needs) - needs
+        self._put_releases(block, released, np.arange(counts[0]))
+        self._put_stays(block, stay, lane, begins, begins + needs - 1)
+        texts = self._put_instants(block, noted, np.arange(edges[3], edges[4]))
+        for (uuid, at, values), span, begin, end in zip(self.counters, stepped, edges[4:-1], edges[5:], strict=True):
+
+            def step(_: Mapping[str, int], uuid: int = uuid) -> list[Part]:
+                return [*number(9, _COUNTER), *number(11, uuid), *fixed64(44, Slot("value", 8))]
+
+            time[begin:end] = at[span]
+            self._put(block, np.arange(begin, end), ("counter", uuid), step, {"value": raw(values[span])})
+        return texts, block
+
+    def _put_releases(self, block: Block, span: slice, places: Ints) -> None:
+        block.time[places] = self.release_ns[span]
+        release = self.release[span]
+        values = {"track": items(self.release_track[span]), "frame": items(self.release_frame[span])}
+        begins = self.arrows.release_begins
+        first = begins[release]
+        for sends, rows in _alike(begins[release + 1] - first):
+            chosen = {name: column[rows] for name, column in values.items()}
+            chosen |= {f"sends{i}": raw(self.arrows.by_release[first[rows] + i]) for i in range(sends)}
+
+            def body(widths: Mapping[str, int], sends: int = sends) -> list[Part]:
+                named = [*number(10, self.names["input"] + 1), *number(3, self.categories["input"] + 1)]
+                return [*_event(_INSTANT, widths), *named, *self._number("frame", widths), *_arrows(sends, 0)]
+
+            self._put(block, places[rows], ("release", sends), body, chosen)
+
+    def _put_instants(self, block: Block, span: slice, places: Ints) -> bytes:
+        columns, notes, rows = self.columns, self.columns.instants, self.instant[span]
+        block.time[places] = self.instant_ns[span]
+        told: Names[tuple[int, int]] = Names()
+        pairs = zip(notes.kind[rows].tolist(), notes.value[rows].tolist(), strict=True)
+        wording = np.array([told[pair] for pair in pairs], np.int64)
+        fresh = {columns.text(*pair): None for pair in told}
+        numbers = {words: self.strings[words] + 1 for words in fresh if words not in self.strings}
+        table = [(_STRINGS, words, at) for words, at in numbers.items()]
+        text_of = np.array([self.strings[columns.text(*pair)] + 1 for pair in told] or [0], np.int64)
+        called = self.called[rows]
+        track, frame = items(self.home[notes.subject[rows]]), items(notes.frame[rows])
+        values = {"track": track, "frame": frame, "text": items(text_of[wording])}
+        values |= {"name": items(self.instant_name[called]), "category": items(self.instant_category[called])}
+
+        def body(widths: Mapping[str, int]) -> list[Part]:
+            named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
+            args = [*self._number("frame", widths), *self._string("text", widths)]
+            return [*_event(_INSTANT, widths), *named, *args]
+
+        self._put(block, places, "instant", body, values)
+        return _interned(table) if table else b""
+
+    def _put_stays(self, block: Block, stay: Ints, lane: Ints, begins: Ints, ends: Ints) -> None:
+        block.time[begins], block.time[ends] = self.begin_ns[stay], self.end_ns[stay]
+        track = self.tracks[self.place[stay], lane]
+        # slices inside: one entry for every piece of every entry
+        inside = self.nested[stay]
+        entry = np.repeat(np.arange(len(stay)), inside)
+        at = np.arange(len(entry)) - np.repeat(np.cumsum(inside) - inside, inside)
+        slices, pieces = self.columns.slices, self.stays.pieces[self.stays.first[stay[entry]] + at]
+        opens = begins[entry] + 1 + 2 * at
+        block.time[opens], block.time[opens + 1] = slices.start_ns[pieces], slices.end_ns[pieces]
+        titles = np.array([self.names[name] + 1 for name in self.columns.names] or [0], np.int64)
+        values = {"track": items(track[entry]), "name": items(titles[slices.name[pieces]])}
+
+        def piece(widths: Mapping[str, int]) -> list[Part]:
+            named = [*number(10, Slot("name", widths["name"])), *number(3, self.categories["segment"] + 1)]
+            return [*_event(_BEGIN, widths), *named]
+
+        self._put(block, opens, "piece", piece, values)
+        closing = {"track": items(np.concatenate((track, track[entry])))}
+        self._put(block, np.concatenate((ends, opens + 1)), "end", lambda widths: _event(_END, widths), closing)
+        self._put_begins(block, stay, lane, begins)
+
+    def _put_begins(self, block: Block, stay: Ints, lane: Ints, places: Ints) -> None:
+        jobs, held, links = self.columns.jobs, self.stays, self.arrows
+        job = held.job[stay]
+        task, finish, deadline = jobs.task[job], jobs.finish_ns[job], jobs.deadline_ns[job]
+        sent, received = links.job_begins[job], links.first[job]
+        sends = np.where((lane == 0) & held.closes[stay], links.job_begins[job + 1] - sent, 0)
+        receives = np.where((lane == 0) & held.opens[stay], links.received[job], 0)
+        most = int(receives.max(initial=0)) + 1
+        # negative numbers take ten bytes: late jobs, whose slack is one, are told apart
+        ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
+        known = np.array([name in self.tasks for name in self.columns.tasks] or [False])[task]
+        allowed = np.array([self.tasks[name].deadline_ns if name in self.tasks else 0 for name in self.columns.tasks])
+        response = np.where(known & (ended > 0), finish - deadline + allowed[task], 0) if len(task) else task
+        values = {
+            "time": items(block.time[places]),
+            "frame": items(jobs.frame[job]),
+            "deadline_ns": items(deadline),
+            "slack_ns": items(np.where(ended == 1, deadline - finish, 0)),
+            "response_ns": items(response),
+            "exec_ns": items(jobs.exec_ns[job]),
+            "blocking_ns": items(jobs.blocking_ns[job]),
+            "preemptions": items(jobs.preemptions[job]),
+        }
+        if self.migrates:
+            values["migrations"] = items(jobs.migrations[job])
+        constant = (task * len(STATUS) + jobs.status[job]) * len(self.tracks) + self.place[stay]
+        fixed, codes = self._constants(constant * self.most_lanes + lane)
+        for shape, rows in _alike(((sends * most + receives) * 3 + ended) * 2 + known):
+            arrived, (out, into) = shape // 2 % 3, divmod(shape // 6, most)
+            left_out = {"slack_ns", "response_ns"} if not arrived else set() if shape % 2 else {"response_ns"}
+            chosen = {name: column[rows] for name, column in values.items() if name not in left_out}
+            shown = tuple(chosen)[2:]
+            if arrived == 2:
+                chosen["slack_ns"] = items((deadline - finish)[rows])
+            chosen |= {f"sends{i}": raw(links.by_job[sent[rows] + i]) for i in range(out)}
+            chosen |= {f"receives{i}": raw(received[rows] + i) for i in range(into)}
+
+            def body(
+                widths: Mapping[str, int], shown: Sequence[str] = shown, out: int = out, into: int = into
+            ) -> list[Part]:
+                named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
+                args = [*self._string("stage", widths), *self._number("frame", widths), *self._string("status", widths)]
+                args += [part for name in shown for part in self._number(name, widths)]
+                return [*_event(_BEGIN, widths), *named, *args, *self._string("lanes", widths), *_arrows(out, into)]
+
+            self._put(block, places[rows], ("begin", shown, out, into), body, chosen, fixed, codes[rows])
+
+    def _constants(self, keys: Ints) -> tuple[Values, Ints]:
+        """Return what differs by task, status, place and lane only: a table, and each entry's row in it."""
+        found, codes = coded(keys)
+        rows = []
+        for key in found.tolist():
+            rest, lane = divmod(key, self.most_lanes)
+            rest, place = divmod(rest, len(self.tracks))
+            number, status = divmod(rest, len(STATUS))
+            name = self.columns.tasks[number]
+            category = self.tasks[name].kind if name in self.tasks else "job"
+            stage = self.strings[name] + 1
+            named = (self.names[name] + 1, self.categories[category] + 1, stage, self.strings[STATUS[status]] + 1)
+            rows.append((int(self.tracks[place, lane]), *named, self.lanes_text[place]))
+        names = ("track", "name", "category", "stage", "status", "lanes")
+        table = np.array(rows, np.int64).reshape(-1, len(names))
+        return {name: items(table[:, at]) for at, name in enumerate(names)}, codes
+
+    def _put(
+        self,
+        block: Block,
+        places: Ints,
+        kind: Any,
+        body: Callable[[Mapping[str, int]], list[Part]],
+        values: Values,
+        fixed: Values | None = None,
+        codes: Ints | None = None,
+    ) -> None:
+        """Make a packet for each of `places` from the items `values` and from row `codes` of the items `fixed`."""
+        if not len(places):
+            return
+        if "time" not in values:
+            values = {"time": items(block.time[places]), **values}
+        widths = {name: found.dtype.itemsize for name, found in (*values.items(), *(fixed or {}).items())}
+        key = (kind, tuple(widths.values()))
+        if key not in self._shapes:
+            header = [*number(8, Slot("time", widths["time"])), *number(10, 1), *number(13, _TABLES_NEEDED)]
+            self._shapes[key] = Shape(message(1, [*header, *message(11, body(widths))]))
+        shape = self._shapes[key]
+        if fixed is None or codes is None:
+            rows = shape.blank(len(places))
+        else:
+            rows = shape.fill(shape.blank(len(fixed["track"])), fixed)[codes]
+        block.put(places, shape.fill(rows, values))
+
+    def _number(self, name: str, widths: Mapping[str, int]) -> list[Part]:
+        return message(4, [*number(1, self.args[name] + 1), *number(4, Slot(name, widths[name]))])
+
+    def _string(self, name: str, widths: Mapping[str, int]) -> list[Part]:
+        return message(4, [*number(1, self.args[name] + 1), *number(17, Slot(name, widths[name]))])
+
+
+def _event(kind: int, widths: Mapping[str, int]) -> list[Part]:
+    return [*number(9, kind), *number(11, Slot("track", widths["track"]))]
+
+
+def _arrows(sends: int, receives: int) -> list[Part]:
+    out = [part for i in range(sends) for part in fixed64(47, Slot(f"sends{i}", 8))]
+    return out + [part for i in range(receives) for part in fixed64(48, Slot(f"receives{i}", 8))]
+
+
+def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> bytes:
+    """Return a packet with (table, text, number) entries; the first one starts the tables."""
+    tables = [part for field, words, at in entries for part in message(field, [*number(1, at), *text(2, words)])]
+    return packet(plain(message(12, tables)), flags=_TABLES_START if start else _TABLES_NEEDED)
+
+
+def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:
+    """Return times of several records in order, and which entries of all of them they are."""
+    joined = np.concatenate(times) if len(times) > 1 else times[0] if times else np.zeros(0, np.int64)
+    if not len(joined) or (joined[1:] >= joined[:-1]).all():
+        return joined, slice(0, len(joined))
+    order = np.argsort(joined, kind="stable")
+    return joined[order], order
+
+
+def _repeated(values: Sequence[int], records: Sequence[Ints]) -> Ints:
+    return np.repeat(np.array(values, np.int64), [len(record) for record in records])
+
+
+def _alike(codes: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each code with the rows that have it."""
+    found, which = coded(codes)
+    order = np.argsort(which.astype(np.uint16), kind="stable")
+    ends = np.cumsum(np.bincount(which, minlength=len(found)))
+    for place, code in enumerate(found.tolist()):
+        yield code, order[ends[place - 1] if place else 0 : ends[place]]

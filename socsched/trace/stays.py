@@ -1,0 +1,133 @@
+"""Jobs on their lanes and the data between them, as columns: what a viewer draws as boxes and arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from socsched.plan.plan import Plan
+from socsched.trace.columns import Columns
+from socsched.trace.convert import coded
+from socsched.trace.index import Frames, Tasks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from socsched.trace.columns import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stays:
+    """Stays of jobs on their lanes without a break, in order of their start.
+
+    Stay i consists of the slices `pieces[first[i] : first[i] + count[i]]`, in order.  `job` is the stay's job, `opens`
+    and `closes` say whether it is its job's first and last stay.
+    """
+
+    pieces: Ints
+    first: Ints
+    count: Ints
+    job: Ints
+    opens: NDArray[np.bool_]
+    closes: NDArray[np.bool_]
+
+
+def stays(columns: Columns) -> Stays:
+    """Join slices of a job that continue one another on the same lanes of an engine (segment after segment)."""
+    slices = columns.slices
+    by_start = np.argsort(slices.start_ns, kind="stable")
+    by_job = by_start[np.argsort(slices.job[by_start], kind="stable")]
+    job, end = slices.job[by_job], slices.end_ns[by_job]
+    fresh = np.ones(len(by_job), np.bool_)
+    fresh[1:] = (job[1:] != job[:-1]) | (end[:-1] != slices.start_ns[by_job[1:]])
+    for held in (slices.lanes, slices.engine):
+        fresh[1:] |= held[by_job[1:]] != held[by_job[:-1]]
+    first = np.flatnonzero(fresh)
+    count = np.diff(np.concatenate((first, [len(by_job)])))
+    owner = job[first]
+    change = np.concatenate(([True], owner[1:] != owner[:-1])) if len(owner) else fresh
+    opens, closes = change, np.concatenate((change[1:], [True])) if len(owner) else fresh
+    # in the order of the record where they start at the same time
+    place = np.empty(len(by_job), np.int64)
+    place[by_start] = np.arange(len(by_start))
+    order = np.argsort(place[by_job[first]], kind="stable")
+    return Stays(by_job, first[order], count[order], owner[order], opens[order], closes[order])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrows:
+    """Numbered arrows, from what delivers data (a job, or a release) to the job that uses it.
+
+    Job i receives the `received[i]` arrows from `first[i]` on and sends `by_job[job_begins[i] : job_begins[i + 1]]`;
+    release i, counted through all sources in their order, sends of `by_release` likewise.
+    """
+
+    first: Ints
+    received: Ints
+    by_job: Ints
+    job_begins: Ints
+    by_release: Ints
+    release_begins: Ints
+
+
+def arrows(columns: Columns, plan: Plan) -> Arrows:
+    """Connect every job of `plan` that began with the jobs and releases whose data it used."""
+    jobs, tasks, offsets = columns.jobs, Tasks(columns), _offsets(columns.releases)
+    frames = {name: Frames(columns, tasks.rows(name)) for name in columns.tasks}
+    found: list[tuple[Ints, Ints, Ints, Ints]] = []
+    for task in plan.tasks:
+        rows = tasks.rows(task.name)
+        rows = rows[jobs.start_ns[rows] >= 0]
+        taken = [(name, rows, jobs.frame[rows]) for name in task.after]
+        if len(rows):
+            sampling = rows[jobs.sampled[rows] >= 0]
+            for place, name in enumerate(columns.reads[tasks.numbers[task.name]]):
+                numbers = jobs.frames[jobs.sampled[sampling] + place]
+                taken.append((name, sampling[numbers >= 0], numbers[numbers >= 0]))
+        for slot, (name, using, numbers) in enumerate(taken):
+            sender = frames[name].rows(numbers) if name in frames else np.full(len(numbers), -1, np.int64)
+            release = np.full(len(numbers), -1, np.int64)
+            if name in offsets:
+                inside = (sender < 0) & (numbers >= 0) & (numbers < len(columns.releases[name]))
+                release[inside] = offsets[name] + numbers[inside]
+            known = (sender >= 0) | (release >= 0)
+            slots = np.full(int(known.sum()), slot, np.int64)
+            found.append((using[known], slots, sender[known], release[known]))
+    none = (np.zeros(0, np.int64),) * 4
+    user, slots, sender, release = (np.concatenate(parts) for parts in zip(*(found or [none]), strict=True))
+    order = np.lexsort((slots, user))
+    user, sender, release = user[order], sender[order], release[order]
+    received = np.bincount(user, minlength=len(jobs))
+    first = np.cumsum(received) - received + 1
+    total = sum(len(times) for times in columns.releases.values())
+    return Arrows(first, received, *_grouped(sender, len(jobs)), *_grouped(release, total))
+
+
+def _offsets(releases: Mapping[str, Ints]) -> dict[str, int]:
+    found, total = {}, 0
+    for name, times in releases.items():
+        found[name] = total
+        total += len(times)
+    return found
+
+
+def _grouped(sender: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the numbers of the arrows of every sender, one sender after the other, and where each one's begin."""
+    known = np.flatnonzero(sender >= 0)
+    order = known[np.argsort(sender[known], kind="stable")]
+    return order + 1, np.concatenate(([0], np.cumsum(np.bincount(sender[known], minlength=count))))
+
+
+def used_lanes(columns: Columns) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the engines and lanes that slices held together, in the order they were first held."""
+    slices = columns.slices
+    codes, held = coded(slices.lanes)
+    found, place = coded(slices.engine * max(len(codes), 1) + held)
+    first = np.empty(len(found), np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]  # the last one written, the first of all, is what stays
+    rows = np.sort(first)
+    pairs = zip(slices.engine[rows].tolist(), slices.lanes[rows].tolist(), strict=True)
+    return [(columns.engines[engine], columns.lanes(code)) for engine, code in pairs]

@@ -1,0 +1,227 @@
+"""Figures of a simulation that keeps no trace: counts, exact extremes and sums, and histograms of bounded size.
+
+A histogram has a bin for every value below 2048, and above 1024 bins for every doubling:
+
+    bin(v) = v                                              for v < 2048
+    bin(v) = 2048 + (e - 1) * 1024 + ((v >> e) - 1024)      else, with e = bit_length(v) - 11
+
+so bins follow one another without a gap, a bin above 2048 is 2**e wide and begins at 1024 * 2**e or above: no two
+values in it differ by 2**-10 of the smaller or more.  All non-negative int64 need 55 296 bins (HdrHistogram's layout
+with 11 bits; http://hdrhistogram.org).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from socsched.plan.plan import Plan
+from socsched.trace import metrics
+from socsched.trace.columns import ABORTED, DONE, DROPPED
+from socsched.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from socsched.trace.columns import Ints
+
+RESOLUTION = "2^-10"
+"""Relative error of a percentile at most, as ``result.json`` states it."""
+EXACT = 2048
+BINS = EXACT + (63 - 11) * 1024
+"""Bins that hold every non-negative int64."""
+
+
+def bin_of(value: int) -> int:
+    """Return the bin of a value of 0 or more."""
+    if value < EXACT:
+        return value
+    e = value.bit_length() - 11
+    return EXACT + (e - 1) * 1024 + ((value >> e) - 1024)
+
+
+def bins_of(values: Ints) -> Ints:
+    """Return the bins of values of 0 or more."""
+    # below 2**52 a float64 is exact, and so is the exponent it shows
+    e = np.where(values < EXACT, 0, np.frexp((values >> 11).astype(np.float64))[1]).astype(np.int64)
+    return np.where(e == 0, values, EXACT + (e - 1) * 1024 + (values >> e) - 1024)
+
+
+def highest(number: int) -> int:
+    """Return the largest value in a bin."""
+    if number < EXACT:
+        return number
+    e, place = divmod(number - EXACT, 1024)
+    return ((place + 1025) << e + 1) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """How often values of 0 or more were seen: `counts` by bin (int64; bins beyond its end are empty).
+
+    `count`, `total`, `least` and `most` are exact; the last two are 0 where nothing was seen.
+    """
+
+    counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    count: int = 0
+    total: int = 0
+    least: int = 0
+    most: int = 0
+
+    @classmethod
+    def of(cls, values: Ints) -> Histogram:
+        """Return the histogram of values of 0 or more."""
+        if not len(values):
+            return cls()
+        least, most = int(values.min()), int(values.max())
+        total = int(values.sum()) if most * len(values) < 1 << 62 else sum(values.tolist())
+        return cls(np.bincount(bins_of(values)).astype(np.int64), len(values), total, least, most)
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Return the histogram of what either has seen."""
+        counts = np.zeros(max(len(self.counts), len(other.counts)), np.int64)
+        counts[: len(self.counts)] += self.counts
+        counts[: len(other.counts)] += other.counts
+        least = min((h.least for h in (self, other) if h.count), default=0)
+        return Histogram(counts, self.count + other.count, self.total + other.total, least, max(self.most, other.most))
+
+    def percentile(self, per_mille: int) -> int:
+        """Return the percentile by nearest rank: never below the true one, above it by less than 2**-10 of it."""
+        rank = -(-self.count * per_mille // 1000)
+        found = int(np.searchsorted(np.cumsum(self.counts), rank))
+        return max(min(highest(found), self.most), self.least)
+
+    def summary(self, wanted: Sequence[str]) -> dict[str, int | None]:
+        """Return statistics as ``result.json`` names them; null where nothing was seen."""
+        if not self.count:
+            return dict.fromkeys(wanted)
+        found = {name: self.percentile(share) for name, share in metrics.PER_MILLE.items() if name in wanted}
+        found |= {"mean": (2 * self.total + self.count) // (2 * self.count), "max": self.most}
+        return {name: found[name] for name in wanted}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskTotals:
+    """What became of the jobs of a task; `exec_ns` of those done, `blocking_ns` the longest of one job."""
+
+    done: int
+    dropped: int
+    aborted: int
+    exec_ns: Histogram
+    blocking_ns: int
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainTotals:
+    """What became of the frames of a chain's source, as `metrics.chain_figures` defines it."""
+
+    released: int
+    completed: int
+    missed: int
+    dropped: int
+    response_ns: Histogram
+    age_ns: Histogram
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """A whole simulation summed up.
+
+    `busy_ns` is summed over an engine's lanes.  Power in mW, bandwidth in GB/s as (mean, peak), energy in mJ; None
+    where it was not metered.
+    """
+
+    kind: str
+    duration_ns: int
+    seed: int
+    tasks: Mapping[str, TaskTotals]
+    chains: Mapping[str, ChainTotals]
+    busy_ns: Mapping[str, int]
+    power_mw: tuple[float, float] | None
+    energy_mj: float | None
+    bandwidth_gbps: tuple[float, float] | None
+
+
+def result(totals: Totals, plan: Plan) -> dict[str, Any]:
+    """Return the figures of `totals` under `plan` as ``result.json`` holds them; see `metrics.result`.
+
+    The fields are those of a trace's figures, and one more: `resolution` says how far percentiles may be above the
+    true ones.  Counts, means and extremes are exact.  Tasks of the plan come first and in its order.
+    """
+    stages = {task.name: totals.tasks[task.name] for task in plan.tasks if task.name in totals.tasks}
+    stages |= {name: task for name, task in totals.tasks.items() if name not in stages}
+    return {
+        "schema_version": metrics.SCHEMA_VERSION,
+        "kind": totals.kind,
+        "duration_ns": totals.duration_ns,
+        "chains": {chain.name: _chain(totals.chains[chain.name]) for chain in plan.chains},
+        "stages": {name: _task(task) for name, task in stages.items()},
+        "engines": metrics.engine_figures(plan, totals.duration_ns, totals.busy_ns),
+        "power_mw": _level(totals.power_mw),
+        "energy_mj": None if totals.energy_mj is None else round(totals.energy_mj, 6),
+        "bandwidth_gbps": _level(totals.bandwidth_gbps),
+        "seed": totals.seed,
+        "resolution": RESOLUTION,
+    }
+
+
+def _chain(chain: ChainTotals) -> dict[str, Any]:
+    return {
+        "released": chain.released,
+        "completed": chain.completed,
+        "missed": chain.missed,
+        "dropped": chain.dropped,
+        "response_time_ns": chain.response_ns.summary(metrics.RESPONSE),
+        "data_age_ns": chain.age_ns.summary(metrics.AGE),
+    }
+
+
+def _task(task: TaskTotals) -> dict[str, Any]:
+    return {
+        "jobs": task.done,
+        "exec_ns": task.exec_ns.summary(metrics.EXEC),
+        "blocking_ns": task.blocking_ns,
+        "preemptions": task.preemptions,
+    }
+
+
+def _level(level: tuple[float, float] | None) -> dict[str, float | None]:
+    mean, peak = level or (None, None)
+    return {"mean": mean if mean is None else round(mean, 6), "peak": peak if peak is None else round(peak, 6)}
+
+
+def totals(trace: Trace, plan: Plan) -> Totals:
+    """Sum up a trace of `plan`: what a simulation that keeps none has to arrive at."""
+    record = metrics.record_of(trace, plan)
+    columns, jobs = record.columns, record.columns.jobs
+    tasks = {}
+    for name in metrics.tasks_of(columns, plan):
+        rows = record.rows(name)
+        status = jobs.status[rows]
+        done, dropped, aborted = (int((status == code).sum()) for code in (DONE, DROPPED, ABORTED))
+        blocking, preemptions = int(jobs.blocking_ns[rows].max(initial=0)), int(jobs.preemptions[rows].sum())
+        seen = Histogram.of(jobs.exec_ns[rows][status == DONE])
+        tasks[name] = TaskTotals(done, dropped, aborted, seen, blocking, preemptions)
+    chains = {}
+    for chain in plan.chains:
+        finish, frames = arrivals = record.arrivals(chain)
+        fates = record.fates(chain, arrivals)
+        response, ages = fates.response_ns, finish - record.released(chain)[frames]
+        lost = (int(fates.missed.sum()), int(fates.dropped.sum()))
+        spread = (Histogram.of(response), Histogram.of(ages))
+        chains[chain.name] = ChainTotals(len(fates.release_ns), len(response), *lost, *spread)
+    power = metrics.Steps(columns, "power_mw", trace.duration_ns)
+    traffic = metrics.Steps(columns, "bandwidth_gbps", trace.duration_ns)
+    return Totals(
+        trace.kind,
+        trace.duration_ns,
+        trace.seed,
+        tasks,
+        chains,
+        metrics.busy_ns(columns),
+        power.level(),
+        power.energy_mj(),
+        traffic.level(),
+    )

@@ -151,7 +151,7 @@ def mode_option(function: F) -> F:
     )
 
 
-class Named(click.ParamType):
+class Named(click.ParamType[str]):
     """A name that is looked up later; `name` says of what, in help texts."""
 
     def __init__(self, name: str) -> None:
@@ -164,7 +164,7 @@ class Named(click.ParamType):
 
 def planning_options(function: F, simulated: bool = False) -> F:
     """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
-    chosen: click.ParamType = Named("policy") if simulated else click.Choice(["edf", "fp"])
+    chosen: click.ParamType[str] = Named("policy") if simulated else click.Choice(["edf", "fp"])
     policies = "Scheduling policy" + (": any the simulator knows." if simulated else " of preemptive engines.")
     decorators = (
         click.option(

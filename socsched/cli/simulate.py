@@ -26,7 +26,11 @@ from socsched.cli.options import (
 @mode_option
 @partial(planning_options, simulated=True)
 @click.option(
-    "--duration", type=Quantity("duration"), default="60s", show_default="60s; a task set's horizon", help="Simulated time."
+    "--duration",
+    type=Quantity("duration"),
+    default="60s",
+    show_default="60s; a task set's horizon",
+    help="Simulated time.",
 )
 @seed_option
 @click.option(

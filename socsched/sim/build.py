@@ -45,10 +45,10 @@ def kernel(prefer: str | None = None) -> Any:
     wanted = prefer or os.environ.get("SOCSCHED_KERNEL") or "auto"
     if wanted not in _loaded:
         if wanted == "python":
-            from socsched.sim.kernel.kernel import Kernel as found
+            _loaded[wanted] = _interpreted()
         else:
             try:
-                found = _import(_built()).Kernel
+                _loaded[wanted] = _import(_built()).Kernel
             except _Impossible as reason:
                 if wanted == "compiled":
                     raise MachineError(
@@ -56,9 +56,14 @@ def kernel(prefer: str | None = None) -> Any:
                         "install a C compiler and Python's headers, or leave SOCSCHED_KERNEL unset",
                     ) from None
                 _loaded["why"] = str(reason)
-                from socsched.sim.kernel.kernel import Kernel as found
-        _loaded[wanted] = found
+                _loaded[wanted] = _interpreted()
     return _loaded[wanted]
+
+
+def _interpreted() -> Any:
+    from socsched.sim.kernel.kernel import Kernel
+
+    return Kernel
 
 
 def why_interpreted() -> str:
@@ -79,7 +84,9 @@ def _digest() -> str:
         cython = version("cython")
     except PackageNotFoundError:
         raise _Impossible("Cython is not installed") from None
-    seen = hashlib.sha256(f"{cython}{sys.implementation.cache_tag}{sysconfig.get_platform()}{_FLAGS}{_DIRECTIVES}".encode())
+    seen = hashlib.sha256(
+        f"{cython}{sys.implementation.cache_tag}{sysconfig.get_platform()}{_FLAGS}{_DIRECTIVES}".encode()
+    )
     for path in sorted(_sources().glob("*.p[yx]*")):
         seen.update(path.name.encode() + path.read_bytes())
     return seen.hexdigest()[:24]
@@ -130,7 +137,7 @@ def _build(folder: Path) -> None:
         for process in started:
             output, _ = process.communicate()
             if process.returncode:
-                raise _Impossible(f"{process.args[0]} failed:\n{output[-2000:]}")
+                raise _Impossible(f"{running[0][step][0]} failed:\n{output[-2000:]}")
     for path in folder.glob("*.c"):
         path.unlink()
 

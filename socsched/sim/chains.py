@@ -1,4 +1,4 @@
-"""How frames of a chain's source are followed through the jobs of its stages, as tables for the kernel's running figures.
+"""How frames of a chain's source are followed through its stages, as tables for the kernel's running figures.
 
 The meaning is that of `trace.metrics.chain_figures`; both are compared in the tests.
 """

@@ -75,7 +75,7 @@ class Conductor:
 
     # -- faults
 
-    def edge(self, now: int) -> tuple[int, int, int, int, float]:
+    def edge(self, now: int) -> tuple[int, int, int, float]:
         """Let faults begin and end; return when the next does, which engines changed, and the foreign traffic."""
         changed = 0
         while self._edges and self._edges[0][0] <= now:
@@ -85,7 +85,7 @@ class Conductor:
         kind = 0
         if self._hogs:
             kind = 1 + self._hog_sets.setdefault(tuple(self._hogs), len(self._hog_sets))
-        return following, changed, 0, kind, sum(rate for _, rate in self._hogs) / 1e9
+        return following, changed, kind, sum(rate for _, rate in self._hogs) / 1e9
 
     def _schedule(self, faults: Faults) -> list[Any]:
         self._hog_sets: dict[tuple[tuple[str, int], ...], int] = {}

@@ -22,7 +22,7 @@ _EVENTS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A simulation that ended at `duration_ns`, sooner than asked for where `interrupted`; `trace` if it was recorded."""
+    """A simulation that ended at `duration_ns`, too soon where `interrupted`; `trace` if it was recorded."""
 
     lowered: Lowered
     duration_ns: int

@@ -131,7 +131,9 @@ def _check(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
         if not lanes or not all(0 <= lane < count for lane in lanes):
             raise UsageError(f"{where}: lanes {list(lanes)} are not among the {count} of engine {name!r}")
         if count > MOST_LANES:
-            raise UsageError(f"engine {name!r} has {count} lanes", hint=f"group them: at most {MOST_LANES} are simulated")
+            raise UsageError(
+                f"engine {name!r} has {count} lanes", hint=f"group them: at most {MOST_LANES} are simulated"
+            )
     if task.timer == bool(task.after):
         raise UsageError(f"{where}: exactly one of a timer and `after` must trigger it")
     if task.timer and task.period_ns <= 0:
@@ -167,7 +169,9 @@ def _units(plan: Plan, engines: Mapping[str, int]) -> tuple[Unit, ...]:
                 else:
                     kept.append((name, other))
             masks = [*kept, (engine, mask)]
-    return tuple(Unit(engines[name], mask) for name, mask in sorted(masks, key=lambda pair: (engines[pair[0]], pair[1])))
+    return tuple(
+        Unit(engines[name], mask) for name, mask in sorted(masks, key=lambda pair: (engines[pair[0]], pair[1]))
+    )
 
 
 def _segments(
@@ -227,7 +231,9 @@ def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> No
 def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> None:
     speeds = engine.capacities or (1024,) * engine.lanes
     if len(speeds) != engine.lanes or not all(0 < speed <= 1024 for speed in speeds):
-        raise UsageError(f"engine {engine.id!r}: {engine.lanes} capacities from 1 to 1024 are needed, got {list(speeds)}")
+        raise UsageError(
+            f"engine {engine.id!r}: {engine.lanes} capacities from 1 to 1024 are needed, got {list(speeds)}"
+        )
     rows.setdefault("lane_speed", array("q"))
     rows.row("n", switch=engine.switch_ns, migrate=engine.migration_ns, reshape=engine.reshape_ns, slow=1, fast=1)
     rows.row("n", lane0=len(rows["lane_speed"]), lanes=engine.lanes, still=0, memory=engine.memory_bytes)

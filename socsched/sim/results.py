@@ -66,7 +66,7 @@ def columns(lowered: Lowered, outcome: Outcome, marks: Sequence[Mark], end_ns: i
         engines=tuple(engine.id for engine in plan.engines),
         names=lowered.names,
         subjects=subjects,
-        jobs=JobColumns(*(np.ascontiguousarray(column) for column in jobs[1:]), frames),
+        jobs=JobColumns(*(*(np.ascontiguousarray(column) for column in jobs[1:]), frames)),
         slices=SliceColumns(*(np.ascontiguousarray(column) for column in slices[1:])),
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
         counters=_counters(lowered, outcome),
@@ -98,4 +98,6 @@ def _counters(lowered: Lowered, outcome: Outcome) -> dict[str, tuple[Ints, NDArr
         frames = np.concatenate([np.zeros(1), own[:, 2].astype(np.float64)])
         name = f"queue.{lowered.plan.tasks[int(task)].name}"
         found[name] = (np.concatenate([np.zeros(1, np.int64), own[:, 0]]), frames)
-    return {name: found[name] for name in ("power_mw", "bandwidth_gbps", *sorted(n for n in found if n[:6] == "queue."))}
+    return {
+        name: found[name] for name in ("power_mw", "bandwidth_gbps", *sorted(n for n in found if n[:6] == "queue."))
+    }

@@ -19,14 +19,13 @@ class Job:
     `status`: done | dropped | aborted | unfinished; a done job may still be late (finish > deadline), an aborted one
     began and was given up.  `blocking_ns`: time the job was ready but an occupant of lower priority could not be
     preempted.  `migrations`: how often it went on on other lanes than before.  `start_ns` and `finish_ns` are -1 until
-    they happen.  `origin` is a note for whoever records: it is no part of the trace.
+    they happen.
     """
 
     task: str
     frame: int
     activation_ns: int
     deadline_ns: int
-    origin: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
     start_ns: int = -1
     finish_ns: int = -1
     exec_ns: int = 0

@@ -82,7 +82,7 @@ def plans(draw: st.DrawFn, rich: bool = False) -> Plan:
                 engine=host.id,
                 lanes=tuple(sorted(lanes)),
                 after=tuple(sorted(after)),
-                reads=tuple(sorted(draw(st.sets(st.sampled_from(known), max_size=2)))),
+                reads=tuple(sorted(draw(st.sets(st.sampled_from(known), max_size=2)) - after)),
                 period_ns=draw(st.integers(50, 400)),
                 offset_ns=draw(st.integers(0, 100)),
                 deadline_ns=draw(st.integers(20, 600)),

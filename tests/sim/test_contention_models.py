@@ -8,13 +8,13 @@ import pytest
 from builders import MS, engine, plan, task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from socsched.sim.memory import Memory, planned_model
 
 from socsched.cost.cost import Segment
 from socsched.plan.deployment import with_wcet
 from socsched.plan.plan import Plan
 from socsched.sim import engine as simulation
 from socsched.sim.engine import simulate
-from socsched.sim.memory import Memory, planned_model
 from socsched.trace.trace import Trace
 
 GB = 10**9

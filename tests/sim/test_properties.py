@@ -6,65 +6,17 @@ from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
 
-from builders import engine, plan, sensor, task
+from builders import plan, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_plans import CAPACITY, HORIZON, plans
 
 from socsched.cost.contention import stretched_ns
-from socsched.cost.cost import Segment
 from socsched.plan.plan import Plan, Task
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Faults, Overrun, Slowdown
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
-
-HORIZON = 3_000
-CAPACITY = 2 * 10**9
-
-
-@st.composite
-def segments(draw: st.DrawFn, name: str) -> tuple[Segment, ...]:
-    made = []
-    for i in range(draw(st.integers(1, 3))):
-        time = draw(st.integers(0, 60))
-        fixed = draw(st.integers(0, time))
-        made.append(Segment(f"{name}.{i}", time, fixed, draw(st.sampled_from([0, 0, 1, 50, 200]))))
-    return tuple(made)
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """Draw two engines, one sensor, and up to six tasks: timers, chains, joins and samplers, some of them gangs."""
-    engines = []
-    for name in ("x", "y"):
-        preemption = draw(st.sampled_from(["full", "segment", "none"]))
-        policy = draw(st.sampled_from(["edf", "fp", "fifo"]))
-        switch = draw(st.integers(0, 5))
-        lanes = draw(st.integers(1, 3))
-        engines.append(engine(name, lanes=lanes, preemption=preemption, policy=policy, switch_ns=switch, dynamic_mw=70))
-    tasks: list[Task] = []
-    for i in range(draw(st.integers(1, 6))):
-        known = ["s", *(t.name for t in tasks)]
-        host = draw(st.sampled_from(engines))
-        lanes = draw(st.sets(st.integers(0, host.lanes - 1), min_size=1))
-        after = draw(st.sets(st.sampled_from(known), max_size=2))
-        tasks.append(
-            task(
-                f"t{i}",
-                segments=draw(segments(f"t{i}")),
-                engine=host.id,
-                lanes=tuple(sorted(lanes)),
-                after=tuple(sorted(after)),
-                reads=tuple(sorted(draw(st.sets(st.sampled_from(known), max_size=2)))),
-                period_ns=draw(st.integers(50, 400)),
-                offset_ns=draw(st.integers(0, 100)),
-                deadline_ns=draw(st.integers(20, 600)),
-                priority=i,
-                queue=draw(st.integers(0, 3)),
-            )
-        )
-    sensors = [sensor("s", draw(st.integers(60, 300)), jitter_ns=draw(st.integers(0, 30)))]
-    return plan(tasks, engines, sensors=sensors, dram_bandwidth=CAPACITY, dram_picojoule_per_byte=3.0)
 
 
 @given(plans())
@@ -93,8 +45,8 @@ def test_frames_of_a_task_keep_their_order_and_data_precedes_its_use(made: Plan)
             assert started.get(job.task, 0) <= job.activation_ns or started[job.task] <= job.start_ns
             started[job.task] = job.start_ns
             assert job.activation_ns <= job.start_ns
-        for name, (frame, release) in job.origin.items():
-            assert trace.releases[name][frame] == release <= max(job.activation_ns, job.start_ns)
+        for name, frame in job.sampled.items():
+            assert frame < 0 or finish[name, frame] <= job.start_ns
 
 
 @given(plans())

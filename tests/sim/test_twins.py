@@ -1,4 +1,4 @@
-"""Compiled and interpreted kernel, running figures and trace, and a second simulator written independently: all agree."""
+"""Compiled and interpreted kernel, running figures and trace, and another simulator: all agree."""
 
 from __future__ import annotations
 

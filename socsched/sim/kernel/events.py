@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 
-import cython
 from cython import longlong as i64
 
 FAR = 4611686018427387904

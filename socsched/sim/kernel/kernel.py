@@ -18,6 +18,7 @@ busy-waits, its home lanes too (claim `tasks + t`).
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import cython
 from cython import longlong as i64
@@ -113,7 +114,7 @@ class Kernel:
     written in Python).  `record`: whether rows are kept for a trace; figures are kept always.
     """
 
-    def __init__(self, tables: dict, hooks: object, end: i64, record: i64) -> None:
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         numbers = tables["numbers"]
         self.end, self.record, self.hooks = end, record, hooks
         self.tasks, self.units = len(tables["t_need"]), len(tables["u_engine"])
@@ -207,8 +208,10 @@ class Kernel:
         self.from_budget = self.from_abort + self.tasks
         self.from_tick = self.from_budget + self.tasks
         self.combinations = Combinations(hooks.stretch, self.tasks + 2)
-        self.rates = []
-        self.now = self.hog = self.actives = self.memory_changed = self.dirts = self.touches = self.turns = self.uses = 0
+        self.rates: list[float] = []
+        self.now = self.hog = self.actives = self.memory_changed = self.dirts = self.touches = self.turns = (
+            self.uses
+        ) = 0
         self.load_now = self.shown_load = self.read_at = self.number = self.slices_begun = self.samples_made = 0
         self.events_seen = 0
         self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = self.hog_rate = 0.0
@@ -219,7 +222,7 @@ class Kernel:
         self.edge_at = numbers["first_edge"]
         self._prime(numbers["first_control"])
 
-    def _clear_tasks(self, tables: dict) -> None:
+    def _clear_tasks(self, tables: dict[str, Any]) -> None:
         n: i64 = max(self.tasks, 1)
         (
             self.waiting, self.first, self.count, self.place, self.left, self.pace, self.base, self.since, self.timed,
@@ -235,7 +238,9 @@ class Kernel:
         self.drawn = array("q", bytes(8 * streams * DRAWS))
         self.draw_at = array("q", [DRAWS]) * streams
         s: i64 = max(self.sources, 1)
-        self.s_frame, self.s_last, self.s_nominal, self.s_base, self.s_due = (array("q", bytes(8 * s)) for _ in range(5))
+        self.s_frame, self.s_last, self.s_nominal, self.s_base, self.s_due = (
+            array("q", bytes(8 * s)) for _ in range(5)
+        )
         self.latest = array("q", [-1]) * (n + s)
 
     def _clear_claims(self) -> None:
@@ -248,7 +253,9 @@ class Kernel:
         self.width = n
         u: i64 = max(self.units, 1)
         self.order, self.run = array("q", bytes(8 * n * u)), array("q", bytes(8 * n * u))
-        self.ordered, self.runs, self.held, self.dirty, self.dirt, self.toll = (array("q", bytes(8 * u)) for _ in range(6))
+        self.ordered, self.runs, self.held, self.dirty, self.dirt, self.toll = (
+            array("q", bytes(8 * u)) for _ in range(6)
+        )
         e: i64 = max(self.engines, 1)
         self.busy, self.mark, self.stored = (array("q", bytes(8 * e)) for _ in range(3))
         self.spent = array("q", bytes(8 * e * self.levels))
@@ -340,8 +347,10 @@ class Kernel:
         nominal: i64
         instant: i64
         if self.s_gap[source] and frame:
-            nominal = self.s_nominal[source] + self.s_period[source] + self.draw(self.s_stream[source]) % (
-                self.s_gap[source] + 1
+            nominal = (
+                self.s_nominal[source]
+                + self.s_period[source]
+                + self.draw(self.s_stream[source]) % (self.s_gap[source] + 1)
             )
         else:
             nominal = self.s_base[source] + frame * self.s_period[source]
@@ -421,7 +430,7 @@ class Kernel:
             return 0
         g = self.first[t] + self.place[t]
         self.load(t, g)
-        if self.g_unit[g] != u or self.wide[t] == 0 and self.g_mask[g] != self.mask[t]:
+        if self.g_unit[g] != u or (self.wide[t] == 0 and self.g_mask[g] != self.mask[t]):
             self.hand_over(t, g, now)
         elif self.u_kind[u] == SEGMENT:
             if self.u_flight[u] <= 1 or 0 <= self.stop[t] <= self.place[t]:
@@ -499,7 +508,6 @@ class Kernel:
     def deliver(self, t: i64, frame: i64, release: i64, now: i64) -> i64:
         at: i64
         slot: i64
-        row: i64
         if self.t_need[t] > 1:
             at = t * PARTS + frame % PARTS
             if self.part_frame[at] != frame:
@@ -915,7 +923,7 @@ class Kernel:
             if taken == everything:
                 break
             c = self.order[base + i]
-            if self.locked[c] or top > -FAR and self.key0[c] > top:
+            if self.locked[c] or (top > -FAR and self.key0[c] > top):
                 continue
             place = self.find_place(c, taken)
             if place:
@@ -1048,10 +1056,9 @@ class Kernel:
         if self.owes[t]:
             self.prefix[t] = self.n_switch[e]
             self.owes[t] = 0
-        if self.last[c] and self.last[c] != place and self.wide[c]:
-            if self.j_exec[slot]:
-                self.j_migrated[slot] += 1
-                self.prefix[t] += self.n_migrate[e]
+        if self.wide[c] and self.j_exec[slot] and self.last[c] != place:
+            self.j_migrated[slot] += 1
+            self.prefix[t] += self.n_migrate[e]
         if self.n_reshape[e]:
             self.reshape(e, place, t)
         if self.n_memory[e]:
@@ -1291,8 +1298,9 @@ class Kernel:
         if self.n_slow[e] != self.n_fast[e]:
             time = scaled(time, self.n_slow[e], self.n_fast[e])
         if self.n_level[e] != self.levels - 1:
-            time = scaled(time, self.n_clock[e * self.levels + self.levels - 1],
-                          self.n_clock[e * self.levels + self.n_level[e]])
+            time = scaled(
+                time, self.n_clock[e * self.levels + self.levels - 1], self.n_clock[e * self.levels + self.n_level[e]]
+            )
         if self.n_uneven:
             slowest = 1024
             lane = self.n_lane0[e]
@@ -1451,9 +1459,7 @@ class Kernel:
         """Wake a reservation up: a new deadline unless what is left fits before the old one (CBS, rule of wake-up)."""
         if not self.t_budget[t] or self.throttled[t]:
             return 0
-        if self.server[t] <= now or self.budget[t] > scaled(
-            self.server[t] - now, self.t_budget[t], self.t_server[t]
-        ):
+        if self.server[t] <= now or self.budget[t] > scaled(self.server[t] - now, self.t_budget[t], self.t_server[t]):
             self.server[t] = now + self.t_server[t]
             self.budget[t] = self.t_budget[t]
         return 0
@@ -1540,9 +1546,7 @@ class Kernel:
                     if self.drawing[c]:
                         self.memory_changed = 1
                     else:
-                        self.keep_pace(
-                            c, self.slowed(c, self.load_time(c, self.first[c] + self.place[c])), now
-                        )
+                        self.keep_pace(c, self.slowed(c, self.load_time(c, self.first[c] + self.place[c])), now)
         return 0
 
     def freeze(self, c: i64, now: i64) -> i64:
@@ -1561,9 +1565,8 @@ class Kernel:
     def edge(self, now: i64) -> i64:
         """A fault begins or ends: Python changes the tables, what runs adapts."""
         e: i64
-        s: i64
         changed: i64
-        following, changed_engines, changed_sources, hog, hog_rate = self.hooks.edge(now)
+        following, changed_engines, hog, hog_rate = self.hooks.edge(now)
         self.edge_at = following
         self.hog = hog
         self.hog_rate = hog_rate
@@ -1629,7 +1632,7 @@ class Kernel:
             self.note_log.block[row + 4] = value
         return 0
 
-    def close(self, end: i64) -> dict:
+    def close(self, end: i64) -> dict[str, Any]:
         """End the simulation at `end` (ns) and return what it found, as plain arrays and numbers by name."""
         t: i64
         c: i64

@@ -8,14 +8,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-import cython
 from cython import longlong as i64
 
 LIMIT = 1 << 20
 """Combinations remembered at most; beyond, all are forgotten and asked for again."""
 
 
-def _longer(numbers: array, room: int) -> array:
+def _longer(numbers: array[int], room: int) -> array[int]:
     """Return a copy of an array with `room` places."""
     return numbers + array("q", bytes(8 * (room - len(numbers))))
 

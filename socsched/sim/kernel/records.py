@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 
-import cython
 from cython import longlong as i64
 
 ROWS = 1 << 14
@@ -22,7 +21,7 @@ class Log:
         self.limit = width * ROWS
         self.used = 0
         self.block = array("q", bytes(8 * self.limit))
-        self.blocks = []
+        self.blocks: list[bytes] = []
 
     def row(self) -> i64:
         """Return where the next row starts in `block`."""

@@ -11,6 +11,7 @@ the job's number it is kept in a ring for the jobs that follow.
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import cython
 from cython import longlong as i64
@@ -37,11 +38,20 @@ def bin_of(value: i64) -> i64:
     return octave * 1024 + value if octave <= 42 else BINS - 1
 
 
+def _zeros(count: int) -> Any:
+    """Return that many zeros; most are never touched, so that memory is only taken where values fall."""
+    if cython.compiled:
+        import numpy
+
+        return numpy.zeros(count, numpy.int64)
+    return array("q", bytes(8 * count))
+
+
 class Histograms:
     """Histograms side by side, with exact sum and maximum each."""
 
     def __init__(self, count: i64) -> None:
-        self.bins = array("q", bytes(8 * BINS * max(count, 1)))
+        self.bins = _zeros(BINS * max(count, 1))
         self.sum = array("q", bytes(8 * max(count, 1)))
         self.most = array("q", [-1]) * max(count, 1)
         self.least = array("q", [1 << 62]) * max(count, 1)
@@ -62,7 +72,7 @@ class Histograms:
 class Chains:
     """What becomes of the frames of every chain; histogram 2c holds responses of chain c, 2c + 1 the data's age."""
 
-    def __init__(self, tables: dict) -> None:
+    def __init__(self, tables: dict[str, Any]) -> None:
         self.count = len(tables["c_deadline"])
         self.deadline = tables["c_deadline"]
         self.exact = tables["c_exact"]

@@ -1,4 +1,7 @@
-"""Deadline monotonic: the shorter the relative deadline, the more urgent (Leung & Whitehead, Perform. Eval. 2(4) 1982)."""
+"""Deadline monotonic: the shorter the relative deadline, the more urgent.
+
+Leung & Whitehead, Performance Evaluation 2(4) 1982.
+"""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
 
-from socsched.plan.plan import Plan
-from socsched.sim.faults import Faults
 from reference.memory import Memory
 from reference.meters import Meters
 from reference.model import NO_JOB, NO_SLICE, Model, Origin, Piece, TaskState, Unit, lower
+from socsched.plan.plan import Plan
+from socsched.sim.faults import Faults
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
 
@@ -56,6 +56,7 @@ class Simulation:
     def __init__(self, model: Model, duration_ns: int, seed: int, faults: Faults) -> None:
         self.model, self.end, self.faults = model, duration_ns, faults
         self.trace = Trace("simulated", duration_ns, seed)
+        self.origins: dict[int, Origin] = {}
         self.jobs, self.slices = self.trace.jobs, self.trace.slices
         self.tasks, self.sources = model.tasks, model.sources
         self.heap: list[tuple[int, int, int, int]] = []
@@ -157,7 +158,8 @@ class Simulation:
             # Inputs arrive in frame order, so what is older and incomplete will never be complete.
             state.partial = {other: kept for other, kept in state.partial.items() if other > frame}
             release, origin = min(part[0] for part in parts), _oldest([part[1] for part in parts])
-        job = Job(state.name, frame, now, release + state.deadline_ns, origin)
+        job = Job(state.name, frame, now, release + state.deadline_ns)
+        self.origins[id(job)] = origin
         number = len(self.jobs)
         self.jobs.append(job)
         if state.job is NO_JOB:
@@ -186,11 +188,11 @@ class Simulation:
             text = f"{format_duration(now - job.deadline_ns)} late"
             self.trace.instants.append(Instant(now, "miss", state.name, job.frame, text))
         self._vacate(state)
-        state.latest, state.latest_frame = job.origin, job.frame
+        state.latest, state.latest_frame = self.origins[id(job)], job.frame
         release = job.deadline_ns - state.deadline_ns
         self._forget(state, now)
         for follower in state.followers:
-            self._deliver(follower, job.frame, release, job.origin, now)
+            self._deliver(follower, job.frame, release, self.origins[id(job)], now)
 
     def _forget(self, state: TaskState, now: int) -> None:
         """Let the oldest job of a task go and put the next one in its place."""
@@ -252,7 +254,7 @@ class Simulation:
         if job.start_ns < 0:
             job.start_ns = now
             if state.reads:
-                job.origin = _oldest([job.origin, *(read.latest for read in state.reads)])
+                self.origins[id(job)] = _oldest([self.origins[id(job)], *(read.latest for read in state.reads)])
                 job.sampled = {read.name: read.latest_frame for read in state.reads if read.latest_frame >= 0}
             if state.depth:
                 self.touched.append(state)

@@ -10,16 +10,16 @@ from math import lcm
 from random import Random
 from typing import Any
 
+from reference.policies import Policy, policy
 from socsched.cost.contention import demand
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan, PlannedEngine, PlannedSensor, Task
-from reference.policies import Policy, policy
 from socsched.trace.trace import Job, Slice
 
 Origin = Mapping[str, tuple[int, int]]
 
-NO_JOB = Job("", -1, 0, 0, {})
+NO_JOB = Job("", -1, 0, 0)
 NO_SLICE = Slice("", (), -1, "", 0, 0)
 
 

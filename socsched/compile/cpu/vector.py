@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector unit: fp32 `lanes` and number of `registers`; `block` is the channel block activations are stored in.
+    """A vector unit: `lanes` of `dtype` and number of `registers`; `block` is the channel block of activations.
 
-    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.
+    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.  `dtype` is what numbers
+    are stored and, where rules say so, multiplied in.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Vector:
     registers: int
     block: int
     by_element: bool = False
+    dtype: str = "float32"
 
     @property
     def per_block(self) -> int:
@@ -34,6 +36,8 @@ class Vector:
 AVX512 = Vector("avx512", 16, 32, 16)
 AVX2 = Vector("avx2", 8, 16, 8)
 NEON = Vector("neon", 4, 32, 8, by_element=True)
+NEON_HALF = Vector("neon-half", 8, 32, 8, by_element=True, dtype="float16")
+"""Armv8.2 half-precision arithmetic: twice the lanes; sums are kept in fp32 (`cpu.half`)."""
 SSE = Vector("sse", 4, 16, 8)
 HVX = Vector("hvx", 32, 32, 32)
 

@@ -36,11 +36,18 @@ def fetch(buffer: Any, *at: Any, write: bool = False) -> Any:
 
 
 def conv2d(
-    source: Lying, target: Lying, window: Window, activation: Activation, residual: int, tile: Tile, order: Order
+    source: Lying,
+    target: Lying,
+    window: Window,
+    activation: Activation,
+    residual: int,
+    tile: Tile,
+    order: Order,
+    most: int = TERMS,
 ) -> Any:
     """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
 
-    While a tile is computed, a share of the next channel group's weights is fetched and, in the first group, which
+    In half precision at most `most` products are summed before they go into fp32 totals (`half`).  While a tile is computed, a share of the next channel group's weights is fetched and, in the first group, which
     meets the image first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
     """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
@@ -65,7 +72,7 @@ def conv2d(
     size = 2 if half else 4
     more = groups > 1 and size * blocks * c * in_blocks * ci * kh * kw > _NEAR
     steps = in_blocks * kh * kw
-    runs, each_run = partial_sums(steps, ci)
+    runs, each_run = partial_sums(steps, ci, most)
 
     def position(step: Any) -> tuple[Any, Any, Any]:
         return step // (kh * kw), step // kw % kh, step % kw
@@ -257,7 +264,9 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
     return conv_depthwise
 
 
-def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Activation, tile: Tile) -> Any:
+def conv2d_transpose(
+    source: Lying, target: Lying, stride: int, activation: Activation, tile: Tile, most: int = TERMS
+) -> Any:
     """Return deconv(X, weight[blocks, s, s, in_blocks, ci, c], bias, O) for kernel = stride = s, bias, ReLU.
 
     No output pixel gets more than one input pixel, so this is s * s matrix products whose results are written s pixels
@@ -271,7 +280,7 @@ def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Acti
     total, ph, pw, _ = target.shape
     act = function(activation)
     dtype, half = source.dtype, source.dtype != "float32"
-    runs, each_run = partial_sums(in_blocks, ci)
+    runs, each_run = partial_sums(in_blocks, ci, most)
 
     @T.macro
     def multiply(sums, X, K, g, y0, dy, dx, n, ic):

@@ -28,6 +28,7 @@ class Convolutions(Images):
         super().__init__(*args)
         self.siblings: dict[str, list[Group]] = {}
         self.merged: set[str] = set()
+        self.most = half.TERMS if self.dtype == "float32" else half.most(self.graph)
 
     def takes(self, group: Group) -> bool:
         """Say whether there is a rule for this convolution: images, one at a time, as many channels as blocks need."""
@@ -106,7 +107,7 @@ class Convolutions(Images):
         if m:
             unit = self.vector if method.dtype == self.dtype else NEON
             grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, unit)
-            numbers = (source.lying, lying, act, border, m, *grouping, method.dtype)
+            numbers = (source.lying, lying, act, border, m, *grouping, method.dtype, self.most)
             operands = [source.var, self.winograd_weight(weight, source, target, method), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
             return
@@ -133,7 +134,7 @@ class Convolutions(Images):
         if not pointwise or source.border or target.border or beside or group.output in self.slices:
             chosen = tile(self.vector, target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
-            args = (source.lying, lying, window, act, border, chosen, order)
+            args = (source.lying, lying, window, act, border, chosen, order, self.most)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return
         pixels = target.height * target.width
@@ -145,7 +146,7 @@ class Convolutions(Images):
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
-        args = (flat_source, flat, window, act, border, chosen, order)
+        args = (flat_source, flat, window, act, border, chosen, order, self.most)
         var = self.call(conv_kernels.conv2d, args, operands, self.type(flat.shape))
         whole = self.reshaped(var, target.lying.shape)
         self.images[group.output] = replace(target, var=whole, border=0)
@@ -162,8 +163,8 @@ class Convolutions(Images):
             return half.Method(winograd.best(*size), self.dtype)
         choices = [direct]
         choices += [half.Method(m, t) for m, t in half.WINOGRAD if winograd.tiles(*size, m) >= winograd.FEWEST_TILES]
-        layer = (source.channels, target.channels, weight.shape[2] * weight.shape[3], size, self.vector)
-        return half.best(tuple(choices), *layer)
+        layer = half.Layer(source.channels, target.channels, weight.shape[2] * weight.shape[3], size)
+        return half.best(choices, layer, self.vector, self.most)
 
     def winograd_weight(self, weight: Array, source: Image, target: Image, method: half.Method) -> Any:
         """OIHW transformed to [O/c, (m + 2)^2, I/b, b, c]."""
@@ -193,7 +194,7 @@ class Convolutions(Images):
         weight, stride = self.weights[group.weights["weight"]], int(group.attrs["stride_h"])
         target, lying = self.target(group)
         chosen: Tile = tile(self.vector, target.blocks, source.width)
-        args = (source.lying, lying, stride, activation(self.graph, group), chosen)
+        args = (source.lying, lying, stride, activation(self.graph, group), chosen, self.most)
         o, i = target.blocks, source.blocks
         whole = padded(weight, (0, i * source.block), (1, o * self.c))
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)

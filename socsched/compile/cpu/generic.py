@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def emit(images: Images, group: Group) -> Any:
     """Return the plain result of `group`, from the plain values of its inputs; computed in fp32."""
     known = {name: images.plain_of(name) for name in group.inputs}
-    if images.dtype == "float32":
+    if images.dtype == "float32" or group.kind in ("reshape", "transpose"):
         return _value(images, group.output, known)
     for name in group.inputs:
         if images.graph.values[name].dtype == "fp32":

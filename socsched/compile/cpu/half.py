@@ -3,23 +3,30 @@
 Half precision has a unit roundoff of u = 2^-11, so that long sums lose too much: at most `TERMS` products are summed in
 half precision, then added into an fp32 total.  A sum of n products whose every fused step rounds once is off by at most
 n u / (1 - n u) times the sum of the products' magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms",
-2nd ed., 2002, eq. 3.5), 3.6 % for 72; roundings of independent sign come to about sqrt(n) u of the sum's own spread
-instead (ibid., section 2.8), 0.4 %, of which a tenth to a third shows against the largest output, as the totals of
-many partial sums are larger than one of them.  Winograd multiplies that by what its transforms amplify: 2.5 for
-F(2x2, 3x3), whose constants are 1 and 1/2, but 20 to 40 for F(3x3) and F(4x4), so that these stay in fp32.
-Every partial sum must also stay below 65504: F(2x2) makes activations at most four times larger.
+2nd ed., 2002, section 3.1), 3.6 % for 72; roundings of independent sign come to about sqrt(n) u of the spread of the
+sum (section 2.8), 0.4 %, and to a third of that against the largest output of a layer.  Winograd multiplies that by
+what its transforms amplify: about two for F(2x2, 3x3), whose constants are 1 and 1/2, but eight to twenty for F(3x3)
+and F(4x4), which therefore multiply in fp32.  Every partial sum must also stay below 65504; F(2x2) makes activations at
+most four times larger.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from socsched.compile.cpu.fuse import activation
 from socsched.compile.cpu.vector import Vector
+from socsched.compile.fusion import Graph
 
 TERMS = 72
 """Most products summed in half precision: one block of eight channels under a 3x3 kernel."""
+_FEW = 8
+"""The same in networks whose outputs are bounded functions: one block."""
+_BOUNDED = ("sigmoid", "tanh", "softmax", "hard_sigmoid")
+_MOVING = ("reshape", "transpose", "concat", "slice", "resize2d")
 WINOGRAD = ((2, "float16"), (4, "float32"))
-"""(m, type of products) of the Winograd convolutions that keep the accuracy of half-precision storage."""
+"""(m, type of products) of the Winograd convolutions that are as accurate as half-precision storage."""
 _WIDENING = 4
 """Instructions that add a register of half-precision sums into fp32: two conversions and two additions."""
 _INPUT = {2: 32, 4: 192}
@@ -36,41 +43,74 @@ class Method:
     dtype: str
 
 
-def runs(steps: int, terms: int, most: int = TERMS) -> tuple[int, int]:
-    """Return (partial sums, steps of each) of `steps` steps that add `terms` products; the last may have fewer steps."""
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution's channels, kernel positions and (height, width) of its output."""
+
+    inputs: int
+    outputs: int
+    kernel: int
+    size: tuple[int, int]
+
+
+def most(graph: Graph) -> int:
+    """Return how many products may be summed in half precision.
+
+    Against the largest output, errors stay what they are relative to a layer's values, unless an output is squashed: a
+    tanh of values up to 12 turns 1e-3 of them into 1e-2 of its own range.
+    """
+    makers = {group.output: group for group in graph.groups}
+    open_, seen = list(graph.outputs), set()
+    while open_:
+        name = open_.pop()
+        group = makers.get(name)
+        if group is None or name in seen:
+            continue
+        seen.add(name)
+        last = activation(graph, group)
+        if group.kind in _BOUNDED or (last and last[0] in _BOUNDED):
+            return _FEW
+        if group.kind in _MOVING:
+            open_ += group.inputs
+    return TERMS
+
+
+def runs(steps: int, terms: int, most: int) -> tuple[int, int]:
+    """Return (partial sums, steps of each) of `steps` steps that add `terms` products each; the last may be shorter."""
     each = max(most // terms, 1)
     count = -(-steps // each)
     return count, -(-steps // count)
 
 
-def terms(inputs: int, kernel: int, block: int) -> int:
+def terms(inputs: int, kernel: int, block: int, most: int) -> int:
     """Return how many products a partial sum has, of `inputs` channels in blocks under `kernel` kernel positions."""
-    _, each = runs(-(-inputs // block) * kernel, min(block, inputs))
-    return each * min(block, inputs)
+    block = min(block, inputs)
+    return runs(-(-inputs // block) * kernel, block, most)[1] * block
 
 
-def instructions(method: Method, inputs: int, outputs: int, kernel: int, size: tuple[int, int], vector: Vector) -> float:
-    """Return the arithmetic vector instructions an output pixel, input and output channel takes.
+def instructions(method: Method, layer: Layer, vector: Vector, most: int = TERMS) -> float:
+    """Return the arithmetic vector instructions an output pixel, input and output channel of `layer` takes.
 
-    `vector` computes in half precision, `size` is the output's.  Multiply-adds, additions into fp32 totals, Winograd's
-    transforms and conversions are counted; loads and stores go through other ports.  Fused multiply-adds, additions and
-    conversions share the vector pipes at the same rate on the processors at hand (Arm's software optimisation guides of
-    the Cortex-A76 and A78), so the least count is the shortest time of a loop that fills them.
+    `vector` computes in half precision.  Multiply-adds, additions into fp32 totals, Winograd's transforms and
+    conversions are counted; loads and stores go through other ports.  Multiply-adds, additions and conversions share
+    the vector pipes at nearly one rate (Arm's software optimisation guides of Cortex-A76 and A78), and the loops of
+    products fill these (tools/mca_aarch64.py), so that fewer instructions are less time.
     """
-    half = method.dtype == "float16"
-    wide = vector.lanes // 2
+    half, wide = method.dtype == vector.dtype, vector.lanes // 2
     lanes = vector.lanes if half else wide
     if not method.m:
-        return kernel / lanes * (1 + half * _WIDENING / terms(inputs, kernel, vector.block))
+        extra = half * _WIDENING / terms(layer.inputs, layer.kernel, vector.block, most)
+        return layer.kernel / lanes * (1 + extra)
     m, positions = method.m, (method.m + 2) ** 2
-    products = positions / lanes * (1 + half * _WIDENING / terms(inputs, 1, vector.block))
+    products = positions / lanes * (1 + half * _WIDENING / terms(layer.inputs, 1, vector.block, most))
     widened = 0 if half else 2 * positions / vector.lanes
-    before = (_INPUT[m] / lanes + widened) / outputs
-    after = _OUTPUT[m] / wide / inputs
-    waste = (-(-size[0] // m) * m) * (-(-size[1] // m) * m) / (size[0] * size[1])
-    return (products + before + after) / m**2 * waste
+    before = (_INPUT[m] / lanes + widened) / layer.outputs
+    after = _OUTPUT[m] / wide / layer.inputs
+    height, width = layer.size
+    tiles = -(-height // m) * -(-width // m)
+    return (products + before + after) * tiles / (height * width)
 
 
-def best(choices: tuple[Method, ...], *layer: object) -> Method:
-    """Return the choice of fewest instructions for a layer, described as for `instructions`."""
-    return min(choices, key=lambda method: instructions(method, *layer))  # type: ignore[arg-type]
+def best(choices: Iterable[Method], layer: Layer, vector: Vector, most: int = TERMS) -> Method:
+    """Return the choice of fewest vector instructions for a layer."""
+    return min(choices, key=lambda method: instructions(method, layer, vector, most))

@@ -17,6 +17,7 @@ import numpy as np
 
 from socsched.compile.cpu.activation import Activation, finish
 from socsched.compile.cpu.conv_kernels import residual_shape
+from socsched.compile.cpu.half import TERMS
 from socsched.compile.cpu.half import runs as partial_sums
 from socsched.compile.cpu.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
 from socsched.compile.cpu.shapes import Lying
@@ -92,6 +93,7 @@ def conv2d_winograd(
     held: int,
     pair: int,
     products: str = "float32",
+    most: int = TERMS,
 ) -> Any:
     """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
 
@@ -110,7 +112,7 @@ def conv2d_winograd(
     rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
-    runs, each_run = (1, in_blocks) if products == "float32" else partial_sums(in_blocks, ci)
+    runs, each_run = (1, in_blocks) if products == "float32" else partial_sums(in_blocks, ci, most)
 
     def total_of(run: Any, before: Any, value: Any) -> Any:
         return value if runs == 1 else T.Select(run == 0, T.float32(0), before) + value

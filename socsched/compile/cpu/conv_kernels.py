@@ -104,6 +104,17 @@ def conv2d(
                             * K[g * to + o, ic, ky, kx, k, v]
                         )
 
+    @T.macro
+    def multiply_lanes(sums, near, X, K, g, y, x0, ic, ky, kx):
+        for t in T.unroll(tw):
+            for k in T.vectorized(ci):
+                near[t, k] = X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+        for k in T.unroll(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, ic, ky, kx, k, v]
+
     @T.prim_func(s_tir=True, private=True)
     def conv(
         X: T.Buffer((in_blocks, ih, iw, ci), dtype),
@@ -150,6 +161,7 @@ def conv2d(
                                 acc[o, t, v] = B[g * to + o, v]
                         if half:
                             part = T.sblock_alloc_buffer((to, tw, c), dtype)
+                            near = T.sblock_alloc_buffer((tw, ci), dtype)
                             for run in range(runs):
                                 for o in T.unroll(to):
                                     for t in T.unroll(tw):
@@ -158,7 +170,10 @@ def conv2d(
                                 for step in range(T.min(each_run, steps - run * each_run)):
                                     place: T.let[T.int32] = run * each_run + step
                                     foresee(X, K, g, slot, y1, x1, *position(place))
-                                    multiply(part, X, K, g, y, x0, *position(place))
+                                    if ci == c:
+                                        multiply_lanes(part, near, X, K, g, y, x0, *position(place))
+                                    else:
+                                        multiply(part, X, K, g, y, x0, *position(place))
                                 for o in T.unroll(to):
                                     for t in T.unroll(tw):
                                         for v in T.vectorized(c):
@@ -293,6 +308,17 @@ def conv2d_transpose(
                             + X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k] * K[g * to + o, dy, dx, ic, k, v]
                         )
 
+    @T.macro
+    def multiply_lanes(sums, near, X, K, g, y0, dy, dx, n, ic):
+        for t in T.unroll(tw):
+            for k in T.vectorized(ci):
+                near[t, k] = X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
+        for k in T.unroll(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, dy, dx, ic, k, v]
+
     @T.prim_func(s_tir=True, private=True)
     def deconv(
         X: T.Buffer((in_blocks, ih, iw, ci), dtype),
@@ -337,13 +363,17 @@ def conv2d_transpose(
                                 acc[o, t, v] = B[g * to + o, v]
                         if half:
                             part = T.sblock_alloc_buffer((to, tw, c), dtype)
+                            near = T.sblock_alloc_buffer((tw, ci), dtype)
                             for run in range(runs):
                                 for o in T.unroll(to):
                                     for t in T.unroll(tw):
                                         for v in T.vectorized(c):
                                             part[o, t, v] = zero(X)
                                 for step in range(T.min(each_run, in_blocks - run * each_run)):
-                                    multiply(part, X, K, g, y0, dy, dx, n, run * each_run + step)
+                                    if ci == c:
+                                        multiply_lanes(part, near, X, K, g, y0, dy, dx, n, run * each_run + step)
+                                    else:
+                                        multiply(part, X, K, g, y0, dy, dx, n, run * each_run + step)
                                 for o in T.unroll(to):
                                     for t in T.unroll(tw):
                                         for v in T.vectorized(c):

@@ -81,9 +81,16 @@ _BLOCKS = {1: 0.85, 2: 1.0, 3: 0.88, 4: 0.88}
 """Speed by blocks of a tile, relative to two."""
 
 
+LANED = 8
+"""Most pixels whose channels lie in registers that multiply-adds take lanes of."""
+
+
 def _by_element(vector: Vector, out_blocks: int, width: int) -> Tile:
-    """Half of the registers accumulate: with more, LLVM's scheduler spills in the inner loop of some shapes."""
-    blocks = 2 if out_blocks % 2 == 0 else 1
-    most = max(1, min(vector.registers // 2 // (blocks * vector.per_block), width))
+    """Half of the registers accumulate: with more, LLVM's scheduler spills in the inner loop of some shapes.
+
+    Lanes of half precision are taken from the lower 16 registers only, which is room for eight pixels.
+    """
+    blocks = 2 if out_blocks % 2 == 0 else 3 if vector.per_block == 1 and out_blocks % 3 == 0 else 1
+    most = max(1, min(vector.registers // 2 // (blocks * vector.per_block), LANED, width))
     # The last tile of a row repeats pixels; every tile loads the weights again, which costs about a pixel's work.
     return Tile(min(range(most, most // 2, -1), key=lambda n: -(-width // n) * (n + 1)), blocks)

@@ -21,7 +21,7 @@ from socsched.compile.cpu.half import TERMS
 from socsched.compile.cpu.half import runs as partial_sums
 from socsched.compile.cpu.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
 from socsched.compile.cpu.shapes import Lying
-from socsched.compile.cpu.vector import Vector
+from socsched.compile.cpu.vector import LANED, Vector
 from socsched.compile.environment import T
 
 FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
@@ -56,6 +56,8 @@ def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
     (`vector.tile`), for two of the output `blocks` at once where they come in pairs and a register holds a block.
     """
     pair = 2 if vector.per_block == 1 and not vector.by_element and blocks % 2 == 0 else 1
+    if vector.by_element and vector.per_block == 1:  # as pixels and blocks of a convolution's tile
+        return LANED * (2 if count >= _MANY else 1), LANED, 2 if blocks % 2 == 0 else 1
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
     if pair == 2:
         held = 7 if vector.registers > 16 else 5
@@ -130,6 +132,24 @@ def conv2d_winograd(
                 V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
 
     @T.macro
+    def multiply(acc, V, U, vo, vp, vq, ic, k):
+        for h in T.unroll(pair):
+            for t in T.unroll(held):
+                for v in T.vectorized(c):
+                    acc[h, t, v] = acc[h, t, v] + V[vp, ic, vq * held + t, k] * U[vo * pair + h, vp, ic, k, v]
+
+    @T.macro
+    def multiply_lanes(acc, near, V, U, vo, vp, vq, ic):
+        for t in T.unroll(held):
+            for k in T.vectorized(ci):
+                near[t, k] = V[vp, ic, vq * held + t, k]
+        for k in T.unroll(ci):
+            for h in T.unroll(pair):
+                for t in T.unroll(held):
+                    for v in T.vectorized(c):
+                        acc[h, t, v] = acc[h, t, v] + near[t, k] * U[vo * pair + h, vp, ic, k, v]
+
+    @T.macro
     def out_columns(M, H, i, vh, vn):
         for x in T.unroll(q):
             for v in T.vectorized(c):
@@ -197,20 +217,19 @@ def conv2d_winograd(
                             T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[0:blocks, vp, 0:in_blocks, 0:ci, 0:c])
                             T.writes(M[0:pair, vp, 0:together, 0:c])
                             acc = T.sblock_alloc_buffer((pair, held, c), products)
+                            if products != "float32":
+                                near = T.sblock_alloc_buffer((held, ci), products)
                             for run in range(runs):
                                 for h in T.unroll(pair):
                                     for t in T.unroll(held):
                                         for v in T.vectorized(c):
                                             acc[h, t, v] = zero(U)
-                                for step, k in T.grid(T.min(each_run, in_blocks - run * each_run), ci):
-                                    for h in T.unroll(pair):
-                                        for t in T.unroll(held):
-                                            for v in T.vectorized(c):
-                                                acc[h, t, v] = (
-                                                    acc[h, t, v]
-                                                    + V[vp, run * each_run + step, vq * held + t, k]
-                                                    * U[vo * pair + h, vp, run * each_run + step, k, v]
-                                                )
+                                for step in range(T.min(each_run, in_blocks - run * each_run)):
+                                    if products == "float32":
+                                        for k in range(ci):
+                                            multiply(acc, V, U, vo, vp, vq, run * each_run + step, k)
+                                    else:
+                                        multiply_lanes(acc, near, V, U, vo, vp, vq, run * each_run + step)
                                 for h in T.unroll(pair):
                                     for t in T.unroll(held):
                                         for v in T.vectorized(c):

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import aarch64_emulator
 import small_stages
+from aarch64_loops import products
 
 from socsched.compile.builder import compile_stage
 from socsched.compile.cpu.lower import lower
@@ -95,20 +96,6 @@ def test_a_library_for_this_machine_is_refused(
         emulator.run(artifact, small_stages.inputs("head"))
 
 
-def products(assembly: str) -> list[list[str]]:
-    """Return the bodies of innermost loops (from a label to a branch back to it) that mostly multiply and add."""
-    lines, labels, loops = assembly.splitlines(), {}, []
-    for index, line in enumerate(lines):
-        if label := re.match(r"(\.L\w+):", line):
-            labels[label[1]] = index
-        branch = re.match(r"\s+(?:b(?:\.\w+)?|cbn?z|tbn?z)\s+(?:.*\s)?(\.L\w+)$", line)
-        if branch and branch[1] in labels:
-            loops.append(range(labels[branch[1]] + 1, index))
-    inner = [loop for loop in loops if not any(other != loop and other.start in loop for other in loops)]
-    bodies = [[lines[index] for index in loop] for loop in inner]
-    return [body for body in bodies if len(body) > 40 and sum("fmla" in line for line in body) >= 0.4 * len(body)]
-
-
 @pytest.mark.parametrize(
     ("network", "kernels"), [(backbone_network(), 10), (head_network(), 1)], ids=["backbone", "head"]
 )
@@ -119,6 +106,6 @@ def test_neon_tiles_fit_the_registers(network: Network, kernels: int) -> None:
     executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
     loops = products(executable.mod.imports[0].inspect_source("asm"))
     assert len(loops) >= kernels
-    for body in loops:
+    for body in (loop.body for loop in loops):
         assert not [line for line in body if re.search(r"\b[qv]\d+.*\[sp", line)]
         assert sum("fmla" in line for line in body) >= 0.55 * len(body)

@@ -47,8 +47,9 @@ def conv2d(
 ) -> Any:
     """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
 
-    In half precision at most `most` products are summed before they go into fp32 totals (`half`).  While a tile is computed, a share of the next channel group's weights is fetched and, in the first group, which
-    meets the image first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
+    In half precision at most `most` products are summed before they go into fp32 totals (`half`).  While a tile is
+    computed, a share of the next channel group's weights is fetched and, in the first group, which meets the image
+    first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
     """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
@@ -260,11 +261,9 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
                             for kx in T.unroll(kw):
                                 for t in T.unroll(tw):
                                     for v in T.vectorized(c):
-                                        acc[t, v] = (
-                                            acc[t, v]
-                                            + X[g, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, v].astype(kept)
-                                            * K[g, ky, kx, v].astype(kept)
-                                        )
+                                        acc[t, v] = acc[t, v] + X[
+                                            g, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, v
+                                        ].astype(kept) * K[g, ky, kx, v].astype(kept)
                         for t in T.unroll(tw):
                             for v in T.vectorized(c):
                                 O[first + g, y + b_out, x0 + t + b_out, v] = done(

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from socsched.compile.cpu import activation, kernels, pillar_kernels
 from socsched.compile.cpu.fuse import activation as activation_of
 from socsched.compile.cpu.fuse import unary

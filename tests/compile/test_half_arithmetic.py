@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+import mca_aarch64
 import small_stages
 import test_int8_detections as detections
 from aarch64_loops import products
@@ -24,6 +26,7 @@ from test_cpu_rules import CASES
 from test_lowering import execute, inputs_of
 from test_winograd import network as winograd_network
 
+from socsched.compile.analyze import stage_work
 from socsched.compile.builder import compile_stage
 from socsched.compile.cpu import half
 from socsched.compile.cpu.half import Layer, Method
@@ -31,9 +34,14 @@ from socsched.compile.cpu.lower import lower
 from socsched.compile.cpu.vector import NEON, NEON_HALF, tile
 from socsched.compile.environment import relax, tvm
 from socsched.compile.fusion import read
+from socsched.compile.layouts import convert
 from socsched.compile.relax_import import import_network
 from socsched.compile.runtime import load
 from socsched.compile.targets import cpu_flags, half_unit, native_target, resolve
+from socsched.cost.power import dram_capacity
+from socsched.cost.roofline import efficiency, roofs_ns
+from socsched.descriptor.catalog import get_platform, platform_names
+from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
@@ -192,8 +200,6 @@ def test_artefact_says_how_it_computes(
     stage, arrays = small_stages.stage("head"), small_stages.halved(small_stages.inputs("head"))
     artifact = compile_stage(stage, make_engine(precisions=("fp16",)), "fp16")
     assert artifact.computes_half and "half-precision arithmetic" in artifact.notes[0]
-    from socsched.compile.layouts import convert
-
     compiled = load(artifact)
     given = [convert(a, small_stages.plain(t, a), t) for a, t in zip(arrays, compiled.inputs, strict=True)]
     found = compiled(*given)
@@ -216,3 +222,55 @@ def test_same_boxes_as_in_fp32(
     hits, total = detections.recall(expected, found)
     assert total >= 10, "too few boxes to say anything"
     assert hits / total >= 0.99, f"{hits} of {total}"
+
+
+def test_platforms_declare_what_is_compiled() -> None:
+    """The cost model's fp16 rate of a CPU is twice that of fp32 where its code computes in half, and none elsewhere."""
+    seen = 0
+    for name in platform_names():
+        for engine in get_platform(name).engines:
+            if engine.kind != "cpu" or not str(engine.target.get("mtriple", "")).startswith("aarch64"):
+                continue
+            rates = {key: precision.ops_per_cycle.value for key, precision in engine.precisions.items()}
+            computes = half_unit(resolve(engine.target)) is not None
+            assert rates.get("fp16") == (2 * rates["fp32"] if computes else None), (name, engine.id)
+            seen += computes
+    assert seen >= 10
+
+
+def test_cost_follows_the_declared_rate() -> None:
+    """A convolution that computes for longer than it moves data: the ratio of the declared rates times efficiencies."""
+    platform = get_platform("jetson-agx-orin-64gb")
+    engine = next(engine for engine in platform.engines if engine.kind == "cpu")
+    mode = platform.modes[0]
+    stage = Stage("backbone", "backbone", "pointpillars.backbone")
+    times = {}
+    for precision in ("fp32", "fp16"):
+        work = stage_work(stage, precision)
+        conv = max(work.operators, key=lambda op: op.flops)
+        state, declared = mode.engines[engine.id], engine.precisions[precision]
+        times[precision], moved = roofs_ns(conv, engine, state, declared, 1, dram_capacity(platform, mode))
+        assert times[precision] > moved
+    declared = {name: p.ops_per_cycle.value * efficiency(p, "conv2d").value for name, p in engine.precisions.items()}
+    assert times["fp16"] / times["fp32"] == pytest.approx(declared["fp32"] / declared["fp16"])
+
+
+def test_static_prediction_prefers_what_is_compiled() -> None:
+    """LLVM's machine code analyser on the loops: at the rate of the multiply-adds, and faster than fp32's."""
+    mca = mca_aarch64.analyser(None, "neoverse-n1")
+    if isinstance(mca, str):
+        pytest.skip(mca)
+    target = tvm.target.Target(ORIN_CPU)
+    for shape in (mca_aarch64.SHAPES[0], mca_aarch64.SHAPES[1], mca_aarch64.SHAPES[-1]):
+        found = {way: mca_aarch64.predict(shape, *way, target, mca) for way in mca_aarch64.ways(shape)}
+        cycles = {method: prediction[-1] for (method, _), prediction in found.items()}
+        peak = {method: prediction[-2] for (method, _), prediction in found.items()}
+        chosen = mca_aarch64.chosen(shape)
+        assert chosen.dtype == "float16" and peak[chosen] >= 0.95
+        assert cycles[chosen] < min(cycles[method] for method in cycles if method.dtype == "float32")
+
+
+def test_the_wrong_processor_model_is_refused() -> None:
+    """LLVM times a Cortex-A78 as a Cortex-A57, which would make fp32 look twice as slow as it is."""
+    found = mca_aarch64.analyser(None, "cortex-a78")
+    assert isinstance(found, str) and ("not installed" in found or "no model of its own" in found)

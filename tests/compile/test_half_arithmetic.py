@@ -87,6 +87,20 @@ def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) ->
     assert error(found, expected) <= BAR / 3
 
 
+def test_larger_winograd_tiles_are_too_inaccurate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why F(4x4, 3x3) keeps fp32 products: in half precision one layer alone misses what a stage is allowed."""
+    net = winograd_network(64, 64, 24, 24)
+    given = inputs_of(net)
+    (expected,) = execute(net, given, NEON, poison=False)
+    errors = {}
+    for way in ((2, "float16"), (4, "float32"), (4, "float16")):
+        monkeypatch.setattr(half, "WINOGRAD", (way,))
+        (found,) = execute(net, given, NEON_HALF, poison=False)
+        errors[way] = error(found, expected)
+    assert errors[4, "float32"] <= errors[2, "float16"] <= BAR / 3
+    assert errors[4, "float16"] > BAR
+
+
 def test_long_sums_need_their_fp32_totals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other way round: the same convolution summed in half precision throughout is several times worse."""
     net = winograd_network(512, 16, 5, 5)  # too small for Winograd, 4608 products

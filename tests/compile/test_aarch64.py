@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,21 @@ def test_stages(
 ) -> None:
     stage, arrays = small_stages.stage(name), small_stages.inputs(name)
     check(stage, arrays, make_engine(ORIN_CPU, ("fp32", "fp16")), precision, emulator)
+
+
+@pytest.mark.qemu
+def test_half_precision_is_arithmetic_only_where_the_processor_has_it(
+    emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
+) -> None:
+    """A Cortex-A53 gets fp32 arithmetic between fp16 tensors, and would stop at the other code's first instruction."""
+    stage, arrays = small_stages.stage("head"), small_stages.inputs("head")
+    old = make_engine({**ORIN_CPU, "mcpu": "cortex-a53"}, ("fp16",))
+    new = compile_stage(stage, make_engine(ORIN_CPU, ("fp16",)), "fp16")
+    assert new.computes_half and not compile_stage(stage, old, "fp16").computes_half
+    oldest = replace(emulator, cpu="cortex-a53")
+    check(stage, arrays, old, "fp16", oldest)
+    with pytest.raises(RuntimeError, match="ended with -4"):  # SIGILL
+        oldest.run(new, small_stages.halved(arrays))
 
 
 @pytest.mark.qemu

@@ -27,7 +27,8 @@ class Artifact:
     it; `weights` is "seed 0" or the sha256 of the arrays; `notes` says what is missing or modelled.  `part` is empty
     for the whole network (otherwise as `graph.partition.Part` is written), `share` the units of the engine it is for,
     0 for all.  `code_inputs`/`code_outputs` say how the code wants and leaves tensors where that is not how they lie
-    at the border, which is so for simulated engines.
+    at the border, which is so for simulated engines.  `computes_half`: the code takes and leaves fp16 tensors; else
+    fp16 is storage at the border, and the code's tensors are fp32.
     """
 
     stage: str
@@ -52,6 +53,7 @@ class Artifact:
     share: int = 0
     code_inputs: tuple[TensorType, ...] = ()
     code_outputs: tuple[TensorType, ...] = ()
+    computes_half: bool = False
 
     @property
     def path(self) -> Path:

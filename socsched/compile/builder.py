@@ -2,10 +2,11 @@
 
 What a precision means on a target that this machine executes:
     fp32   computed as is.
-    fp16   llvm and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision (their dtype
-           is fp16), everything between is fp32.  So storage and hand-over rounding are modelled; half-precision
-           rounding and overflow of intermediate activations and the accumulators' width are not.  Thus also on Arm
-           processors with half-precision arithmetic, where fp16 saves traffic at the border but no computing.
+    fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `targets.half_unit`): all activations and
+           weights are fp16, convolutions multiply in it and keep their totals in fp32 (`cpu.half`).
+           llvm otherwise, and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision
+           (their dtype is fp16), everything between is fp32.  So storage and hand-over rounding are modelled;
+           half-precision rounding and overflow of intermediate activations and the accumulators' width are not.
            opencl: all tensors are fp16, sums of convolutions and of the Pillar Feature Net fp32.
     int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
            cuda: the same integers, bit by bit, on tensor cores; operators without an int8 form by general schedules.
@@ -23,6 +24,7 @@ import numpy as np
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
+from socsched.compile.cpu.vector import Vector
 from socsched.compile.gpu.tiles import OLDEST, capability
 from socsched.compile.layouts import native_layout
 from socsched.compile.link import tools, write_library
@@ -250,6 +252,7 @@ def _build(folder: Path, request: _Request) -> Artifact:
         notes=notes,
         code_inputs=code[0] if inputs != code[0] else (),
         code_outputs=code[1] if outputs != code[1] else (),
+        computes_half=_half_unit(request) is not None,
     )
 
 
@@ -260,6 +263,12 @@ def _layout(engine: Engine, precision: str) -> str:
 Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], tuple[str, ...]]
 
 
+def _half_unit(request: _Request) -> Vector | None:
+    from socsched.compile.targets import half_unit
+
+    return half_unit(request.spec) if request.precision == "fp16" else None
+
+
 def _build_cpu(folder: Path, request: _Request) -> Built:
     from socsched.compile.cpu.lower import lower
     from socsched.compile.environment import relax, tvm
@@ -267,16 +276,18 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     from socsched.compile.relax_import import import_network
     from socsched.compile.targets import vector_unit
 
-    half, weights = request.precision == "fp16", request.weights
+    half, weights, unit = request.precision == "fp16", request.weights, _half_unit(request)
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, vector_unit(request.spec))
+    lowered = lower(graph, weights, unit or vector_unit(request.spec))
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
     if lowered.general:
         notes += (f"general schedules, which are slow, for: {', '.join(lowered.general)}",)
-    if half:
+    if unit:
+        notes += ("fp16: half-precision arithmetic, totals of convolutions in fp32",)
+    elif half:
         notes += ("fp16: stage inputs, weights and outputs rounded to half precision, arithmetic in fp32",)
     return _border(lowered.inputs, half), _border(lowered.outputs, half), files, notes
 

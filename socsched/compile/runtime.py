@@ -41,7 +41,7 @@ class CompiledStage:
         self.artifact = artifact
         self.inputs, self.outputs = artifact.inputs, artifact.outputs
         self._function = _open(artifact)
-        self._inside = tuple(_inside(tensor) for tensor in self.inputs)
+        self._inside = self.inputs if artifact.computes_half else tuple(_inside(tensor) for tensor in self.inputs)
         self._configured = False
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
@@ -62,7 +62,7 @@ class CompiledStage:
         )
 
     def _operand(self, array: Array, tensor: TensorType, inside: TensorType, name: str) -> Any:
-        """Half precision is storage only: kernels take fp32 (see `builder`)."""
+        """Where half precision is storage only, kernels take fp32 (see `builder`)."""
         if inside != tensor and isinstance(array, np.ndarray) and array.dtype == np.float16:
             array, tensor = array.astype(np.float32), inside
         return to_tvm(array, tensor, f"{self.artifact.stage}: input {name!r}")

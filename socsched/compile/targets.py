@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from socsched.compile.cpu.vector import AVX2, AVX512, HVX, NEON, SSE, Vector
+from socsched.compile.cpu.vector import AVX2, AVX512, HVX, NEON, NEON_HALF, SSE, Vector
 from socsched.errors import CompileError, MachineError
 
 _AVX512_FLAGS = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -100,7 +100,9 @@ def native_target() -> Mapping[str, Any]:
     """Return the LLVM target of this machine, by instruction-set level; MachineError for a CPU there is no tile for."""
     machine = _machine()
     if machine == "aarch64":
-        return {"kind": "llvm", "mtriple": "aarch64-linux-gnu" if platform.system() == "Linux" else "arm64-apple-macos"}
+        triple = "aarch64-linux-gnu" if platform.system() == "Linux" else "arm64-apple-macos"
+        half = {"mattr": ["+fullfp16"]} if "asimdhp" in cpu_flags() else {}
+        return {"kind": "llvm", "mtriple": triple, **half}
     if machine != "x86_64":
         raise MachineError(f"no CPU rules for {machine}", "run on x86-64 or aarch64")
     flags = cpu_flags()
@@ -130,3 +132,17 @@ def vector_unit(spec: TargetSpec) -> Vector:
     if has(["avx512f", "avx512vl"], target):
         return AVX512
     return AVX2 if has(["avx2", "fma"], target) else SSE
+
+
+def half_unit(spec: TargetSpec) -> Vector | None:
+    """Return the vector unit of an LLVM target in half-precision arithmetic, None where it has none (`+fullfp16`).
+
+    x86-64 has none here: AVX512-FP16 is in no level a host is compiled for.  A simulated engine's code runs on the
+    host, whatever the engine could do.
+    """
+    from socsched.compile.environment import tvm
+
+    if spec.kind != "llvm" or vector_unit(spec) is not NEON:
+        return None
+    has = tvm.target.codegen.target_has_features(["fullfp16"], tvm.target.Target(dict(spec.tvm)))
+    return NEON_HALF if has else None

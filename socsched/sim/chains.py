@@ -43,7 +43,7 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
                 if entry["mode"] != OWN:
                     entry["slot"], before, slots = slots, slots, slots + 1
             # from the first stage that samples on, a lost job is made good by the next sample
-            entry["loses"] = int(plain and place > 0)
+            entry["loses"] = int(plain)
             entry["last"] = int(place == len(path) - 1)
             entries[number[name]].append(entry)
         exact.append(int(plain))

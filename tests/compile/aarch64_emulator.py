@@ -58,8 +58,8 @@ class Emulator:
         given = [
             convert(array, plain(tensor, array), tensor) for array, tensor in zip(arrays, artifact.inputs, strict=True)
         ]
-        # Half precision is storage only: kernels take fp32 (see compile.builder).
-        given = [array.astype(np.float32) if array.dtype == np.float16 else array for array in given]
+        if not artifact.computes_half:  # half precision is storage only: kernels take fp32 (see compile.builder)
+            given = [array.astype(np.float32) if array.dtype == np.float16 else array for array in given]
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder) / name) for name in ("inputs", "outputs")]
             Path(files[0]).write_bytes(b"".join(_packed(array) for array in given))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import aarch64_emulator
 import small_stages
+from aarch64_loops import products
 
 from socsched.compile.builder import compile_stage
 from socsched.compile.cpu.lower import lower
@@ -60,6 +62,21 @@ def test_stages(
 
 
 @pytest.mark.qemu
+def test_half_precision_is_arithmetic_only_where_the_processor_has_it(
+    emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
+) -> None:
+    """A Cortex-A53 gets fp32 arithmetic between fp16 tensors, and would stop at the other code's first instruction."""
+    stage, arrays = small_stages.stage("head"), small_stages.inputs("head")
+    old = make_engine({**ORIN_CPU, "mcpu": "cortex-a53"}, ("fp16",))
+    new = compile_stage(stage, make_engine(ORIN_CPU, ("fp16",)), "fp16")
+    assert new.computes_half and not compile_stage(stage, old, "fp16").computes_half
+    oldest = replace(emulator, cpu="cortex-a53")
+    check(stage, arrays, old, "fp16", oldest)
+    with pytest.raises(RuntimeError, match="ended with -4"):  # SIGILL
+        oldest.run(new, small_stages.halved(arrays))
+
+
+@pytest.mark.qemu
 @pytest.mark.parametrize("name", ["backbone", "head"])
 def test_int8_stages_give_the_integers_of_the_host(
     name: str, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
@@ -95,20 +112,6 @@ def test_a_library_for_this_machine_is_refused(
         emulator.run(artifact, small_stages.inputs("head"))
 
 
-def products(assembly: str) -> list[list[str]]:
-    """Return the bodies of innermost loops (from a label to a branch back to it) that mostly multiply and add."""
-    lines, labels, loops = assembly.splitlines(), {}, []
-    for index, line in enumerate(lines):
-        if label := re.match(r"(\.L\w+):", line):
-            labels[label[1]] = index
-        branch = re.match(r"\s+(?:b(?:\.\w+)?|cbn?z|tbn?z)\s+(?:.*\s)?(\.L\w+)$", line)
-        if branch and branch[1] in labels:
-            loops.append(range(labels[branch[1]] + 1, index))
-    inner = [loop for loop in loops if not any(other != loop and other.start in loop for other in loops)]
-    bodies = [[lines[index] for index in loop] for loop in inner]
-    return [body for body in bodies if len(body) > 40 and sum("fmla" in line for line in body) >= 0.4 * len(body)]
-
-
 @pytest.mark.parametrize(
     ("network", "kernels"), [(backbone_network(), 10), (head_network(), 1)], ids=["backbone", "head"]
 )
@@ -119,6 +122,6 @@ def test_neon_tiles_fit_the_registers(network: Network, kernels: int) -> None:
     executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
     loops = products(executable.mod.imports[0].inspect_source("asm"))
     assert len(loops) >= kernels
-    for body in loops:
+    for body in (loop.body for loop in loops):
         assert not [line for line in body if re.search(r"\b[qv]\d+.*\[sp", line)]
         assert sum("fmla" in line for line in body) >= 0.55 * len(body)

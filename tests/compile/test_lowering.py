@@ -20,7 +20,7 @@ from socsched.compile.cpu.lower import lower
 from socsched.compile.cpu.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.compile.environment import relax, tvm
 from socsched.compile.fusion import read
-from socsched.compile.layouts import convert, physical_shape
+from socsched.compile.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.compile.relax_import import bind_weights, import_network
 from socsched.compile.targets import native_target
 from socsched.errors import CompileError
@@ -60,7 +60,9 @@ def execute(network: Network, inputs: dict[str, Array], vector: Vector, poison: 
     for scale in (1e6, 1.0) if poison else (1.0,):
         operands = []
         for name, kind in zip(network.inputs, lowered.inputs, strict=True):
-            given = inputs[name] * np.float32(scale) if kind.dtype == "fp32" else inputs[name]
+            given = inputs[name]
+            if kind.dtype in ("fp32", "fp16"):
+                given = (given * np.float32(scale)).astype(NUMPY_DTYPES[kind.dtype])
             operands.append(
                 to_tvm(
                     convert(given, TensorType(given.shape, kind.dtype, "NCHW" * (given.ndim == 4)), kind), kind, name

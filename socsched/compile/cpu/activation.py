@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from socsched.compile.environment import T
+from socsched.compile.environment import T, tirx
 
 Activation = tuple[Any, ...]
 
@@ -25,6 +25,25 @@ def function(activation: Activation) -> Callable[[Any], Any]:
         return lambda value: value
     name, *given = activation
     return lambda value: _FUNCTIONS[name](value, *given)
+
+
+def applied(activation: Activation, dtype: str) -> Callable[[Any], Any]:
+    """Return what an activation does to an expression of `dtype`: in half precision if that gives the same number.
+
+    Comparisons commute with rounding; everything else is computed in float32 and rounded once.
+    """
+    if dtype == "float32" or not activation:
+        return function(activation)
+    if activation[0] in ("relu", "clip"):
+        low, high = (0.0, None) if activation[0] == "relu" else activation[1:]
+
+        def bounded(x: Any) -> Any:
+            x = T.max(x, tirx.const(low, dtype))
+            return x if high is None else T.min(x, tirx.const(high, dtype))
+
+        return bounded
+    act = function(activation)
+    return lambda x: act(x.astype("float32")).astype(dtype)
 
 
 def known(activation: Activation) -> bool:
@@ -43,7 +62,7 @@ def finish(activation: Activation, residual: bool) -> Callable[..., Any]:
     """Return f(value, R, *indices): the value with the residual added if there is one, activated."""
     act = function(activation)
     if residual:
-        return lambda value, buffer, *at: act(value + buffer[at])
+        return lambda value, buffer, *at: act(value + buffer[at].astype("float32"))
     return lambda value, buffer, *at: act(value)
 
 

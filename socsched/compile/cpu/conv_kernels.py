@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compile.cpu.activation import Activation, finish, function
-from socsched.compile.cpu.kernels import _NO_ALIAS, zero_row, zero_sides
+from socsched.compile.cpu.half import TERMS
+from socsched.compile.cpu.half import runs as partial_sums
+from socsched.compile.cpu.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
 from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import Tile
 from socsched.compile.environment import T, tirx
@@ -34,12 +36,20 @@ def fetch(buffer: Any, *at: Any, write: bool = False) -> Any:
 
 
 def conv2d(
-    source: Lying, target: Lying, window: Window, activation: Activation, residual: int, tile: Tile, order: Order
+    source: Lying,
+    target: Lying,
+    window: Window,
+    activation: Activation,
+    residual: int,
+    tile: Tile,
+    order: Order,
+    most: int = TERMS,
 ) -> Any:
     """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
 
-    While a tile is computed, a share of the next channel group's weights is fetched and, in the first group, which
-    meets the image first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
+    In half precision at most `most` products are summed before they go into fp32 totals (`half`).  While a tile is
+    computed, a share of the next channel group's weights is fetched and, in the first group, which meets the image
+    first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
     """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
@@ -59,15 +69,60 @@ def conv2d(
     slots = each if rows_first else each * units  # tiles that share the fetching of the next group's weights
     lines = -(-ci * to // slots)  # to fetch a tile and kernel position
     ahead = -(-tw * sw // kw) if ci == c else 0  # pixels to fetch a kernel position
-    more = groups > 1 and 4 * blocks * c * in_blocks * ci * kh * kw > _NEAR
+    dtype, half = source.dtype, source.dtype != "float32"
+    size = 2 if half else 4
+    more = groups > 1 and size * blocks * c * in_blocks * ci * kh * kw > _NEAR
+    steps = in_blocks * kh * kw
+    runs, each_run = partial_sums(steps, ci, most)
+
+    def position(step: Any) -> tuple[Any, Any, Any]:
+        return step // (kh * kw), step // kw % kh, step % kw
+
+    @T.macro
+    def foresee(X, K, g, slot, y1, x1, ic, ky, kx):
+        if more:
+            for j in range(lines):
+                T.evaluate(
+                    fetch(
+                        K,
+                        (g + 1) % groups * to + T.min((slot * lines + j) // ci, to - 1),
+                        *(ic, ky, kx, (slot * lines + j) % ci, 0),
+                    )
+                )
+        if g == 0:
+            for j in range(ahead):
+                T.evaluate(fetch(X, ic, y1 * sh + ky * dh + up, T.min(x1 * sw + kx * ahead + j, iw - 1), 0))
+
+    @T.macro
+    def multiply(sums, X, K, g, y, x0, ic, ky, kx):
+        for k in range(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = (
+                            sums[o, t, v]
+                            + X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+                            * K[g * to + o, ic, ky, kx, k, v]
+                        )
+
+    @T.macro
+    def multiply_lanes(sums, near, X, K, g, y, x0, ic, ky, kx):
+        for t in T.unroll(tw):
+            for k in T.vectorized(ci):
+                near[t, k] = X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+        for k in T.unroll(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, ic, ky, kx, k, v]
 
     @T.prim_func(s_tir=True, private=True)
     def conv(
-        X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
-        K: T.Buffer((blocks, in_blocks, kh, kw, ci, c), "float32"),
+        X: T.Buffer((in_blocks, ih, iw, ci), dtype),
+        K: T.Buffer((blocks, in_blocks, kh, kw, ci, c), dtype),
         B: T.Buffer((blocks, c), "float32"),
-        R: T.Buffer((rn, rh, rw, rc), "float32"),
-        O: T.Buffer((total, ph, pw, c), "float32"),
+        R: T.Buffer((rn, rh, rw, rc), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(tasks):
@@ -105,36 +160,35 @@ def conv2d(
                                 T.evaluate(fetch(R, g * to + o, y + rb, x0 + t + rb, 0))
                             for v in T.vectorized(c):
                                 acc[o, t, v] = B[g * to + o, v]
-                        for ic, ky, kx in T.grid(in_blocks, kh, kw):
-                            if more:
-                                for j in range(lines):
-                                    T.evaluate(
-                                        fetch(
-                                            K,
-                                            (g + 1) % groups * to + T.min((slot * lines + j) // ci, to - 1),
-                                            *(ic, ky, kx, (slot * lines + j) % ci, 0),
-                                        )
-                                    )
-                            if g == 0:
-                                for j in range(ahead):
-                                    T.evaluate(
-                                        fetch(X, ic, y1 * sh + ky * dh + up, T.min(x1 * sw + kx * ahead + j, iw - 1), 0)
-                                    )
-                            for k in range(ci):
+                        if half:
+                            part = T.sblock_alloc_buffer((to, tw, c), dtype)
+                            near = T.sblock_alloc_buffer((tw, ci), dtype)
+                            for run in range(runs):
                                 for o in T.unroll(to):
                                     for t in T.unroll(tw):
                                         for v in T.vectorized(c):
-                                            acc[o, t, v] = (
-                                                acc[o, t, v]
-                                                + X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
-                                                * K[g * to + o, ic, ky, kx, k, v]
-                                            )
+                                            part[o, t, v] = zero(X)
+                                for step in range(T.min(each_run, steps - run * each_run)):
+                                    place: T.let[T.int32] = run * each_run + step
+                                    foresee(X, K, g, slot, y1, x1, *position(place))
+                                    if ci == c:
+                                        multiply_lanes(part, near, X, K, g, y, x0, *position(place))
+                                    else:
+                                        multiply(part, X, K, g, y, x0, *position(place))
+                                for o in T.unroll(to):
+                                    for t in T.unroll(tw):
+                                        for v in T.vectorized(c):
+                                            acc[o, t, v] = acc[o, t, v] + wide(part[o, t, v])
+                        else:
+                            for ic, ky, kx in T.grid(in_blocks, kh, kw):
+                                foresee(X, K, g, slot, y1, x1, ic, ky, kx)
+                                multiply(acc, X, K, g, y, x0, ic, ky, kx)
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
                                     O[first + g * to + o, y + b_out, x0 + t + b_out, v] = done(
                                         acc[o, t, v], R, g * to + o, y + rb, x0 + t + rb, v
-                                    )
+                                    ).astype(dtype)
                 if part == 0:
                     for o in range(to):
                         zero_sides(O, first + g * to + o, y + b_out, pw, b_out, c)
@@ -144,6 +198,11 @@ def conv2d(
                         zero_row(O, first + g * to + o, ph - 1 - e, pw, c)
 
     return conv
+
+
+def depthwise_sums(window: Window, dtype: str) -> str:
+    """Return the type of a depthwise convolution's sums and bias: that of its storage, if they are short enough."""
+    return dtype if window.kernel[0] * window.kernel[1] <= TERMS else "float32"
 
 
 def depthwise(source: Lying, target: Lying, window: Window, activation: Activation, residual: int, pixels: int) -> Any:
@@ -159,14 +218,16 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
     rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
+    dtype = source.dtype
+    kept = depthwise_sums(window, dtype)
 
     @T.prim_func(s_tir=True, private=True)
     def conv_depthwise(
-        X: T.Buffer((blocks, ih, iw, c), "float32"),
-        K: T.Buffer((blocks, kh, kw, c), "float32"),
-        B: T.Buffer((blocks, c), "float32"),
-        R: T.Buffer((rn, rh, rw, rc), "float32"),
-        O: T.Buffer((total, ph, pw, c), "float32"),
+        X: T.Buffer((blocks, ih, iw, c), dtype),
+        K: T.Buffer((blocks, kh, kw, c), dtype),
+        B: T.Buffer((blocks, c), kept),
+        R: T.Buffer((rn, rh, rw, rc), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(tasks):
@@ -191,7 +252,7 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
                             R[0:rn, 0:rh, 0:rw, 0:rc],
                         )
                         T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                        acc = T.sblock_alloc_buffer((tw, c), "float32")
+                        acc = T.sblock_alloc_buffer((tw, c), kept)
                         x0: T.let[T.int32] = T.min(n * tw, last)
                         for t in T.unroll(tw):
                             for v in T.vectorized(c):
@@ -200,16 +261,14 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
                             for kx in T.unroll(kw):
                                 for t in T.unroll(tw):
                                     for v in T.vectorized(c):
-                                        acc[t, v] = (
-                                            acc[t, v]
-                                            + X[g, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, v]
-                                            * K[g, ky, kx, v]
-                                        )
+                                        acc[t, v] = acc[t, v] + X[
+                                            g, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, v
+                                        ].astype(kept) * K[g, ky, kx, v].astype(kept)
                         for t in T.unroll(tw):
                             for v in T.vectorized(c):
                                 O[first + g, y + b_out, x0 + t + b_out, v] = done(
-                                    acc[t, v], R, g, y + rb, x0 + t + rb, v
-                                )
+                                    wide(acc[t, v]), R, g, y + rb, x0 + t + rb, v
+                                ).astype(dtype)
                 zero_sides(O, first + g, y + b_out, pw, b_out, c)
                 if y == 0:
                     for e in range(b_out):
@@ -219,7 +278,9 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
     return conv_depthwise
 
 
-def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Activation, tile: Tile) -> Any:
+def conv2d_transpose(
+    source: Lying, target: Lying, stride: int, activation: Activation, tile: Tile, most: int = TERMS
+) -> Any:
     """Return deconv(X, weight[blocks, s, s, in_blocks, ci, c], bias, O) for kernel = stride = s, bias, ReLU.
 
     No output pixel gets more than one input pixel, so this is s * s matrix products whose results are written s pixels
@@ -232,13 +293,37 @@ def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Acti
     _, ih, iw, _ = source.shape
     total, ph, pw, _ = target.shape
     act = function(activation)
+    dtype, half = source.dtype, source.dtype != "float32"
+    runs, each_run = partial_sums(in_blocks, ci, most)
+
+    @T.macro
+    def multiply(sums, X, K, g, y0, dy, dx, n, ic):
+        for k in range(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = (
+                            sums[o, t, v]
+                            + X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k] * K[g * to + o, dy, dx, ic, k, v]
+                        )
+
+    @T.macro
+    def multiply_lanes(sums, near, X, K, g, y0, dy, dx, n, ic):
+        for t in T.unroll(tw):
+            for k in T.vectorized(ci):
+                near[t, k] = X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
+        for k in T.unroll(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, dy, dx, ic, k, v]
 
     @T.prim_func(s_tir=True, private=True)
     def deconv(
-        X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
-        K: T.Buffer((blocks, stride, stride, in_blocks, ci, c), "float32"),
+        X: T.Buffer((in_blocks, ih, iw, ci), dtype),
+        K: T.Buffer((blocks, stride, stride, in_blocks, ci, c), dtype),
         B: T.Buffer((blocks, c), "float32"),
-        O: T.Buffer((total, ph, pw, c), "float32"),
+        O: T.Buffer((total, ph, pw, c), dtype),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(rows):
@@ -275,15 +360,26 @@ def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Acti
                             )
                             for v in T.vectorized(c):
                                 acc[o, t, v] = B[g * to + o, v]
-                        for ic, k in T.grid(in_blocks, ci):
-                            for o in T.unroll(to):
-                                for t in T.unroll(tw):
-                                    for v in T.vectorized(c):
-                                        acc[o, t, v] = (
-                                            acc[o, t, v]
-                                            + X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
-                                            * K[g * to + o, dy, dx, ic, k, v]
-                                        )
+                        if half:
+                            part = T.sblock_alloc_buffer((to, tw, c), dtype)
+                            near = T.sblock_alloc_buffer((tw, ci), dtype)
+                            for run in range(runs):
+                                for o in T.unroll(to):
+                                    for t in T.unroll(tw):
+                                        for v in T.vectorized(c):
+                                            part[o, t, v] = zero(X)
+                                for step in range(T.min(each_run, in_blocks - run * each_run)):
+                                    if ci == c:
+                                        multiply_lanes(part, near, X, K, g, y0, dy, dx, n, run * each_run + step)
+                                    else:
+                                        multiply(part, X, K, g, y0, dy, dx, n, run * each_run + step)
+                                for o in T.unroll(to):
+                                    for t in T.unroll(tw):
+                                        for v in T.vectorized(c):
+                                            acc[o, t, v] = acc[o, t, v] + wide(part[o, t, v])
+                        else:
+                            for ic in range(in_blocks):
+                                multiply(acc, X, K, g, y0, dy, dx, n, ic)
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
@@ -292,7 +388,7 @@ def conv2d_transpose(source: Lying, target: Lying, stride: int, activation: Acti
                                         y0 * stride + dy + b_out,
                                         (T.min(n * tw, last) + t) * stride + dx + b_out,
                                         v,
-                                    ] = act(acc[o, t, v])
+                                    ] = act(acc[o, t, v]).astype(dtype)
                 for o, y in T.grid(to, stride):
                     zero_sides(O, first + g * to + o, y0 * stride + y + b_out, pw, b_out, c)
                 if y0 == 0:

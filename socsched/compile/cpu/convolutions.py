@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from socsched.compile.cpu import conv_kernels, winograd
+from socsched.compile.cpu import conv_kernels, half, winograd
 from socsched.compile.cpu.activation import Activation
 from socsched.compile.cpu.fuse import activation
 from socsched.compile.cpu.images import Array, Image, Images, padded
 from socsched.compile.cpu.shapes import Lying, Order, Window
-from socsched.compile.cpu.vector import Tile, tile
+from socsched.compile.cpu.vector import NEON, Tile, tile
 from socsched.compile.fusion import Group
 
 _CACHED = 1 << 18  # bytes of activations a task of a pointwise convolution may walk over again and again
@@ -27,6 +28,7 @@ class Convolutions(Images):
         super().__init__(*args)
         self.siblings: dict[str, list[Group]] = {}
         self.merged: set[str] = set()
+        self.most = half.TERMS if self.dtype == "float32" else half.most(self.graph)
 
     def takes(self, group: Group) -> bool:
         """Say whether there is a rule for this convolution: images, one at a time, as many channels as blocks need."""
@@ -88,20 +90,25 @@ class Convolutions(Images):
         residual = self.image_of(group.inputs[1]) if len(group.inputs) > 1 else None
         bias = self.bias(members, target.blocks * self.c)
         border = residual.border if residual else -1
-        extra = residual.var if residual else self.constant(np.zeros((1, 1, 1, 1)))
+        extra = residual.var if residual else self.constant(np.zeros((1, 1, 1, 1)), self.dtype)
         if groups > 1 and groups == source.channels == weight.shape[0] and source.block == self.c:
             pixels = tile(self.vector, 1, target.width).pixels
             args = (source.lying, lying, window, act, border, pixels)
             packed = padded(weight[:, 0], (0, target.blocks * self.c))
             packed = packed.reshape(target.blocks, self.c, *weight.shape[2:]).transpose(0, 2, 3, 1)
-            self.finish(group, target, conv_kernels.depthwise, args, [source.var, self.constant(packed), bias, extra])
+            kept = conv_kernels.depthwise_sums(window, self.dtype)
+            bias = self.bias(members, target.blocks * self.c, kept)
+            operands = [source.var, self.constant(packed, self.dtype), bias, extra]
+            self.finish(group, target, conv_kernels.depthwise, args, operands)
             return
         weight = _ungrouped(weight, groups)
-        m = self.winograd_tile(group, source, weight, window)
+        method = self.method(group, source, target, weight, window)
+        m = method.m
         if m:
-            grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, self.vector)
-            numbers = (source.lying, lying, act, border, m, *grouping)
-            operands = [source.var, self.winograd_weight(weight, source, target, m), bias, extra]
+            unit = self.vector if method.dtype == self.dtype else NEON
+            grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, unit)
+            numbers = (source.lying, lying, act, border, m, *grouping, method.dtype, self.most)
+            operands = [source.var, self.winograd_weight(weight, source, target, method), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
             return
         operands = [source.var, self.conv_weight(weight, source, target), bias, extra]
@@ -127,43 +134,51 @@ class Convolutions(Images):
         if not pointwise or source.border or target.border or beside or group.output in self.slices:
             chosen = tile(self.vector, target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
-            args = (source.lying, lying, window, act, border, chosen, order)
+            args = (source.lying, lying, window, act, border, chosen, order, self.most)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return
         pixels = target.height * target.width
         chosen = tile(self.vector, target.blocks, pixels)
-        flat_source = Lying(source.blocks, source.block, 1, pixels, 0)
-        flat = Lying(target.blocks, self.c, 1, pixels, 0)
+        flat_source = replace(source.lying, height=1, width=pixels)
+        flat = replace(target.lying, height=1, width=pixels)
         parts = _parts(chosen, target.blocks, pixels, source.blocks * source.block)
         order = Order(parts, _rows_first(source, target, window))
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
-        args = (flat_source, flat, window, act, border, chosen, order)
+        args = (flat_source, flat, window, act, border, chosen, order, self.most)
         var = self.call(conv_kernels.conv2d, args, operands, self.type(flat.shape))
         whole = self.reshaped(var, target.lying.shape)
-        self.images[group.output] = Image(whole, target.channels, target.height, target.width, self.c, 0)
+        self.images[group.output] = replace(target, var=whole, border=0)
 
-    def winograd_tile(self, group: Group, source: Image, weight: Array, window: Window) -> int:
-        """Return the m of F(m x m, 3x3) that pays, 0 for none: 3x3, stride 1, whole blocks, tiles enough."""
+    def method(self, group: Group, source: Image, target: Image, weight: Array, window: Window) -> half.Method:
+        """Return how a convolution is computed: Winograd needs 3x3, stride 1, whole blocks, and tiles enough to pay."""
+        direct = half.Method(0, self.dtype)
         plain = window == Window((3, 3), (1, 1), (1, 1)) and weight.shape[2:] == (3, 3)
         same = self.graph.values[group.output].shape[2:] == (source.height, source.width)
         if not (plain and same and source.block == self.c and source.border >= 1):
-            return 0
-        return winograd.best(source.height, source.width)
+            return direct
+        size = (source.height, source.width)
+        if self.dtype == "float32":
+            return half.Method(winograd.best(*size), self.dtype)
+        choices = [direct]
+        choices += [half.Method(m, t) for m, t in half.WINOGRAD if winograd.tiles(*size, m) >= winograd.FEWEST_TILES]
+        layer = half.Layer(source.channels, target.channels, weight.shape[2] * weight.shape[3], size)
+        return half.best(choices, layer, self.vector, self.most)
 
-    def winograd_weight(self, weight: Array, source: Image, target: Image, m: int) -> Any:
+    def winograd_weight(self, weight: Array, source: Image, target: Image, method: half.Method) -> Any:
         """OIHW transformed to [O/c, (m + 2)^2, I/b, b, c]."""
-        o, i = target.blocks, source.blocks
+        o, i, m = target.blocks, source.blocks, method.m
         whole = padded(winograd.transformed(weight, m), (0, o * self.c), (1, i * source.block))
-        return self.constant(whole.reshape(o, self.c, i, source.block, (m + 2) ** 2).transpose(0, 4, 2, 3, 1))
+        blocked = whole.reshape(o, self.c, i, source.block, (m + 2) ** 2).transpose(0, 4, 2, 3, 1)
+        return self.constant(blocked, method.dtype)
 
     def conv_weight(self, weight: Array, source: Image, target: Image) -> Any:
         """OIHW to [O/c, I/b, kh, kw, b, c]; missing channels are zero."""
         o, i = target.blocks, source.blocks
         whole = padded(weight, (0, o * self.c), (1, i * source.block))
         blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
-        return self.constant(blocked)
+        return self.constant(blocked, self.dtype)
 
     def split(self, members: list[Group]) -> None:
         image, offset = self.images.pop(members[0].output), 0
@@ -179,11 +194,11 @@ class Convolutions(Images):
         weight, stride = self.weights[group.weights["weight"]], int(group.attrs["stride_h"])
         target, lying = self.target(group)
         chosen: Tile = tile(self.vector, target.blocks, source.width)
-        args = (source.lying, lying, stride, activation(self.graph, group), chosen)
+        args = (source.lying, lying, stride, activation(self.graph, group), chosen, self.most)
         o, i = target.blocks, source.blocks
         whole = padded(weight, (0, i * source.block), (1, o * self.c))
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
-        operands = [source.var, self.constant(blocked), self.bias([group], target.blocks * self.c)]
+        operands = [source.var, self.constant(blocked, self.dtype), self.bias([group], target.blocks * self.c)]
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
 
 

@@ -23,9 +23,16 @@ class Images(Protocol):
 
 
 def emit(images: Images, group: Group) -> Any:
-    """Return the plain result of `group`, from the plain values of its inputs."""
+    """Return the plain result of `group`, from the plain values of its inputs; computed in fp32."""
     known = {name: images.plain_of(name) for name in group.inputs}
-    return _value(images, group.output, known)
+    if images.dtype == "float32" or group.kind in ("reshape", "transpose"):
+        return _value(images, group.output, known)
+    for name in group.inputs:
+        if images.graph.values[name].dtype == "fp32":
+            known[name] = images.builder.emit(relax.op.astype(known[name], "float32"))
+    value = _value(images, group.output, known)
+    exact = images.graph.values[group.output].dtype != "fp32"
+    return value if exact else images.builder.emit(relax.op.astype(value, images.dtype))
 
 
 def _value(images: Images, name: str, known: dict[str, Any]) -> Any:

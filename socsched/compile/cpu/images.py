@@ -8,7 +8,7 @@ hand tensors over as they lie; any other image is plain NCHW there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Image:
 
     @property
     def lying(self) -> Lying:
-        return Lying(self.blocks, self.block, self.height, self.width, self.border)
+        return Lying(self.blocks, self.block, self.height, self.width, self.border, dtype=self.dtype)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -65,7 +65,7 @@ class Images:
 
     def __init__(self, graph: Graph, weights: Mapping[str, Array], vector: Vector) -> None:
         self.graph, self.weights, self.vector = graph, weights, vector
-        self.c = vector.block
+        self.c, self.dtype = vector.block, vector.dtype
         self.builder = relax.BlockBuilder()
         self.dynamic = tirx.Var("P", "int64")
         self.images: dict[str, Image] = {}
@@ -78,11 +78,12 @@ class Images:
 
     def at_border(self, name: str) -> TensorType:
         tensor = self.graph.values[name]
+        dtype = "fp16" if tensor.dtype == "fp32" and self.dtype == "float16" else tensor.dtype
         if len(tensor.shape) != 4:
-            return TensorType(tensor.shape, tensor.dtype)
+            return TensorType(tensor.shape, dtype)
         maker = next((group.kind for group in self.graph.groups if group.output == name), "relu")
         blocked = tensor.shape[1] % self.c == 0 and tensor.shape[0] == 1 and maker in _BLOCKED
-        return TensorType(tensor.shape, tensor.dtype, f"NCHW{self.c}c+{EDGE}" if blocked else "NCHW")
+        return TensorType(tensor.shape, dtype, f"NCHW{self.c}c+{EDGE}" if blocked else "NCHW")
 
     def physical(self, tensor: TensorType) -> list[Any]:
         return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]
@@ -90,8 +91,9 @@ class Images:
     def variable(self, name: str, tensor: TensorType) -> Any:
         return relax.Var(name, self.type(self.physical(tensor), DTYPES[tensor.dtype]))
 
-    def type(self, shape: Any, dtype: str = "float32") -> Any:
-        return relax.TensorType(shape, dtype)
+    def type(self, shape: Any, dtype: str = "") -> Any:
+        """Of a tensor of the type numbers are stored in, unless another is given."""
+        return relax.TensorType(shape, dtype or self.dtype)
 
     def border(self, value: str) -> int:
         """The zero border `value` needs: its convolutions' padding, and `EDGE` where it leaves blocked."""
@@ -104,7 +106,7 @@ class Images:
             return
         _, channels, height, width = tensor.shape
         var = self.builder.emit(relax.op.reshape(variable, self.physical(tensor)[1:]))
-        self.images[name] = Image(var, channels, height, width, self.c, EDGE)
+        self.images[name] = Image(var, channels, height, width, self.c, EDGE, self.dtype)
 
     def leave(self, name: str) -> Any:
         tensor = self.at_border(name)
@@ -123,8 +125,8 @@ class Images:
             if batch != 1:
                 raise CompileError(f"{self.graph.network.name}: batch {batch}, only 1 is lowered for CPUs")
             block = channels if self.only_convolved(name) else self.c
-            image = Image(None, channels, height, width, block, need)
-            args = (channels, block, height, width, need)
+            image = Image(None, channels, height, width, block, need, self.dtype)
+            args = (channels, image.lying)
             self.images[name] = self.image(image, kernels.pack, args, [self.plain[name]])
         elif self.images[name].border < need:
             self.images[name] = self.copied(self.images[name], need)
@@ -151,12 +153,11 @@ class Images:
         return True
 
     def copied(self, image: Image, border: int) -> Image:
-        target = Image(None, image.channels, image.height, image.width, image.block, border)
+        target = replace(image, var=None, border=border)
         return self.image(target, kernels.mapped, (image.lying, target.lying, ()), [image.var])
 
     def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
-        _, channels, height, width = tensor.shape
-        args = (image.blocks, image.block, channels, offset, height, width, image.border)
+        args = (image.lying, tensor.shape[1], offset)
         return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
 
     # Kernels, constants, results.
@@ -171,18 +172,17 @@ class Images:
         return self.kernels[key]
 
     def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:
-        var = self.call(make, args, operands, self.type(target.lying.shape))
-        return Image(var, target.channels, target.height, target.width, target.block, target.border)
+        return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
 
     def reshaped(self, var: Any, shape: tuple[int, ...]) -> Any:
         return self.builder.emit(relax.op.reshape(var, shape))
 
-    def constant(self, array: Array) -> Any:
-        return relax.const(np.ascontiguousarray(array, np.float32), "float32")
+    def constant(self, array: Array, dtype: str = "float32") -> Any:
+        return relax.const(np.ascontiguousarray(array, dtype), dtype)
 
-    def bias(self, groups: list[Group], channels: int) -> Any:
+    def bias(self, groups: list[Group], channels: int, dtype: str = "float32") -> Any:
         values = np.concatenate([self.raw_bias(group) for group in groups])
-        return self.constant(padded(values, (0, channels)).reshape(-1, self.c))
+        return self.constant(padded(values, (0, channels)).reshape(-1, self.c), dtype)
 
     def raw_bias(self, group: Group) -> Array:
         if "bias" in group.weights:
@@ -193,12 +193,12 @@ class Images:
         """Return where the result of `group` goes: as an image, and within the tensor it is (a slice of)."""
         _, own, height, width = self.graph.values[group.output].shape
         name = self.slices[group.output][0].output if group.output in self.slices else group.output
-        image = Image(None, channels or own, height, width, self.c, self.border(name))
+        image = Image(None, channels or own, height, width, self.c, self.border(name), self.dtype)
         if group.output not in self.slices:
             return image, image.lying
         concat, first = self.slices[group.output]
         total = self.graph.values[concat.output].shape[1] // self.c
-        return image, Lying(image.blocks, self.c, height, width, image.border, total, first)
+        return image, replace(image.lying, total=total, first=first)
 
     def finish(self, group: Group, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
         """Emit the kernel; a slice of a concatenation goes into the tensor the slice before it was written to."""

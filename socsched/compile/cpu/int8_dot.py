@@ -72,7 +72,7 @@ def int8_options(spec: TargetSpec) -> dict[str, Any]:
         flags = cpu_flags() if wide else cpu_flags() - {"avx512_vnni"}
         added = [f"+{llvm}" for flag, llvm in _FLAGS if flag in flags]
         if added:
-            options["mattr"] = added
+            options["mattr"] = [*options.get("mattr", ()), *added]
     return options
 
 

@@ -143,8 +143,7 @@ class _Lowering:
         return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))
 
     def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
-        _, channels, height, width = tensor.shape
-        args = (image.blocks, image.block, channels, offset, height, width, image.border)
+        args = (image.lying, tensor.shape[1], offset)
         return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
 
     # Kernels and constants.

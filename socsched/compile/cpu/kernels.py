@@ -13,11 +13,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from socsched.compile.cpu.activation import Activation, function
+from socsched.compile.cpu.activation import Activation, applied, function
 from socsched.compile.cpu.shapes import Lying, Window
-from socsched.compile.environment import T
+from socsched.compile.environment import T, tirx
 
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
+
+
+def wide(value: Any) -> Any:
+    """Return a number as float32."""
+    return value.astype("float32")
+
+
+def zero(buffer: Any) -> Any:
+    """Return zero of a buffer's type."""
+    return tirx.const(0, buffer.dtype)
 
 
 @T.macro
@@ -25,7 +35,7 @@ def zero_row(O, block, y, width, c):
     """Write zeros over a row of a block, borders included."""
     for x in range(width):
         for v in T.vectorized(c):
-            O[block, y, x, v] = T.float32(0)
+            O[block, y, x, v] = zero(O)
 
 
 @T.macro
@@ -33,9 +43,9 @@ def zero_sides(O, block, y, width, border, c):
     """Write zeros left and right of a row's pixels; `width` includes both borders."""
     for e in range(border):
         for v in T.vectorized(c):
-            O[block, y, e, v] = T.float32(0)
+            O[block, y, e, v] = zero(O)
         for v in T.vectorized(c):
-            O[block, y, width - 1 - e, v] = T.float32(0)
+            O[block, y, width - 1 - e, v] = zero(O)
 
 
 def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
@@ -44,10 +54,11 @@ def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
     sn, sh, sw, _ = source.shape
     total, ph, pw, _ = target.shape
     b_in, b_out, start, first, width = source.border, target.border, source.first, target.first, target.width
-    act = function(activation)
+    dtype = target.dtype
+    act = applied(activation, dtype)
 
     @T.prim_func(s_tir=True, private=True)
-    def map_image(X: T.Buffer((sn, sh, sw, c), "float32"), O: T.Buffer((total, ph, pw, c), "float32")):
+    def map_image(X: T.Buffer((sn, sh, sw, c), dtype), O: T.Buffer((total, ph, pw, c), dtype)):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
@@ -74,14 +85,15 @@ def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Acti
     rn, rh, rw, _ = right.shape
     total, ph, pw, _ = target.shape
     b_out, first = target.border, target.first
-    lb, rb, act, combine = left.border, right.border, function(activation), _BINARY[op]
+    dtype = target.dtype
+    lb, rb, act, combine = left.border, right.border, applied(activation, dtype), _BINARY[op]
     ly, lx, ry, rx = (int(size > 1) for size in (left.height, left.width, right.height, right.width))
 
     @T.prim_func(s_tir=True, private=True)
     def combine_images(
-        X: T.Buffer((ln, lh, lw, c), "float32"),
-        Y: T.Buffer((rn, rh, rw, c), "float32"),
-        O: T.Buffer((total, ph, pw, c), "float32"),
+        X: T.Buffer((ln, lh, lw, c), dtype),
+        Y: T.Buffer((rn, rh, rw, c), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
@@ -125,8 +137,10 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
     _, ih, iw, _ = source.shape
     _, ph, pw, _ = target.shape
     oh, ow, b_in, b_out = target.height, target.width, source.border, target.border
-    start = T.min_value("float32") if not average else T.float32(0)
-    take = (lambda x, y: x + y) if average else (lambda x, y: T.max(x, y))
+    dtype = target.dtype
+    kept = "float32" if average else dtype
+    start = T.float32(0) if average else T.min_value(dtype)
+    take = (lambda x, y: x + y.astype("float32")) if average else (lambda x, y: T.max(x, y))
     whole = float(kh * kw)
 
     def size(y, x):
@@ -137,10 +151,10 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
         return T.Cast("float32", rows * columns)
 
     def done(value, y, x):
-        return value / size(y, x) if average else value
+        return (value / size(y, x)).astype(dtype) if average else value
 
     @T.prim_func(s_tir=True, private=True)
-    def pool_image(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((blocks, ph, pw, c), "float32")):
+    def pool_image(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
@@ -156,7 +170,7 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
                             w = T.axis.spatial(ow, x)
                             T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                             T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                            found = T.sblock_alloc_buffer((c,), "float32")
+                            found = T.sblock_alloc_buffer((c,), kept)
                             y: T.let[T.int32] = r % ph - b_out
                             for v in T.vectorized(c):
                                 found[v] = start
@@ -189,9 +203,10 @@ def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
     _, ih, iw, _ = source.shape
     _, ph, pw, _ = target.shape
     sy, sx = scale
+    dtype = target.dtype
 
     @T.prim_func(s_tir=True, private=True)
-    def enlarge(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((blocks, ph, pw, c), "float32")):
+    def enlarge(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
@@ -211,16 +226,19 @@ def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
     return enlarge
 
 
-def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation) -> Any:
-    """Return dense(X[rows, inputs], weight[outputs / c, inputs, c], bias[outputs / c, c], O[rows, outputs])."""
+def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation, dtype: str) -> Any:
+    """Return dense(X[rows, inputs], weight[outputs / c, inputs, c], bias[outputs / c, c], O[rows, outputs]).
+
+    Weights are read once, so their storage is what counts: sums and products are fp32 whatever `dtype` is.
+    """
     blocks, act = -(-outputs // c), function(activation)
 
     @T.prim_func(s_tir=True, private=True)
     def dense_rows(
-        X: T.Buffer((rows, inputs), "float32"),
-        K: T.Buffer((blocks, inputs, c), "float32"),
+        X: T.Buffer((rows, inputs), dtype),
+        K: T.Buffer((blocks, inputs, c), dtype),
         B: T.Buffer((blocks, c), "float32"),
-        O: T.Buffer((rows, outputs), "float32"),
+        O: T.Buffer((rows, outputs), dtype),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * rows):
@@ -238,23 +256,26 @@ def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation) 
                 for k in range(inputs // 4):  # four sums: one would wait for itself
                     for u in T.unroll(4):
                         for v in T.vectorized(c):
-                            acc[u, v] = acc[u, v] + X[r % rows, k * 4 + u] * K[g, k * 4 + u, v]
+                            acc[u, v] = acc[u, v] + wide(X[r % rows, k * 4 + u]) * wide(K[g, k * 4 + u, v])
                 for k in range(inputs % 4):
                     for v in T.vectorized(c):
-                        acc[0, v] = acc[0, v] + X[r % rows, inputs // 4 * 4 + k] * K[g, inputs // 4 * 4 + k, v]
+                        acc[0, v] = acc[0, v] + (
+                            wide(X[r % rows, inputs // 4 * 4 + k]) * wide(K[g, inputs // 4 * 4 + k, v])
+                        )
                 for v in range(c):
                     if g * c + v < outputs:
-                        O[r % rows, g * c + v] = act((acc[0, v] + acc[1, v]) + (acc[2, v] + acc[3, v]))
+                        O[r % rows, g * c + v] = act((acc[0, v] + acc[1, v]) + (acc[2, v] + acc[3, v])).astype(dtype)
 
     return dense_rows
 
 
-def pack(channels: int, ci: int, height: int, width: int, b_out: int) -> Any:
+def pack(channels: int, target: Lying) -> Any:
     """Return pack(X[1, C, H, W], O): into blocks of ci channels with a border; missing channels are zero."""
-    blocks, ph, pw = -(-channels // ci), height + 2 * b_out, width + 2 * b_out
+    blocks, ph, pw, ci = target.shape
+    height, width, b_out, dtype = target.height, target.width, target.border, target.dtype
 
     @T.prim_func(s_tir=True, private=True)
-    def packed(X: T.Buffer((1, channels, height, width), "float32"), O: T.Buffer((blocks, ph, pw, ci), "float32")):
+    def packed(X: T.Buffer((1, channels, height, width), dtype), O: T.Buffer((blocks, ph, pw, ci), dtype)):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
@@ -269,18 +290,19 @@ def pack(channels: int, ci: int, height: int, width: int, b_out: int) -> Any:
                         and x < width + b_out
                         and r // ph * ci + k < channels,
                         X[0, r // ph * ci + k, r % ph - b_out, x - b_out],
-                        T.float32(0),
+                        zero(O),
                     )
 
     return packed
 
 
-def unpack(blocks: int, c: int, channels: int, offset: int, height: int, width: int, b_in: int) -> Any:
+def unpack(source: Lying, channels: int, offset: int) -> Any:
     """Return unpack(X, O[1, channels, H, W]): channels `offset` onwards of a blocked tensor as plain NCHW."""
-    ih, iw = height + 2 * b_in, width + 2 * b_in
+    blocks, ih, iw, c = source.shape
+    height, width, b_in, dtype = source.height, source.width, source.border, source.dtype
 
     @T.prim_func(s_tir=True, private=True)
-    def unpacked(X: T.Buffer((blocks, ih, iw, c), "float32"), O: T.Buffer((1, channels, height, width), "float32")):
+    def unpacked(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((1, channels, height, width), dtype)):
         T.func_attr(_NO_ALIAS)
         for y in T.parallel(height):
             with T.sblock("row"):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from socsched.compile.cpu.kernels import _NO_ALIAS, zero
+from socsched.compile.cpu.shapes import Lying
 from socsched.compile.environment import T
 
-_NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
 
-
-def pillar_net(slots: int, channels: int, lanes: int, pillar: float, origin_x: float, origin_y: float) -> Any:
+def pillar_net(
+    slots: int, channels: int, lanes: int, pillar: float, origin_x: float, origin_y: float, dtype: str
+) -> Any:
     """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): all of the PFN in one pass over pillars.
 
     Empty slots are zero after decoration and contribute relu(bias), so only the filled ones are computed: the work
@@ -26,16 +28,16 @@ def pillar_net(slots: int, channels: int, lanes: int, pillar: float, origin_x: f
         voxels: T.handle,
         counts: T.handle,
         coords: T.handle,
-        K: T.Buffer((9, channels), "float32"),
-        B: T.Buffer((channels,), "float32"),
+        K: T.Buffer((9, channels), dtype),
+        B: T.Buffer((channels,), dtype),
         features: T.handle,
     ):
         T.func_attr(_NO_ALIAS)
         P = T.int64()
-        V = T.match_buffer(voxels, (P, slots, 4), "float32")
+        V = T.match_buffer(voxels, (P, slots, 4), dtype)
         N = T.match_buffer(counts, (P,), "int32")
         XY = T.match_buffer(coords, (P, 2), "int32")
-        F = T.match_buffer(features, (P, channels), "float32")
+        F = T.match_buffer(features, (P, channels), dtype)
         for task in T.parallel(P):
             with T.sblock("pillar"):
                 p = T.axis.spatial(P, task)
@@ -43,28 +45,28 @@ def pillar_net(slots: int, channels: int, lanes: int, pillar: float, origin_x: f
                 T.writes(F[p, 0:channels])
                 mean = T.sblock_alloc_buffer((3,), "float32")
                 centre = T.sblock_alloc_buffer((2,), "float32")
-                point = T.sblock_alloc_buffer((9,), "float32")
-                best = T.sblock_alloc_buffer((groups, lanes), "float32")
-                acc = T.sblock_alloc_buffer((groups, lanes), "float32")
+                point = T.sblock_alloc_buffer((9,), dtype)
+                best = T.sblock_alloc_buffer((groups, lanes), dtype)
+                acc = T.sblock_alloc_buffer((groups, lanes), dtype)
                 for k in T.unroll(3):
                     mean[k] = T.float32(0)
                 for s in range(T.min(N[p], slots)):
                     for k in T.unroll(3):
-                        mean[k] = mean[k] + V[p, s, k]
+                        mean[k] = mean[k] + V[p, s, k].astype("float32")
                 for k in T.unroll(3):
                     mean[k] = mean[k] / T.Cast("float32", T.max(N[p], 1))
                 centre[0] = T.Cast("float32", XY[p, 0]) * T.float32(pillar) + T.float32(half_x)
                 centre[1] = T.Cast("float32", XY[p, 1]) * T.float32(pillar) + T.float32(half_y)
                 for g in range(groups):
                     for v in T.vectorized(lanes):
-                        best[g, v] = T.if_then_else(N[p] < slots, T.max(B[g * lanes + v], T.float32(0)), T.float32(0))
+                        best[g, v] = T.if_then_else(N[p] < slots, T.max(B[g * lanes + v], zero(F)), zero(F))
                 for s in range(T.min(N[p], slots)):
                     for k in T.unroll(4):
                         point[k] = V[p, s, k]
                     for k in T.unroll(3):
-                        point[4 + k] = V[p, s, k] - mean[k]
+                        point[4 + k] = (V[p, s, k].astype("float32") - mean[k]).astype(dtype)
                     for k in T.unroll(2):
-                        point[7 + k] = V[p, s, k] - centre[k]
+                        point[7 + k] = (V[p, s, k].astype("float32") - centre[k]).astype(dtype)
                     for g in T.unroll(groups):
                         for v in T.vectorized(lanes):
                             acc[g, v] = B[g * lanes + v]
@@ -82,15 +84,16 @@ def pillar_net(slots: int, channels: int, lanes: int, pillar: float, origin_x: f
     return pfn
 
 
-def scatter(blocks: int, c: int, ny: int, nx: int, border: int) -> Any:
+def scatter(target: Lying) -> Any:
     """Return place(features[P, blocks * c], coords[P, 2], canvas): zero it, then write the pillars inside the grid."""
-    ph, pw = ny + 2 * border, nx + 2 * border
+    blocks, ph, pw, c = target.shape
+    ny, nx, border, dtype = target.height, target.width, target.border, target.dtype
 
     @T.prim_func(s_tir=True, private=True)
-    def place(features: T.handle, coords: T.handle, O: T.Buffer((blocks, ph, pw, c), "float32")):
+    def place(features: T.handle, coords: T.handle, O: T.Buffer((blocks, ph, pw, c), dtype)):
         T.func_attr(_NO_ALIAS)
         P = T.int64()
-        F = T.match_buffer(features, (P, blocks * c), "float32")
+        F = T.match_buffer(features, (P, blocks * c), dtype)
         XY = T.match_buffer(coords, (P, 2), "int32")
         for task in T.parallel(blocks * ph):
             with T.sblock("zero"):
@@ -99,7 +102,7 @@ def scatter(blocks: int, c: int, ny: int, nx: int, border: int) -> Any:
                 T.writes(O[r // ph, r % ph, 0:pw, 0:c])
                 for x in range(pw):
                     for v in T.vectorized(c):
-                        O[r // ph, r % ph, x, v] = T.float32(0)
+                        O[r // ph, r % ph, x, v] = zero(O)
         for task in T.parallel(P):
             with T.sblock("place"):
                 p = T.axis.spatial(P, task)

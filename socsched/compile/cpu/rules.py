@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from socsched.compile.cpu import activation, kernels, pillar_kernels
 from socsched.compile.cpu.fuse import activation as activation_of
 from socsched.compile.cpu.fuse import unary
 from socsched.compile.cpu.images import Image, padded
-from socsched.compile.cpu.shapes import Lying, Window
-from socsched.compile.environment import relax
+from socsched.compile.cpu.shapes import Window
 from socsched.compile.fusion import Group
 from socsched.errors import CompileError
 
@@ -31,7 +29,7 @@ def find(images: Images, group: Group) -> Emitter | None:
 
 def _result(images: Images, group: Group) -> Image:
     _, channels, height, width = images.graph.values[group.output].shape
-    return Image(None, channels, height, width, images.c, images.border(group.output))
+    return Image(None, channels, height, width, images.c, images.border(group.output), images.dtype)
 
 
 def _mapped(images: Images, group: Group) -> Emitter | None:
@@ -75,7 +73,7 @@ def _concat(images: Images, group: Group) -> Emitter | None:
         target, first, tensor = _result(images, group), 0, None
         for name in group.inputs:
             source = images.image_of(name)
-            place = Lying(source.blocks, images.c, source.height, source.width, target.border, target.blocks, first)
+            place = replace(source.lying, border=target.border, total=target.blocks, first=first)
             first += source.blocks
             args = (source.lying, place, ())
             tensor = images.into(tensor, target.lying.shape, kernels.mapped, args, [source.var])
@@ -86,11 +84,7 @@ def _concat(images: Images, group: Group) -> Emitter | None:
 
 
 def _finish_concat(images: Images, group: Group) -> None:
-    target = _result(images, group)
-    lying = Image(
-        images.partial[group.output], target.channels, target.height, target.width, target.block, target.border
-    )
-    images.images[group.output] = lying
+    images.images[group.output] = replace(_result(images, group), var=images.partial[group.output])
 
 
 def _slice(images: Images, group: Group) -> Emitter | None:
@@ -106,7 +100,7 @@ def _slice(images: Images, group: Group) -> Emitter | None:
     def emit(group: Group) -> None:
         source, target = images.image_of(group.inputs[0]), _result(images, group)
         total, first = source.blocks, start // images.c
-        part = Lying(target.blocks, images.c, source.height, source.width, source.border, total, first)
+        part = replace(source.lying, blocks=target.blocks, total=total, first=first)
         args = (part, target.lying, ())
         images.images[group.output] = images.image(target, kernels.mapped, args, [source.var])
 
@@ -173,8 +167,9 @@ def _dense(images: Images, group: Group) -> Emitter | None:
         blocks = -(-outputs // images.c)
         weight = padded(images.weights[group.weights["weight"]], (0, blocks * images.c))
         packed = weight.reshape(blocks, images.c, inputs).transpose(0, 2, 1)
-        operands = [images.plain_of(group.inputs[0]), images.constant(packed), images.bias([group], blocks * images.c)]
-        args = (rows, inputs, outputs, images.c, activation_of(images.graph, group))
+        operands = [images.plain_of(group.inputs[0]), images.constant(packed, images.dtype)]
+        operands.append(images.bias([group], blocks * images.c))
+        args = (rows, inputs, outputs, images.c, activation_of(images.graph, group), images.dtype)
         images.plain[group.output] = images.call(kernels.dense, args, operands, images.type(shapes[1]))
 
     return emit
@@ -188,10 +183,10 @@ def _pillar_features(images: Images, group: Group) -> Emitter | None:
         slots = images.graph.values[group.inputs[0]].shape[1]
         channels = int(group.attrs["out_channels"])
         lanes = next(n for n in (images.vector.lanes, 4, 1) if channels % n == 0)
-        weight = np.ascontiguousarray(images.weights[group.weights["weight"]].T, np.float32)
-        args = (slots, channels, lanes, group.options["pillar"], *group.options["origin"])
+        weight = images.weights[group.weights["weight"]].T
+        args = (slots, channels, lanes, group.options["pillar"], *group.options["origin"], images.dtype)
         operands = [images.plain[value] for value in group.inputs]
-        operands += [relax.const(weight, "float32"), relax.const(images.raw_bias(group), "float32")]
+        operands += [images.constant(weight, images.dtype), images.constant(images.raw_bias(group), images.dtype)]
         result = images.type([images.dynamic, channels])
         images.plain[group.output] = images.call(pillar_kernels.pillar_net, args, operands, result)
 
@@ -200,11 +195,11 @@ def _pillar_features(images: Images, group: Group) -> Emitter | None:
 
 def _scatter(images: Images, group: Group) -> Emitter | None:
     def emit(group: Group) -> None:
-        _, channels, ny, nx = images.graph.values[group.output].shape
+        channels = images.graph.values[group.output].shape[1]
         if channels % images.c:
             raise CompileError(f"{group.name}: {channels} channels do not fill blocks of {images.c}")
         target = _result(images, group)
-        args = (target.blocks, images.c, ny, nx, target.border)
+        args = (target.lying,)
         operands = [images.plain[value] for value in group.inputs]
         images.images[group.output] = images.image(target, pillar_kernels.scatter, args, operands)
 

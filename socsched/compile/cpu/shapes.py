@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lying:
-    """Blocks `first` onwards of a blocked image [total, height + 2 border, width + 2 border, block]."""
+    """Blocks `first` onwards of a blocked image [total, height + 2 border, width + 2 border, block] of `dtype`."""
 
     blocks: int
     block: int
@@ -16,6 +16,7 @@ class Lying:
     border: int
     total: int = 0
     first: int = 0
+    dtype: str = "float32"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector unit: fp32 `lanes` and number of `registers`; `block` is the channel block activations are stored in.
+    """A vector unit: `lanes` of `dtype` and number of `registers`; `block` is the channel block of activations.
 
-    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.
+    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.  `dtype` is what numbers
+    are stored and, where rules say so, multiplied in.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Vector:
     registers: int
     block: int
     by_element: bool = False
+    dtype: str = "float32"
 
     @property
     def per_block(self) -> int:
@@ -34,6 +36,8 @@ class Vector:
 AVX512 = Vector("avx512", 16, 32, 16)
 AVX2 = Vector("avx2", 8, 16, 8)
 NEON = Vector("neon", 4, 32, 8, by_element=True)
+NEON_HALF = Vector("neon-half", 8, 32, 8, by_element=True, dtype="float16")
+"""Armv8.2 half-precision arithmetic: twice the lanes; sums are kept in fp32 (`cpu.half`)."""
 SSE = Vector("sse", 4, 16, 8)
 HVX = Vector("hvx", 32, 32, 32)
 
@@ -77,9 +81,16 @@ _BLOCKS = {1: 0.85, 2: 1.0, 3: 0.88, 4: 0.88}
 """Speed by blocks of a tile, relative to two."""
 
 
+LANED = 8
+"""Most pixels whose channels lie in registers that multiply-adds take lanes of."""
+
+
 def _by_element(vector: Vector, out_blocks: int, width: int) -> Tile:
-    """Half of the registers accumulate: with more, LLVM's scheduler spills in the inner loop of some shapes."""
-    blocks = 2 if out_blocks % 2 == 0 else 1
-    most = max(1, min(vector.registers // 2 // (blocks * vector.per_block), width))
+    """Half of the registers accumulate: with more, LLVM's scheduler spills in the inner loop of some shapes.
+
+    Lanes of half precision are taken from the lower 16 registers only, which is room for eight pixels.
+    """
+    blocks = 2 if out_blocks % 2 == 0 else 3 if vector.per_block == 1 and out_blocks % 3 == 0 else 1
+    most = max(1, min(vector.registers // 2 // (blocks * vector.per_block), LANED, width))
     # The last tile of a row repeats pixels; every tile loads the weights again, which costs about a pixel's work.
     return Tile(min(range(most, most // 2, -1), key=lambda n: -(-width // n) * (n + 1)), blocks)

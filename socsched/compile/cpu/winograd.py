@@ -17,12 +17,14 @@ import numpy as np
 
 from socsched.compile.cpu.activation import Activation, finish
 from socsched.compile.cpu.conv_kernels import residual_shape
-from socsched.compile.cpu.kernels import _NO_ALIAS, zero_row, zero_sides
+from socsched.compile.cpu.half import TERMS
+from socsched.compile.cpu.half import runs as partial_sums
+from socsched.compile.cpu.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
 from socsched.compile.cpu.shapes import Lying
-from socsched.compile.cpu.vector import Vector
+from socsched.compile.cpu.vector import LANED, Vector
 from socsched.compile.environment import T
 
-_FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
+FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
 _MANY = 256  # tiles, from which on a task takes two groups
 _G = {
     2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
@@ -43,7 +45,7 @@ def tiles(height: int, width: int, m: int) -> int:
 
 def best(height: int, width: int) -> int:
     """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough."""
-    return next((m for m in (4, 2) if tiles(height, width, m) >= _FEWEST_TILES), 0)
+    return next((m for m in (4, 2) if tiles(height, width, m) >= FEWEST_TILES), 0)
 
 
 def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
@@ -54,6 +56,8 @@ def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
     (`vector.tile`), for two of the output `blocks` at once where they come in pairs and a register holds a block.
     """
     pair = 2 if vector.per_block == 1 and not vector.by_element and blocks % 2 == 0 else 1
+    if vector.by_element and vector.per_block == 1:  # as pixels and blocks of a convolution's tile
+        return LANED * (2 if count >= _MANY else 1), LANED, 2 if blocks % 2 == 0 else 1
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
     if pair == 2:
         held = 7 if vector.registers > 16 else 5
@@ -82,13 +86,23 @@ def _output_row(m: int, i: int, x: Any) -> Any:
 
 
 def conv2d_winograd(
-    source: Lying, target: Lying, activation: Activation, residual: int, m: int, together: int, held: int, pair: int
+    source: Lying,
+    target: Lying,
+    activation: Activation,
+    residual: int,
+    m: int,
+    together: int,
+    held: int,
+    pair: int,
+    products: str = "float32",
+    most: int = TERMS,
 ) -> Any:
     """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
 
     The source's border is at least 1; `together` tiles a task, `held` of them in registers for `pair` output blocks; Z
-    is R of `conv_kernels`.
+    is R of `conv_kernels`.  U and the transformed input are of type `products`; the output is transformed in fp32.
     """
+    dtype = source.dtype
     in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
     height, width, b_out, first = target.height, target.width, target.border, target.first
     q, across = m + 2, -(-width // m)
@@ -100,6 +114,10 @@ def conv2d_winograd(
     rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
+    runs, each_run = (1, in_blocks) if products == "float32" else partial_sums(in_blocks, ci, most)
+
+    def total_of(run: Any, before: Any, value: Any) -> Any:
+        return value if runs == 1 else T.Select(run == 0, T.float32(0), before) + value
 
     @T.macro
     def columns(D, W, i):
@@ -112,6 +130,24 @@ def conv2d_winograd(
         for y in T.unroll(q):
             for v in T.vectorized(ci):
                 V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
+
+    @T.macro
+    def multiply(acc, V, U, vo, vp, vq, ic, k):
+        for h in T.unroll(pair):
+            for t in T.unroll(held):
+                for v in T.vectorized(c):
+                    acc[h, t, v] = acc[h, t, v] + V[vp, ic, vq * held + t, k] * U[vo * pair + h, vp, ic, k, v]
+
+    @T.macro
+    def multiply_lanes(acc, near, V, U, vo, vp, vq, ic):
+        for t in T.unroll(held):
+            for k in T.vectorized(ci):
+                near[t, k] = V[vp, ic, vq * held + t, k]
+        for k in T.unroll(ci):
+            for h in T.unroll(pair):
+                for t in T.unroll(held):
+                    for v in T.vectorized(c):
+                        acc[h, t, v] = acc[h, t, v] + near[t, k] * U[vo * pair + h, vp, ic, k, v]
 
     @T.macro
     def out_columns(M, H, i, vh, vn):
@@ -127,11 +163,11 @@ def conv2d_winograd(
 
     @T.prim_func(s_tir=True, private=True)
     def conv_winograd(
-        X: T.Buffer((in_blocks, ih, iw, ci), "float32"),
-        U: T.Buffer((blocks, positions, in_blocks, ci, c), "float32"),
+        X: T.Buffer((in_blocks, ih, iw, ci), dtype),
+        U: T.Buffer((blocks, positions, in_blocks, ci, c), products),
         B: T.Buffer((blocks, c), "float32"),
-        Z: T.Buffer((rn, rh, rw, rc), "float32"),
-        O: T.Buffer((total, ph, pw, c), "float32"),
+        Z: T.Buffer((rn, rh, rw, rc), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
     ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(tasks):
@@ -144,22 +180,22 @@ def conv2d_winograd(
                     Z[0:rn, 0:rh, 0:rw, 0:rc],
                 )
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                V = T.sblock_alloc_buffer((positions, in_blocks, together, ci), "float32")
+                V = T.sblock_alloc_buffer((positions, in_blocks, together, ci), products)
                 M = T.sblock_alloc_buffer((pair, positions, together, c), "float32")
                 for ic, n in T.grid(in_blocks, together):
                     with T.sblock("input"):
                         vi, vn = T.axis.remap("SS", [ic, n])
                         T.reads(X[vi, 0:ih, 0:iw, 0:ci])
                         T.writes(V[0:positions, vi, vn, 0:ci])
-                        D = T.sblock_alloc_buffer((q, q, ci), "float32")
-                        W = T.sblock_alloc_buffer((q, q, ci), "float32")
+                        D = T.sblock_alloc_buffer((q, q, ci), products)
+                        W = T.sblock_alloc_buffer((q, q, ci), products)
                         top: T.let[T.int32] = T.min(g * together + vn, end) // across * m + lead
                         left: T.let[T.int32] = T.min(g * together + vn, end) % across * m + lead
                         for y, x in T.grid(q, q):
                             for v in T.vectorized(ci):
                                 D[y, x, v] = T.if_then_else(
-                                    T.And(top + y < ih, left + x < iw), X[vi, top + y, left + x, v], T.float32(0)
-                                )
+                                    T.And(top + y < ih, left + x < iw), X[vi, top + y, left + x, v], zero(X)
+                                ).astype(products)
                         columns(D, W, 0)
                         columns(D, W, 1)
                         columns(D, W, 2)
@@ -180,23 +216,26 @@ def conv2d_winograd(
                             vo, vp, vq = T.axis.remap("SSS", [o, p, part])
                             T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[0:blocks, vp, 0:in_blocks, 0:ci, 0:c])
                             T.writes(M[0:pair, vp, 0:together, 0:c])
-                            acc = T.sblock_alloc_buffer((pair, held, c), "float32")
-                            for h in T.unroll(pair):
-                                for t in T.unroll(held):
-                                    for v in T.vectorized(c):
-                                        acc[h, t, v] = T.float32(0)
-                            for ic, k in T.grid(in_blocks, ci):
+                            acc = T.sblock_alloc_buffer((pair, held, c), products)
+                            if products != "float32":
+                                near = T.sblock_alloc_buffer((held, ci), products)
+                            for run in range(runs):
                                 for h in T.unroll(pair):
                                     for t in T.unroll(held):
                                         for v in T.vectorized(c):
-                                            acc[h, t, v] = (
-                                                acc[h, t, v]
-                                                + V[vp, ic, vq * held + t, k] * U[vo * pair + h, vp, ic, k, v]
+                                            acc[h, t, v] = zero(U)
+                                for step in range(T.min(each_run, in_blocks - run * each_run)):
+                                    if products == "float32":
+                                        for k in range(ci):
+                                            multiply(acc, V, U, vo, vp, vq, run * each_run + step, k)
+                                    else:
+                                        multiply_lanes(acc, near, V, U, vo, vp, vq, run * each_run + step)
+                                for h in T.unroll(pair):
+                                    for t in T.unroll(held):
+                                        for v in T.vectorized(c):
+                                            M[h, vp, vq * held + t, v] = total_of(
+                                                run, M[h, vp, vq * held + t, v], wide(acc[h, t, v])
                                             )
-                            for h in T.unroll(pair):
-                                for t in T.unroll(held):
-                                    for v in T.vectorized(c):
-                                        M[h, vp, vq * held + t, v] = acc[h, t, v]
                     for h, n in T.grid(pair, together):
                         with T.sblock("output"):
                             vw, vh, vn = T.axis.remap("SSS", [o, h, n])
@@ -222,7 +261,7 @@ def conv2d_winograd(
                                     for v in T.vectorized(c):
                                         O[first + vo, top + y + b_out, left + x + b_out, v] = done(
                                             S[y, x, v] + B[vo, v], Z, vo, top + y + rb, left + x + rb, v
-                                        )
+                                        ).astype(dtype)
                 for o in range(blocks):
                     if o % tasks == g:
                         for e in range(b_out):

@@ -155,13 +155,11 @@ class Record:
 
     def _triggers(self, producer: str, consumer: str) -> bool:
         """Whether frame k of `producer` activates job k of `consumer`, directly or through conversions."""
-        waiting = [consumer]
-        seen: set[str] = set()
+        waiting = list(self._after.get(consumer, ()))
         while waiting:
             name = waiting.pop()
             if name == producer:
                 return True
-            if name not in seen:
-                seen.add(name)
-                waiting.extend(self._after.get(name, ()))
+            if name in self._conversions:
+                waiting.extend(self._after[name])
         return False

@@ -153,15 +153,14 @@ def _lost(trace: Trace, path: Sequence[str]) -> set[int]:
 def _triggers(plan: Plan, producer: str, consumer: str) -> bool:
     """Whether frame k of `producer` activates job k of `consumer`, directly or through conversions."""
     after = {task.name: task.after for task in plan.tasks}
-    waiting = [consumer]
-    seen: set[str] = set()
+    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
+    waiting = list(after.get(consumer, ()))
     while waiting:
         name = waiting.pop()
         if name == producer:
             return True
-        if name not in seen:
-            seen.add(name)
-            waiting.extend(after.get(name, ()))
+        if name in conversions:
+            waiting.extend(after[name])
     return False
 
 

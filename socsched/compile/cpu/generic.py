@@ -18,6 +18,7 @@ class Images(Protocol):
     graph: Graph
     weights: Mapping[str, np.ndarray[Any, Any]]
     builder: Any
+    dtype: str
 
     def plain_of(self, name: str) -> Any: ...
 

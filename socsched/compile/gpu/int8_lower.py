@@ -63,6 +63,8 @@ def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: st
 
 
 class _Lowering:
+    dtype = "float32"  # of plain values
+
     def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool) -> None:
         self.q, self.graph, self.weights, self.arch, self.bound = quantised, quantised.graph, weights, arch, bound
         self.builder = relax.BlockBuilder()

@@ -20,7 +20,10 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = "socsched_kernel"
-MODULES = ("events", "memory", "records", "totals", "kernel")
+MODULES = (
+    "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
+    "reservations", "progress", "orders", "places", "jobs", "queues", "dispatching", "kernel",
+)  # fmt: skip
 _FLAGS = ("-O2", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing", "-w")
 _DIRECTIVES = {
     "language_level": 3,
@@ -122,24 +125,27 @@ def _build(folder: Path) -> None:
         shutil.copy(path, folder)
     print("compiling the simulation kernel (once)", file=sys.stderr)
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    running = []
-    for name in MODULES:
-        command = [sys.executable, "-m", "cython", "-3", f"{PACKAGE}/{name}.py"]
-        for key, value in _DIRECTIVES.items():
-            command += ["-X", f"{key}={value}"]
-        link = [compiler, *_FLAGS, f"-I{headers}", f"{PACKAGE}/{name}.c", "-o", f"{PACKAGE}/{name}{suffix}"]
-        running.append((name, command, link))
-    for step in (1, 2):
-        started = [
-            subprocess.Popen(job[step], cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            for job in running
-        ]
-        for process in started:
-            output, _ = process.communicate()
-            if process.returncode:
-                raise _Impossible(f"{running[0][step][0]} failed:\n{output[-2000:]}")
+    command = [sys.executable, "-m", "cython", "-3", *(f"{PACKAGE}/{name}.py" for name in MODULES)]
+    for key, value in _DIRECTIVES.items():
+        command += ["-X", f"{key}={value}"]
+    _finish([_started(command, folder.parent)])
+    link = [compiler, *_FLAGS, f"-I{headers}"]
+    made = [[*link, f"{PACKAGE}/{name}.c", "-o", f"{PACKAGE}/{name}{suffix}"] for name in MODULES]
+    _finish([_started(step, folder.parent) for step in made])
     for path in folder.glob("*.c"):
         path.unlink()
+
+
+def _started(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _finish(started: list[subprocess.Popen[str]]) -> None:
+    """Wait for all and report the first that failed."""
+    ended = [(process, process.communicate()[0]) for process in started]
+    for process, output in ended:
+        if process.returncode:
+            raise _Impossible(f"{process.args[0]} failed:\n{output[-2000:]}")  # type: ignore[index]
 
 
 def _import(home: Path) -> ModuleType:

@@ -1,10 +1,11 @@
-cdef class EventQueue:
-    cdef long long[::1] at
-    cdef long long[::1] heap
-    cdef long long[::1] place
+cimport cython
+from socsched_kernel.columns cimport Columns, column
+
+@cython.final
+cdef class EventQueue(Columns):
+    cdef column times, heap, place
     cdef long long count
-    cdef long long first(self) noexcept
-    cdef long long top(self) noexcept
-    cdef long long set(self, long long source, long long time) noexcept
-    cdef long long rise(self, long long source) noexcept
-    cdef long long sink(self, long long source) noexcept
+    cdef void set(self, long long source, long long time) noexcept
+    cdef void remove(self, long long place) noexcept
+    cdef void rise(self, long long place, long long source, long long time) noexcept
+    cdef void sink(self, long long place, long long source, long long time) noexcept

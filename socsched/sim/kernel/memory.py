@@ -8,7 +8,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
+import cython
 from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.columns import Columns
+else:
+    from .columns import Columns
 
 LIMIT = 1 << 20
 """Combinations remembered at most; beyond, all are forgotten and asked for again."""
@@ -19,7 +25,7 @@ def _longer(numbers: array[int], room: int) -> array[int]:
     return numbers + array("q", bytes(8 * (room - len(numbers))))
 
 
-class Combinations:
+class Combinations(Columns):
     """From a sequence of segment numbers (`key`, of `length`) to as many durations in `pool`.
 
     `stretch(key) -> durations` (ns) is what is remembered.  An entry of `pool` is its length, key and durations;
@@ -27,36 +33,34 @@ class Combinations:
     """
 
     def __init__(self, stretch: Callable[[tuple[int, ...]], tuple[int, ...]], room: i64) -> None:
+        super().__init__()
         self.stretch = stretch
         self.own_key = array("q", bytes(8 * max(room, 1)))
-        self.key = self.own_key
         self.length = 0
         self.forget()
 
-    def forget(self) -> object:
+    def forget(self) -> None:
+        self.kept = []
+        self.key = self.own(self.own_key)
         self.size = 4096
-        self.own_table = array("q", [-1]) * self.size
-        self.table = self.own_table
+        self.table = self.fill(self.size, -1)
         self.own_pool = array("q", bytes(8 * 65536))
-        self.pool = self.own_pool
+        self.pool = self.own(self.own_pool)
         self.room = 65536
         self.used = 0
         self.entries = 0
-        return None
 
     def slot(self, start: i64, length: i64, from_pool: i64) -> i64:
         """Return where in `table` a key is or belongs: `key` itself, or the one at `start` of `pool`."""
         mixed: i64 = length
         i: i64
-        at: i64
-        same: i64
         for i in range(length):
             mixed = ((mixed ^ (self.pool[start + i] if from_pool else self.key[i])) * 1000003) & 1099511627775
         mixed ^= mixed >> 17
         place: i64 = mixed & (self.size - 1)
         while self.table[place] >= 0:
-            at = self.table[place]
-            same = self.pool[at] == length
+            at: i64 = self.table[place]
+            same: i64 = self.pool[at] == length
             i = 0
             while same and i < length:
                 same = self.pool[at + 1 + i] == (self.pool[start + i] if from_pool else self.key[i])
@@ -74,7 +78,7 @@ class Combinations:
             place = self.slot(0, self.length, 0)
         return self.table[place] + 1 + self.length
 
-    def learn(self) -> object:
+    def learn(self) -> None:
         """Ask for the durations of `key` and remember them."""
         i: i64
         key = tuple([self.key[i] for i in range(self.length)])
@@ -86,7 +90,7 @@ class Combinations:
         if self.used + 1 + 2 * self.length > self.room:
             self.room *= 2
             self.own_pool = _longer(self.own_pool, self.room)
-            self.pool = self.own_pool
+            self.pool = self.own(self.own_pool)
         self.table[self.slot(0, self.length, 0)] = self.used
         self.pool[self.used] = self.length
         for i in range(self.length):
@@ -94,17 +98,13 @@ class Combinations:
             self.pool[self.used + 1 + self.length + i] = found[i]
         self.used += 1 + 2 * self.length
         self.entries += 1
-        return None
 
-    def rehash(self) -> object:
+    def rehash(self) -> None:
         """Double the table."""
         at: i64 = 0
-        length: i64
         self.size *= 2
-        self.own_table = array("q", [-1]) * self.size
-        self.table = self.own_table
+        self.table = self.fill(self.size, -1)
         while at < self.used:
-            length = self.pool[at]
+            length: i64 = self.pool[at]
             self.table[self.slot(at + 1, length, 1)] = at
             at += 1 + 2 * length
-        return None

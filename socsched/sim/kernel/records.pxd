@@ -1,8 +1,9 @@
-cdef class Log:
-    cdef long long[::1] block
-    cdef long long width
-    cdef long long limit
-    cdef long long used
+from socsched_kernel.columns cimport Columns, column
+
+cdef class Log(Columns):
+    cdef column block
+    cdef object own_block
+    cdef long long width, limit, used
     cdef list blocks
     cdef long long row(self) except -1
     cpdef object flush(self)

@@ -8,33 +8,40 @@ from __future__ import annotations
 
 from array import array
 
+import cython
 from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.columns import Columns
+else:
+    from .columns import Columns
 
 ROWS = 1 << 14
 
 
-class Log:
+class Log(Columns):
     """Rows of `width` numbers; full blocks wait in `blocks`, the last one in `block` up to `used`."""
 
     def __init__(self, width: i64) -> None:
+        super().__init__()
         self.width = width
         self.limit = width * ROWS
         self.used = 0
-        self.block = array("q", bytes(8 * self.limit))
+        self.own_block = array("q", bytes(8 * self.limit))
+        self.block = self.own(self.own_block)
         self.blocks: list[bytes] = []
 
     def row(self) -> i64:
         """Return where the next row starts in `block`."""
-        at: i64
         if self.used == self.limit:
             self.flush()
-        at = self.used
+        at: i64 = self.used
         self.used += self.width
         return at
 
     def flush(self) -> object:
         """Move what is written to `blocks` and return those."""
         if self.used:
-            self.blocks.append(bytes(memoryview(self.block)[: self.used]))
+            self.blocks.append(bytes(memoryview(self.own_block)[: self.used]))
             self.used = 0
         return self.blocks

@@ -1,18 +1,25 @@
+cimport cython
+from socsched_kernel.columns cimport Columns, column
+
 cdef long long bin_of(long long value) noexcept
 
-cdef class Histograms:
-    cdef public long long[::1] bins, sum, most, number, least
-    cdef long long add(self, long long which, long long value) noexcept
+@cython.final
+cdef class Histograms(Columns):
+    cdef tuple books
+    cdef column bins, sum, most, number, least
+    cdef void add(self, long long which, long long value) noexcept
+    cpdef object found(self)
 
-cdef class Chains:
-    cdef public long long count
-    cdef long long[::1] deadline, exact, owner0, owners, chain, mode, slot, before, producer, last, loses
-    cdef long long[::1] source0, sources, source, ring, release, state
-    cdef public long long[::1] head, tail, following, missed, dropped, completed
-    cdef public Histograms figures
-    cdef long long released(self, long long source, long long now, long long lost) noexcept
-    cdef long long lost(self, long long task, long long frame) noexcept
-    cdef long long started(self, long long task, long long frame, long long[::1] latest) noexcept
-    cdef long long finished(self, long long task, long long frame, long long now) noexcept
-    cdef long long arrive(self, long long c, long long frame, long long now) noexcept
+@cython.final
+cdef class Chains(Columns):
+    cdef dict books
+    cdef long long count
+    cdef column deadline, exact, owner0, owners, chain, mode, slot, before, producer, last, loses, source0, sources
+    cdef column source, ring, release, state, head, tail, following, missed, dropped, completed
+    cdef Histograms figures
+    cdef void released(self, long long source, long long now, long long lost) noexcept
+    cdef void lost(self, long long task, long long frame) noexcept
+    cdef void started(self, long long task, long long frame, column latest) noexcept
+    cdef void finished(self, long long task, long long frame, long long now) noexcept
+    cdef void arrive(self, long long c, long long frame, long long now) noexcept
     cpdef object close(self, long long end)

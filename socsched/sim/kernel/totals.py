@@ -16,6 +16,11 @@ from typing import Any
 import cython
 from cython import longlong as i64
 
+if cython.compiled:
+    from cython.cimports.socsched_kernel.columns import Columns
+else:
+    from .columns import Columns
+
 BINS = cython.declare(cython.longlong, 45056)
 FRAMES = cython.declare(cython.longlong, 4096)
 """Frames of a chain that may be under way; an older one that never arrived counts as missed."""
@@ -47,17 +52,27 @@ def _zeros(count: int) -> Any:
     return array("q", bytes(8 * count))
 
 
-class Histograms:
-    """Histograms side by side, with exact sum and maximum each."""
+class Histograms(Columns):
+    """Histograms side by side, with exact sum and extremes each."""
 
     def __init__(self, count: i64) -> None:
-        self.bins = _zeros(BINS * max(count, 1))
-        self.sum = array("q", bytes(8 * max(count, 1)))
-        self.most = array("q", [-1]) * max(count, 1)
-        self.least = array("q", [1 << 62]) * max(count, 1)
-        self.number = array("q", bytes(8 * max(count, 1)))
+        super().__init__()
+        one: i64 = max(count, 1)
+        self.books = (
+            _zeros(BINS * one), array("q", bytes(8 * one)), array("q", [-1]) * one, array("q", bytes(8 * one)),
+            array("q", [1 << 62]) * one,
+        )  # fmt: skip
+        self.bins = self.own(self.books[0])
+        self.sum = self.own(self.books[1])
+        self.most = self.own(self.books[2])
+        self.number = self.own(self.books[3])
+        self.least = self.own(self.books[4])
 
-    def add(self, which: i64, value: i64) -> i64:
+    def found(self) -> object:
+        """Return counts a bin, sums, largest values, numbers of values and least values."""
+        return self.books
+
+    def add(self, which: i64, value: i64) -> None:
         """Count one value (ns)."""
         self.bins[which * BINS + bin_of(value)] += 1
         self.sum[which] += value
@@ -66,47 +81,48 @@ class Histograms:
             self.most[which] = value
         if value < self.least[which]:
             self.least[which] = value
-        return 0
 
 
-class Chains:
+class Chains(Columns):
     """What becomes of the frames of every chain; histogram 2c holds responses of chain c, 2c + 1 the data's age."""
 
     def __init__(self, tables: dict[str, Any]) -> None:
+        super().__init__()
         self.count = len(tables["c_deadline"])
-        self.deadline = tables["c_deadline"]
-        self.exact = tables["c_exact"]
-        self.owner0 = tables["o_first"]
-        self.owners = tables["o_count"]
-        self.chain = tables["o_chain"]
-        self.mode = tables["o_mode"]
-        self.slot = tables["o_slot"]
-        self.before = tables["o_before"]
-        self.producer = tables["o_producer"]
-        self.last = tables["o_last"]
-        self.loses = tables["o_loses"]
-        self.source0 = tables["x_first"]
-        self.sources = tables["x_count"]
-        self.source = tables["x_chain"]
-        slots: i64 = max(len(tables["o_slot"]), 1)
-        self.ring = array("q", [-1]) * (slots * RING)
+        self.deadline = self.own(tables["c_deadline"])
+        self.exact = self.own(tables["c_exact"])
+        self.owner0 = self.own(tables["o_first"])
+        self.owners = self.own(tables["o_count"])
+        self.chain = self.own(tables["o_chain"])
+        self.mode = self.own(tables["o_mode"])
+        self.slot = self.own(tables["o_slot"])
+        self.before = self.own(tables["o_before"])
+        self.producer = self.own(tables["o_producer"])
+        self.last = self.own(tables["o_last"])
+        self.loses = self.own(tables["o_loses"])
+        self.source0 = self.own(tables["x_first"])
+        self.sources = self.own(tables["x_count"])
+        self.source = self.own(tables["x_chain"])
         room: i64 = max(self.count, 1)
-        self.release = array("q", bytes(8 * room * FRAMES))
-        self.state = array("q", bytes(8 * room * FRAMES))
-        self.head, self.tail, self.following, self.missed, self.dropped, self.completed = (
-            array("q", bytes(8 * room)) for _ in range(6)
-        )
+        self.ring = self.fill(len(tables["o_slot"]) * RING, -1)
+        self.release = self.fill(room * FRAMES, 0)
+        self.state = self.fill(room * FRAMES, 0)
+        self.head = self.fill(room, 0)
+        self.following = self.fill(room, 0)
+        self.books = {name: array("q", bytes(8 * room)) for name in ("released", "missed", "dropped", "completed")}
+        self.tail = self.own(self.books["released"])
+        self.missed = self.own(self.books["missed"])
+        self.dropped = self.own(self.books["dropped"])
+        self.completed = self.own(self.books["completed"])
         self.figures = Histograms(2 * room)
 
-    def released(self, source: i64, now: i64, lost: i64) -> i64:
+    def released(self, source: i64, now: i64, lost: i64) -> None:
         """Note a frame of a source, `lost` when nobody will see it."""
         i: i64
-        c: i64
-        at: i64
         for i in range(self.source0[source], self.source0[source] + self.sources[source]):
-            c = self.source[i]
+            c: i64 = self.source[i]
             if self.tail[c] - self.head[c] >= FRAMES:
-                at = c * FRAMES + self.head[c] % FRAMES
+                at: i64 = c * FRAMES + self.head[c] % FRAMES
                 if self.state[at] == PENDING:
                     self.missed[c] += 1
                 self.head[c] += 1
@@ -117,66 +133,55 @@ class Chains:
             if lost:
                 self.state[at] = LOST
                 self.dropped[c] += 1
-        return 0
 
-    def lost(self, task: i64, frame: i64) -> i64:
+    def lost(self, task: i64, frame: i64) -> None:
         """Note that a job never ran to its end."""
         i: i64
-        c: i64
-        at: i64
         for i in range(self.owner0[task], self.owner0[task] + self.owners[task]):
-            c = self.chain[i]
+            c: i64 = self.chain[i]
             if self.loses[i] and self.head[c] <= frame < self.tail[c]:
-                at = c * FRAMES + frame % FRAMES
+                at: i64 = c * FRAMES + frame % FRAMES
                 if self.state[at] == PENDING:
                     self.state[at] = LOST
                     self.dropped[c] += 1
-        return 0
 
-    def started(self, task: i64, frame: i64, latest: cython.longlong[::1]) -> i64:
+    def started(self, task: i64, frame: i64, latest: cython.p_longlong) -> None:
         """Note which frames of its chains' sources a job acts on, as it samples its inputs."""
         i: i64
-        other: i64
-        taken: i64
         for i in range(self.owner0[task], self.owner0[task] + self.owners[task]):
             if self.mode[i] == 0:
                 continue
-            other = frame if self.mode[i] == 1 else latest[self.producer[i]]
+            other: i64 = frame if self.mode[i] == 1 else latest[self.producer[i]]
             if other < 0:
-                taken = -1
+                taken: i64 = -1
             elif self.before[i] < 0:
                 taken = other
             else:
                 taken = self.ring[self.before[i] * RING + other % RING]
             self.ring[self.slot[i] * RING + frame % RING] = taken
-        return 0
 
-    def finished(self, task: i64, frame: i64, now: i64) -> i64:
+    def finished(self, task: i64, frame: i64, now: i64) -> None:
         """Note the end of a job: the last of a chain completes frames of it."""
         i: i64
-        c: i64
-        taken: i64
-        covered: i64
         for i in range(self.owner0[task], self.owner0[task] + self.owners[task]):
             if not self.last[i]:
                 continue
-            c = self.chain[i]
-            taken = frame if self.mode[i] == 0 else self.ring[self.slot[i] * RING + frame % RING]
+            c: i64 = self.chain[i]
+            taken: i64 = frame if self.mode[i] == 0 else self.ring[self.slot[i] * RING + frame % RING]
             if taken < self.head[c] or taken >= self.tail[c]:
                 continue
             self.figures.add(2 * c + 1, now - self.release[c * FRAMES + taken % FRAMES])
             if self.exact[c]:
                 self.arrive(c, taken, now)
                 continue
-            covered = self.following[c] if self.following[c] > self.head[c] else self.head[c]
+            covered: i64 = self.following[c] if self.following[c] > self.head[c] else self.head[c]
             while covered <= taken:
                 self.arrive(c, covered, now)
                 covered += 1
             if covered > self.following[c]:
                 self.following[c] = covered
-        return 0
 
-    def arrive(self, c: i64, frame: i64, now: i64) -> i64:
+    def arrive(self, c: i64, frame: i64, now: i64) -> None:
         at: i64 = c * FRAMES + frame % FRAMES
         response: i64 = now - self.release[at]
         if self.state[at] == PENDING:
@@ -185,16 +190,14 @@ class Chains:
             self.figures.add(2 * c, response)
             if response > self.deadline[c]:
                 self.missed[c] += 1
-        return 0
 
     def close(self, end: i64) -> object:
-        """Count as missed what is late at the end of time."""
+        """Count as missed what is late at the end of time, and return what became of all frames, by name."""
         c: i64
         frame: i64
-        at: i64
         for c in range(self.count):
             for frame in range(self.head[c], self.tail[c]):
-                at = c * FRAMES + frame % FRAMES
+                at: i64 = c * FRAMES + frame % FRAMES
                 if self.state[at] == PENDING and self.release[at] + self.deadline[c] <= end:
                     self.missed[c] += 1
-        return None
+        return self.books

@@ -1,0 +1,2 @@
+cdef long long scaled(long long value, long long up, long long down) noexcept
+cdef long long bits(long long mask) noexcept

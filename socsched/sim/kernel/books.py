@@ -1,0 +1,176 @@
+"""The books of a simulation: figures kept always, rows for a trace where one is asked for, power and traffic."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.codes import DONE, DROPPED
+    from cython.cimports.socsched_kernel.records import Log
+    from cython.cimports.socsched_kernel.state import State
+    from cython.cimports.socsched_kernel.totals import Chains, Histograms
+else:
+    from .codes import DONE, DROPPED
+    from .records import Log
+    from .state import State
+    from .totals import Chains, Histograms
+
+_COUNTS = ("done", "dropped", "aborted", "late", "released", "preempted", "migrated", "blocked")
+
+
+class Books(State):
+    """Counts a task, histograms, chains, and the meters of engines and memory."""
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        numbers = tables["numbers"]
+        self.scale, self.picojoule, self.static = numbers["scale"], numbers["picojoule"], numbers["static"]
+        self.books = {name: array("q", bytes(8 * max(self.tasks, 1))) for name in _COUNTS}
+        self.books["spent"] = array("q", bytes(8 * max(self.engines * self.levels, 1)))
+        self.done = self.own(self.books["done"])
+        self.dropped = self.own(self.books["dropped"])
+        self.aborted = self.own(self.books["aborted"])
+        self.late = self.own(self.books["late"])
+        self.released = self.own(self.books["released"])
+        self.preempted = self.own(self.books["preempted"])
+        self.migrated = self.own(self.books["migrated"])
+        self.most_blocked = self.own(self.books["blocked"])
+        self.spent = self.own(self.books["spent"])
+        self.busy = self.fill(self.engines, 0)
+        self.mark = self.fill(self.engines, 0)
+        self.load_now = self.shown_load = self.read_at = self.samples_made = 0
+        self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = 0.0
+        self.rates: list[float] = []
+        self.chains = Chains(tables)
+        self.chained = self.chains.count > 0
+        self.execs, self.responses = Histograms(self.tasks), Histograms(self.tasks)
+        self.job_log, self.slice_log, self.note_log = Log(13), Log(7), Log(5)
+        self.step_log, self.depth_log, self.sample_log, self.release_log = Log(3), Log(3), Log(1), Log(2)
+
+    def charge(self, e: i64, now: i64) -> None:
+        """Book the lanes' busy time up to now under the present clock."""
+        self.spent[e * self.levels + self.n_level[e]] += self.busy[e] * (now - self.mark[e])
+        self.mark[e] = now
+
+    def read_meters(self, now: i64) -> None:
+        """Book power and traffic up to now, and note what changed now."""
+        if now > self.read_at:
+            self.traffic += self.shown_rate * (now - self.read_at)
+            power: cython.double = self.static + self.shown_load / self.scale + self.shown_rate * self.picojoule
+            if power > self.most_power:
+                self.most_power = power
+            if self.shown_rate > self.peak_rate:
+                self.peak_rate = self.shown_rate
+            self.read_at = now
+        if self.record and (self.load_now != self.shown_load or self.rate != self.shown_rate):
+            row: i64 = self.step_log.row()
+            self.step_log.block[row] = now
+            self.step_log.block[row + 1] = self.load_now
+            self.rates.append(self.rate)
+        self.shown_load = self.load_now
+        self.shown_rate = self.rate
+
+    def note(self, now: i64, code: i64, subject: i64, frame: i64, value: i64) -> None:
+        """Keep an instant for the trace."""
+        if self.record:
+            row: i64 = self.note_log.row()
+            self.note_log.block[row] = now
+            self.note_log.block[row + 1] = code
+            self.note_log.block[row + 2] = subject
+            self.note_log.block[row + 3] = frame
+            self.note_log.block[row + 4] = value
+
+    def write_job(self, t: i64, slot: i64, finish: i64, status: i64) -> None:
+        """Keep a job for the trace (`sim.results`)."""
+        log: Log = self.job_log
+        at: i64 = log.row()
+        log.block[at] = self.j_number[slot]
+        log.block[at + 1] = t
+        log.block[at + 2] = self.j_frame[slot]
+        log.block[at + 3] = self.j_activation[slot]
+        log.block[at + 4] = self.j_deadline[slot]
+        log.block[at + 5] = self.j_start[slot]
+        log.block[at + 6] = finish
+        log.block[at + 7] = self.j_exec[slot]
+        log.block[at + 8] = self.j_blocked[slot]
+        log.block[at + 9] = self.j_preempted[slot]
+        log.block[at + 10] = self.j_migrated[slot]
+        log.block[at + 11] = status
+        log.block[at + 12] = self.j_sample[slot]
+
+    def write_sample(self, t: i64, slot: i64, latest: cython.p_longlong) -> None:
+        """Keep for the trace which frames a job takes of what its task reads."""
+        i: i64
+        self.j_sample[slot] = self.samples_made
+        for i in range(self.t_reads0[t], self.t_reads0[t] + self.t_reads[t]):
+            row: i64 = self.sample_log.row()
+            self.sample_log.block[row] = latest[self.reads[i]]
+            self.samples_made += 1
+
+    def write_slice(self, c: i64, number: i64, name: i64, slot: i64, now: i64) -> None:
+        """Keep for the trace that a claim ran until now."""
+        log: Log = self.slice_log
+        at: i64 = log.row()
+        log.block[at] = number
+        log.block[at + 1] = self.u_engine[self.unit[c]]
+        log.block[at + 2] = self.lanes[c]
+        log.block[at + 3] = self.j_number[slot]
+        log.block[at + 4] = name
+        log.block[at + 5] = self.slice_from[c]
+        log.block[at + 6] = now
+
+    def write_depth(self, t: i64, depth: i64, now: i64) -> None:
+        """Keep the length of a queue for the trace."""
+        row: i64 = self.depth_log.row()
+        self.depth_log.block[row] = now
+        self.depth_log.block[row + 1] = t
+        self.depth_log.block[row + 2] = depth
+
+    def write_release(self, source: i64, at: i64) -> None:
+        """Keep a release for the trace."""
+        row: i64 = self.release_log.row()
+        self.release_log.block[row] = source
+        self.release_log.block[row + 1] = at
+
+    def finish(self, t: i64, slot: i64, now: i64, status: i64) -> None:
+        """Book a job that ended, and free its slot."""
+        if status == DONE:
+            self.done[t] += 1
+            self.execs.add(t, self.j_exec[slot])
+            self.responses.add(t, now - self.j_release[slot])
+        elif status == DROPPED:
+            self.dropped[t] += 1
+            if self.chained:
+                self.chains.lost(t, self.j_frame[slot])
+        else:
+            self.aborted[t] += 1
+        self.add_up(t, slot)
+        if self.record:
+            self.write_job(t, slot, now if status == DONE else -1, status)
+        self.free_slot(slot)
+
+    def add_up(self, t: i64, slot: i64) -> None:
+        """Count what happened to a job."""
+        self.preempted[t] += self.j_preempted[slot]
+        self.migrated[t] += self.j_migrated[slot]
+        if self.j_blocked[slot] > self.most_blocked[t]:
+            self.most_blocked[t] = self.j_blocked[slot]
+
+    def all_figures(self, end: i64) -> dict[str, Any]:
+        """Return everything by name, `end` (ns) being the end of time."""
+        found: dict[str, Any] = dict(self.books)
+        found.update({f"chain_{name}": counts for name, counts in self.chains.close(end).items()})
+        found["execs"], found["responses"] = self.execs.found(), self.responses.found()
+        found["chains"] = self.chains.figures.found()
+        found["power_peak"], found["traffic"], found["rate_peak"] = self.most_power, self.traffic, self.peak_rate
+        found["jobs"], found["slices"], found["notes"] = (
+            self.job_log.flush(), self.slice_log.flush(), self.note_log.flush(),
+        )  # fmt: skip
+        found["steps"], found["rates"] = self.step_log.flush(), self.rates
+        found["depths"], found["samples"] = self.depth_log.flush(), self.sample_log.flush()
+        found["releases"] = self.release_log.flush()
+        return found

@@ -1,0 +1,15 @@
+from socsched_kernel.columns cimport column
+from socsched_kernel.queues cimport Queues
+
+cdef class Dispatcher(Queues):
+    cdef column chosen, toll
+    cdef int settle(self, long long now) except -1
+    cdef long long most_urgent(self) noexcept
+    cdef int dispatch(self, long long u, long long now, long long top) except -1
+    cdef void ask_to_stop(self, long long u) noexcept
+    cdef void choose(self, long long u, long long top) noexcept
+    cdef int exchange(self, long long u, long long now) except -1
+    cdef int resume(self, long long t, long long place, long long now) except -1
+    cdef int start(self, long long c, long long place, long long now) except -1
+    cdef int preempt(self, long long c, long long now) except -1
+    cdef void note_blocking(self, long long u, long long now) noexcept

@@ -1,0 +1,212 @@
+"""Dispatching, once an instant: who of the ready gets which lanes, and who has to leave them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.codes import FAR, FULL, KILLED, NONE, RESTART, SEGMENT
+    from cython.cimports.socsched_kernel.queues import Queues
+else:
+    from .codes import FAR, FULL, KILLED, NONE, RESTART, SEGMENT
+    from .queues import Queues
+
+
+class Dispatcher(Queues):
+    """The lanes of a unit are given greedily by policy order.
+
+    Fixed ones are taken together, "any" lanes where some are free, and jobs of lower priority fill what is left.  Who
+    resumes pays the switch first.
+
+    `chosen[c]`: lanes a claim is to have.  `toll[u]`: what the next job of a unit pays for having stopped another.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.chosen = self.fill(self.width, 0)
+        self.toll = self.fill(self.units, 0)
+
+    def settle(self, now: i64) -> None:
+        """Bring everything in line with what happened at this instant."""
+        while self.dirts or self.touches:
+            i: i64 = 0
+            while i < self.dirts:
+                u: i64 = self.dirt[i]
+                self.dirty[u] = 0
+                i += 1
+                if self.u_across[u]:
+                    top: i64 = self.most_urgent()
+                    for u in range(self.units):
+                        if self.u_across[u]:
+                            self.dispatch(u, now, top)
+                else:
+                    self.dispatch(u, now, -FAR)
+            self.dirts = 0
+            if self.touches:
+                self.limit_queues(now)
+        if self.memory_changed:
+            self.share(now)
+        if self.load_now != self.shown_load or self.rate != self.shown_rate:
+            self.read_meters(now)
+
+    def most_urgent(self) -> i64:
+        """Return the first key of the most urgent claim of all units that are served together."""
+        u: i64
+        found: i64 = FAR
+        for u in range(self.units):
+            if self.u_across[u] and self.ordered[u] and self.key0[self.order[u * self.width]] < found:
+                found = self.key0[self.order[u * self.width]]
+        return found
+
+    def dispatch(self, u: i64, now: i64, top: i64) -> None:
+        """Give the lanes of a unit to those who come first, of first key `top` at most unless that is -FAR."""
+        if not self.n_still[self.u_engine[u]]:
+            if self.u_dynamic[u]:
+                self.sort(u, now)
+            self.choose(u, top)
+            if self.u_flight[u] > 1:
+                self.ask_to_stop(u)
+            self.exchange(u, now)
+            if self.u_kind[u] != FULL and self.u_kind[u] != RESTART:
+                self.note_blocking(u, now)
+            if self.u_tick[u] and self.ordered[u] > self.runs[u]:
+                self.events.set(self.from_tick + u, now + self.u_tick[u])
+
+    def choose(self, u: i64, top: i64) -> None:
+        """Find lanes for the claims on a unit, in their order."""
+        base: i64 = u * self.width
+        everything: i64 = self.u_mask[u]
+        taken: i64 = self.held[u]
+        i: i64
+        for i in range(self.ordered[u]):
+            if taken == everything:
+                break
+            c: i64 = self.order[base + i]
+            if self.locked[c] or (top > -FAR and self.key0[c] > top):
+                continue
+            place: i64 = self.find_place(c, taken)
+            if place:
+                self.chosen[c] = place
+                taken |= place
+
+    def exchange(self, u: i64, now: i64) -> None:
+        """Stop who has lanes that others are to have, then start those."""
+        base: i64 = u * self.width
+        i: i64 = 0
+        while i < self.runs[u]:
+            c: i64 = self.run[base + i]
+            if not self.locked[c] and self.chosen[c] != self.lanes[c]:
+                self.preempt(c, now)
+            else:
+                i += 1
+        for i in range(self.ordered[u]):
+            c = self.order[base + i]
+            if not self.chosen[c]:
+                continue
+            if not self.running[c]:
+                self.start(c, self.chosen[c], now)
+            elif self.u_kind[u] == SEGMENT and not self.locked[c] and not self.sliced[c]:
+                self.lock(c)
+                self.begin(c, now)
+            self.chosen[c] = 0
+
+    def ask_to_stop(self, u: i64) -> None:
+        """Tell running jobs behind a more urgent one to launch nothing more; what is in flight still runs."""
+        base: i64 = u * self.width
+        waits: i64 = 0
+        i: i64
+        for i in range(self.ordered[u]):
+            c: i64 = self.order[base + i]
+            if not self.running[c]:
+                waits = 1
+            elif waits and c < self.tasks and self.stop[c] < 0:
+                self.stop[c] = self.place[c] + self.u_flight[u]
+
+    def start(self, c: i64, place: i64, now: i64) -> None:
+        """Let a claim have its lanes."""
+        self.occupy(c, place, now)
+        if c < self.tasks:
+            self.resume(c, place, now)
+        else:
+            if self.u_kind[self.unit[c]] != FULL:
+                self.lock(c)
+            self.open_slice(c, now, 1)
+
+    def resume(self, t: i64, place: i64, now: i64) -> None:
+        """Start or resume a job on lanes it just got, after what that takes: a switch, a migration, a reload."""
+        u: i64 = self.unit[t]
+        e: i64 = self.u_engine[u]
+        slot: i64 = self.job[t]
+        if self.j_start[slot] < 0:
+            self.j_start[slot] = now
+            if self.chained:
+                self.chains.started(t, self.j_frame[slot], self.latest)
+            if self.record and self.t_reads[t]:
+                self.write_sample(t, slot, self.latest)
+            if self.depth[t]:
+                self.touch(t)
+        if self.owes[t]:
+            self.prefix[t] = self.n_switch[e]
+            self.owes[t] = 0
+        if self.wide[t] and self.j_exec[slot] and self.last[t] != place:
+            self.j_migrated[slot] += 1
+            self.prefix[t] += self.n_migrate[e]
+        if self.n_reshape[e]:
+            self.reshape(e, place, t)
+        if self.n_memory[e]:
+            self.bring(e, t)
+        self.prefix[t] += self.toll[u]
+        self.toll[u] = 0
+        self.last[t] = place
+        self.stop[t] = -1
+        if self.u_kind[u] == SEGMENT or self.u_kind[u] == NONE:
+            self.lock(t)
+        self.begin(t, now)
+
+    def preempt(self, c: i64, now: i64) -> None:
+        """Take a claim's lanes away; what its segment has done is kept, unless the engine can only start it again."""
+        u: i64 = self.unit[c]
+        worked: i64 = c < self.tasks and self.sliced[c] and not self.prefix[c]
+        self.end_slice(c, now)
+        if worked:
+            self.advance(c, now)
+            if self.drawing[c]:
+                self.leave_memory(c)
+            if self.u_kind[u] == RESTART:
+                self.note(now, KILLED, c, self.j_frame[self.job[c]], 0)
+                self.load(c, self.first[c] + self.place[c])
+                self.toll[u] = self.u_reset[u]
+        self.vacate(c, now)
+        if c < self.tasks:
+            self.j_preempted[self.job[c]] += 1
+            self.owes[c] = 1
+            self.prefix[c] = self.turn[c] = 0
+            self.events.set(c, FAR)
+
+    def note_blocking(self, u: i64, now: i64) -> None:
+        """Book the time of jobs whose every obstacle is of lower priority and could not be preempted."""
+        base: i64 = u * self.width
+        i: i64
+        j: i64
+        for i in range(self.ordered[u]):
+            c: i64 = self.order[base + i]
+            if c >= self.tasks:
+                continue
+            hindered: i64 = 0
+            if not self.running[c]:
+                for j in range(self.runs[u]):
+                    other: i64 = self.run[base + j]
+                    if self.lanes[other] & self.mask[c]:
+                        hindered = 1
+                        if self.before(other, c):
+                            hindered = 0
+                            break
+            if hindered:
+                if self.blocked[c] < 0:
+                    self.blocked[c] = now
+            elif self.blocked[c] >= 0:
+                self.j_blocked[self.job[c]] += now - self.blocked[c]
+                self.blocked[c] = -1

@@ -1,0 +1,214 @@
+"""The life of a job: taken up by its task, ended or taken away; and the clocks and stops that follow from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.codes import (
+        ABORT,
+        ABORTED,
+        DEGRADE,
+        DROPPED,
+        FAR,
+        OVERRUN,
+        SEGMENT,
+        SHIFT,
+        SKIP,
+        SKIPPED,
+    )
+    from cython.cimports.socsched_kernel.places import Places
+else:
+    from .arithmetic import scaled
+    from .codes import ABORT, ABORTED, DEGRADE, DROPPED, FAR, OVERRUN, SEGMENT, SHIFT, SKIP, SKIPPED
+    from .places import Places
+
+DRAWS = cython.declare(cython.longlong, 1024)
+"""Random numbers asked for at once (`Conductor.draws`)."""
+
+
+class Jobs(Places):
+    """Waiting jobs of a task are linked from `head[t]` to `tail[t]`, `waiting[t]` of them.
+
+    `owes[t]`: it has to pay a switch when it resumes.  `stop[t]`: the segment after which it launches nothing more (-1:
+    none).  `blocked[t]`: since when it waits for what cannot be preempted (-1: it does not).  `util[t]`: the share of
+    its engine it takes in 2**-20, for clocks that follow the load.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.waiting = self.fill(self.tasks, 0)
+        self.owes = self.fill(self.tasks, 0)
+        self.util = self.fill(self.tasks, 0)
+        self.head = self.fill(self.tasks, -1)
+        self.tail = self.fill(self.tasks, -1)
+        self.stop = self.fill(self.tasks, -1)
+        self.blocked = self.fill(self.tasks, -1)
+        streams: i64 = tables["numbers"]["streams"]
+        self.drawn = self.fill(streams * DRAWS, 0)
+        self.draw_at = self.fill(streams, DRAWS)
+
+    def promote(self, t: i64, slot: i64, now: i64) -> None:
+        """Make a waiting job the one its task works on, unless it would be late and is to be skipped then."""
+        late: i64 = self.t_late[t]
+        self.job[t] = slot
+        self.first[t], self.count[t] = self.t_first[t], self.t_count[t]
+        self.stop[t] = -1
+        self.up[t] = self.down[t] = 1
+        if self.t_stream[t] >= 0:
+            self.sample_time(t)
+        if self.t_over[t] >= 0 and (self.draw(self.t_over[t]) >> 9) < self.t_chance[t]:
+            # a job that overruns takes a factor of whatever it would have taken
+            self.up[t] *= self.t_up[t]
+            self.down[t] *= self.t_down[t]
+            self.note(now, OVERRUN, t, self.j_frame[slot], self.t_up[t] * 1000000 // self.t_down[t])
+        hopeless: i64 = late and now + scaled(self.t_cost[t], self.up[t], self.down[t]) > self.j_deadline[slot]
+        if hopeless and late == SKIP:
+            self.note(now, SKIPPED, t, self.j_frame[slot], 0)
+            self.finish(t, slot, now, DROPPED)
+            self.job[t] = -1
+            self.follow(t, now)
+        else:
+            if hopeless and late == DEGRADE and self.t_alts[t]:
+                self.first[t], self.count[t] = self.t_alt[t], self.t_alts[t]
+            if late == ABORT:
+                self.events.set(self.from_abort + t, self.j_deadline[slot] if self.j_deadline[slot] > now else now)
+            self.place[t] = 0
+            self.load(t, self.first[t])
+            self.aim(t, self.first[t])
+            if self.n_governor[self.u_engine[self.unit[t]]]:
+                self.govern(t, self.t_cost[t], now)
+            if self.u_serves[self.unit[t]]:
+                self.replenish(t, now)
+            self.enlist(t, now)
+
+    def sample_time(self, t: i64) -> None:
+        """Draw how long this job takes: a sample, or a place between two quantiles."""
+        drawn: i64 = self.draw(self.t_stream[t]) >> 30
+        size: i64 = self.t_table[t]
+        if self.t_between[t]:
+            at: i64 = drawn * (size - 1) >> 32
+            rest: i64 = drawn * (size - 1) - (at << 32)
+            value: i64 = self.times[self.t_table0[t] + at]
+            # 2**12 steps between two quantiles keep the product small
+            value += (self.times[self.t_table0[t] + at + 1] - value) * (rest >> 20) >> 12
+        else:
+            value = self.times[self.t_table0[t] + (drawn * size >> 32)]
+        self.up[t], self.down[t] = value, self.t_cost[t]
+
+    def draw(self, stream: i64) -> i64:
+        """Return a random number from 0 to 2**62 - 1."""
+        at: i64 = self.draw_at[stream]
+        i: i64
+        base: i64 = stream * DRAWS
+        if at == DRAWS:
+            fresh = self.hooks.draws(stream)
+            for i in range(DRAWS):
+                self.drawn[base + i] = fresh[i]
+            at = 0
+        self.draw_at[stream] = at + 1
+        return self.drawn[base + at]
+
+    def follow(self, t: i64, now: i64) -> None:
+        """Take up the oldest waiting job of a task."""
+        slot: i64 = self.head[t]
+        self.blocked[t] = -1
+        if self.t_late[t] == ABORT:
+            self.events.set(self.from_abort + t, FAR)
+        if slot >= 0:
+            self.head[t] = self.j_next[slot]
+            if self.head[t] >= 0:
+                self.j_before[self.head[t]] = -1
+            else:
+                self.tail[t] = -1
+            self.waiting[t] -= 1
+            self.promote(t, slot, now)
+
+    def kill(self, t: i64, now: i64, status: i64) -> None:
+        """Take a task's job away, wherever it is."""
+        slot: i64 = self.job[t]
+        home: i64 = self.tasks + t
+        claim: i64
+        for claim in (home, t):
+            if self.listed[claim]:
+                if self.running[claim]:
+                    if self.sliced[claim]:
+                        self.end_slice(claim, now)
+                    if claim == t and self.drawing[t]:
+                        self.leave_memory(t)
+                    self.vacate(claim, now)
+                self.unlist(claim)
+        self.events.set(t, FAR)
+        self.soil(self.unit[t])
+        self.owes[t] = self.prefix[t] = self.timed[t] = 0
+        self.finish(t, slot, now, status)
+        self.job[t] = -1
+        self.follow(t, now)
+
+    def govern(self, t: i64, cost: i64, now: i64) -> None:
+        """Set the slowest clock that still carries the load: cycle-conserving EDF (Pillai & Shin, SOSP 2001)."""
+        e: i64 = self.u_engine[self.g_unit[self.t_first[t]]]
+        other: i64
+        sum: i64 = 0
+        level: i64 = 0
+        base: i64 = e * self.levels
+        top: i64 = self.n_clock[base + self.levels - 1]
+        self.util[t] = scaled(cost, 1 << SHIFT, self.t_period[t]) if self.t_period[t] else 0
+        for other in range(self.tasks):
+            if self.u_engine[self.g_unit[self.t_first[other]]] == e:
+                sum += self.util[other]
+        while level < self.levels - 1 and self.n_clock[base + level] * (self.n_lanes[e] << SHIFT) < sum * top:
+            level += 1
+        if level != self.n_level[e]:
+            self.charge(e, now)
+            self.n_level[e] = level
+            self.adapt(e, now)
+
+    def adapt(self, e: i64, now: i64) -> None:
+        """Clocks, faults or stops of an engine changed: what runs there goes on accordingly."""
+        u: i64
+        engine: i64
+        self.load_now = 0
+        for engine in range(self.engines):
+            self.load_now += self.busy[engine] * self.n_power[engine * self.levels + self.n_level[engine]]
+        for u in range(self.units):
+            if self.u_engine[u] != e:
+                continue
+            self.soil(u)
+            i: i64 = 0
+            while i < self.runs[u]:
+                c: i64 = self.run[u * self.width + i]
+                t: i64 = c if c < self.tasks else c - self.tasks
+                if self.n_still[e] == 2:
+                    self.kill(t, now, ABORTED)
+                    i = 0
+                    continue
+                i += 1
+                if self.n_still[e]:
+                    self.freeze(c, now)
+                elif not self.sliced[c]:
+                    if self.u_kind[u] != SEGMENT or self.locked[c]:
+                        if c < self.tasks:
+                            self.begin(c, now)
+                        else:
+                            self.open_slice(c, now, 1)
+                elif c < self.tasks and not self.prefix[c]:
+                    if self.drawing[c]:
+                        self.memory_changed = 1
+                    else:
+                        self.keep_pace(c, self.slowed(c, self.load_time(c, self.first[c] + self.place[c])), now)
+
+    def freeze(self, c: i64, now: i64) -> None:
+        """An engine stands still: what runs keeps its lanes and makes no progress."""
+        if self.sliced[c]:
+            self.end_slice(c, now)
+            if c < self.tasks:
+                self.events.set(c, FAR)
+                if not self.prefix[c]:
+                    self.advance(c, now)
+                    if self.drawing[c]:
+                        self.leave_memory(c)

@@ -1,0 +1,17 @@
+from socsched_kernel.columns cimport column
+from socsched_kernel.progress cimport Progress
+
+cdef class Orders(Progress):
+    cdef column key0, key1, listed, order, ordered, dirty, dirt
+    cdef long long dirts, turns
+    cdef int enlist(self, long long t, long long now) except -1
+    cdef void aim(self, long long t, long long g) noexcept
+    cdef void list_claim(self, long long c) noexcept
+    cdef void unlist(self, long long c) noexcept
+    cdef int requeue(self, long long t, long long now) except -1
+    cdef void soil(self, long long u) noexcept
+    cdef long long before(self, long long a, long long b) noexcept
+    cdef int sort(self, long long u, long long now) except -1
+    cdef int set_keys(self, long long t, long long now) except -1
+    cdef long long term(self, long long code, long long t, long long now) noexcept
+    cdef long long remaining(self, long long t, long long now) noexcept

@@ -1,0 +1,184 @@
+"""The order of a unit: which of the claims on its lanes is served first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.codes import SHIFT
+    from cython.cimports.socsched_kernel.progress import Progress
+else:
+    from .arithmetic import scaled
+    from .codes import SHIFT
+    from .progress import Progress
+
+# terms of a policy's order (`sim.policies`)
+T_PRIORITY = cython.declare(cython.longlong, 1)
+T_DEADLINE = cython.declare(cython.longlong, 2)
+T_ACTIVATION = cython.declare(cython.longlong, 3)
+T_PERIOD = cython.declare(cython.longlong, 4)
+T_RELATIVE = cython.declare(cython.longlong, 5)
+T_CRITICALITY = cython.declare(cython.longlong, 6)
+T_LAXITY = cython.declare(cython.longlong, 7)
+T_TURN = cython.declare(cython.longlong, 8)
+T_SERVER = cython.declare(cython.longlong, 9)
+T_REMAINING = cython.declare(cython.longlong, 10)
+T_COST = cython.declare(cython.longlong, 11)
+T_ASKED = cython.declare(cython.longlong, 12)
+
+
+class Orders(Progress):
+    """Claims on the lanes of unit u, `order[u * width + i]` for i below `ordered[u]`, by two keys and their number.
+
+    `dirt` lists the units to dispatch before this instant ends.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.key0 = self.fill(self.width, 0)
+        self.key1 = self.fill(self.width, 0)
+        self.listed = self.fill(self.width, 0)
+        self.order = self.fill(self.width * self.units, 0)
+        self.ordered = self.fill(self.units, 0)
+        self.dirty = self.fill(self.units, 0)
+        self.dirt = self.fill(self.units, 0)
+        self.dirts = self.turns = 0
+
+    def enlist(self, t: i64, now: i64) -> None:
+        """Put a task's claim in the order of its unit."""
+        u: i64 = self.unit[t]
+        self.set_keys(t, now)
+        if not self.throttled[t]:
+            self.list_claim(t)
+        self.soil(u)
+
+    def aim(self, t: i64, g: i64) -> None:
+        """Claim the lanes of a segment."""
+        self.unit[t], self.mask[t], self.wide[t] = self.g_unit[g], self.g_mask[g], self.g_width[g]
+
+    def list_claim(self, c: i64) -> None:
+        """Put a claim in its place in the order."""
+        u: i64 = self.unit[c]
+        base: i64 = u * self.width
+        at: i64 = self.ordered[u]
+        while at > 0:
+            other: i64 = self.order[base + at - 1]
+            if self.before(other, c):
+                break
+            self.order[base + at] = other
+            at -= 1
+        self.order[base + at] = c
+        self.ordered[u] += 1
+        self.listed[c] = 1
+
+    def unlist(self, c: i64) -> None:
+        """Take a claim out of the order."""
+        u: i64 = self.unit[c]
+        base: i64 = u * self.width
+        at: i64 = 0
+        if not self.listed[c]:
+            return
+        while self.order[base + at] != c:
+            at += 1
+        self.ordered[u] -= 1
+        while at < self.ordered[u]:
+            self.order[base + at] = self.order[base + at + 1]
+            at += 1
+        self.listed[c] = 0
+        self.soil(u)
+
+    def requeue(self, t: i64, now: i64) -> None:
+        """A quantum is over: go to the end of the round."""
+        if self.listed[t]:
+            self.unlist(t)
+            self.enlist(t, now)
+
+    def soil(self, u: i64) -> None:
+        """Have a unit dispatched before this instant ends."""
+        if not self.dirty[u]:
+            self.dirty[u] = 1
+            self.dirt[self.dirts] = u
+            self.dirts += 1
+
+    def before(self, a: i64, b: i64) -> i64:
+        """Return whether claim `a` is served before claim `b`."""
+        if self.key0[a] != self.key0[b]:
+            return self.key0[a] < self.key0[b]
+        if self.key1[a] != self.key1[b]:
+            return self.key1[a] < self.key1[b]
+        return a < b
+
+    def sort(self, u: i64, now: i64) -> None:
+        """Put a unit in order again, whose keys depend on time."""
+        base: i64 = u * self.width
+        i: i64
+        for i in range(self.ordered[u]):
+            c: i64 = self.order[base + i]
+            if c < self.tasks:
+                self.set_keys(c, now)
+            else:
+                self.key0[c], self.key1[c] = self.key0[c - self.tasks], self.key1[c - self.tasks]
+            at: i64 = i
+            while at > 0 and not self.before(self.order[base + at - 1], c):
+                self.order[base + at] = self.order[base + at - 1]
+                at -= 1
+            self.order[base + at] = c
+
+    def set_keys(self, t: i64, now: i64) -> None:
+        """Work out by what a task is ordered on its unit."""
+        u: i64 = self.unit[t]
+        if self.u_term0[u] == T_ASKED:
+            slot: i64 = self.job[t]
+            keys = self.hooks.asked(
+                u, t, self.j_frame[slot], self.j_activation[slot], self.j_release[slot], self.j_deadline[slot],
+                self.j_start[slot], self.j_exec[slot], self.remaining(t, now), self.running[t], now,
+            )  # fmt: skip
+            self.key0[t], self.key1[t] = keys
+        else:
+            self.key0[t] = self.term(self.u_term0[u], t, now)
+            self.key1[t] = self.term(self.u_term1[u], t, now)
+
+    def term(self, code: i64, t: i64, now: i64) -> i64:
+        """Return a term of the order (`sim.policies.Term`)."""
+        slot: i64 = self.job[t]
+        if code == T_DEADLINE:
+            return self.j_deadline[slot]
+        if code == T_ACTIVATION:
+            return self.j_activation[slot]
+        if code == T_PRIORITY:
+            return self.t_priority[t]
+        if code == T_PERIOD:
+            return self.t_period[t]
+        if code == T_RELATIVE:
+            return self.t_deadline[t]
+        if code == T_CRITICALITY:
+            return self.t_criticality[t]
+        if code == T_LAXITY:
+            return self.j_deadline[slot] - self.remaining(t, now)
+        if code == T_TURN:
+            self.turns += 1
+            return self.turns
+        if code == T_SERVER:
+            return self.server[t] if self.t_budget[t] else self.j_deadline[slot]
+        if code == T_REMAINING:
+            return self.remaining(t, now)
+        if code == T_COST:
+            return self.t_cost[t]
+        return 0
+
+    def remaining(self, t: i64, now: i64) -> i64:
+        """Return what is left of a task's job (ns), alone on the board."""
+        g: i64 = self.first[t] + self.place[t]
+        rest: i64 = self.left[t] + (1 << SHIFT) - 1 >> SHIFT
+        if self.timed[t] and self.sliced[t] and not self.prefix[t]:
+            rest = scaled(rest, self.pace[t], self.base[t]) - (now - self.since[t])
+            if rest < 0:
+                rest = 0
+            rest = scaled(rest, self.load_time(t, g), self.pace[t])
+        elif self.base[t] > 0:
+            rest = scaled(rest, self.load_time(t, g), self.base[t])
+        return rest + scaled(self.g_rest[g], self.up[t], self.down[t])

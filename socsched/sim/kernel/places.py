@@ -1,0 +1,212 @@
+"""Places: the lanes claims run on, and what they find there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import bits, scaled
+    from cython.cimports.socsched_kernel.orders import Orders
+else:
+    from .arithmetic import bits, scaled
+    from .orders import Orders
+
+
+class Places(Orders):
+    """`run[u * width + i]` are the claims that run on unit u, `runs[u]` of them; `held[u]` are lanes nobody can take.
+
+    `last[c]` is where a claim ran last, `shape` the grouping every lane was last used in, `resident[t]` when weights
+    were last used that are in the engine's memory (0: they are not), `stored[e]` bytes of it.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.resident = self.fill(self.tasks, 0)
+        self.last = self.fill(self.width, 0)
+        self.locked = self.fill(self.width, 0)
+        self.run = self.fill(self.width * self.units, 0)
+        self.runs = self.fill(self.units, 0)
+        self.held = self.fill(self.units, 0)
+        self.shape = self.fill(len(tables["lane_speed"]), -1)
+        self.stored = self.fill(self.engines, 0)
+        self.uses = 0
+
+    def find_place(self, c: i64, taken: i64) -> i64:
+        """Return the lanes a claim gets while `taken` are gone, 0 for none."""
+        mask: i64 = self.mask[c]
+        wanted: i64 = self.wide[c]
+        if wanted == 0:
+            return mask if mask & taken == 0 else 0
+        if self.running[c] and self.lanes[c] & taken == 0:
+            return self.lanes[c]
+        free: i64 = mask & ~taken
+        if bits(free) < wanted:
+            return 0
+        return self.pick(c, free, wanted)
+
+    def pick(self, c: i64, free: i64, wanted: i64) -> i64:
+        """Choose lanes: where it ran last, then idle ones, then those of the least urgent; faster lanes first."""
+        u: i64 = self.unit[c]
+        base: i64 = u * self.width
+        lane0: i64 = self.n_lane0[self.u_engine[u]]
+        found: i64 = 0
+        idle: i64 = free
+        i: i64
+        for i in range(self.runs[u]):
+            if self.run[base + i] != c:
+                idle &= ~self.lanes[self.run[base + i]]
+        if self.last[c] and self.last[c] & ~idle == 0 and bits(self.last[c]) == wanted and not self.n_uneven:
+            return self.last[c]
+        while wanted and idle:
+            best: i64 = -1
+            lane: i64 = 0
+            rest: i64 = idle
+            while rest:
+                if rest & 1 and (
+                    best < 0
+                    or self.lane_speed[lane0 + lane] > self.lane_speed[lane0 + best]
+                    or (
+                        self.lane_speed[lane0 + lane] == self.lane_speed[lane0 + best]
+                        and self.last[c] >> lane & 1 > self.last[c] >> best & 1
+                    )
+                ):
+                    best = lane
+                rest >>= 1
+                lane += 1
+            found |= 1 << best
+            idle &= ~(1 << best)
+            wanted -= 1
+        i = self.ordered[u] - 1
+        while wanted and i >= 0:
+            other: i64 = self.order[base + i]
+            i -= 1
+            if other == c or not self.running[other]:
+                continue
+            rest = self.lanes[other] & free & ~found
+            while wanted and rest:
+                found |= rest & -rest
+                rest &= rest - 1
+                wanted -= 1
+        return found if wanted == 0 else 0
+
+    def lock(self, c: i64) -> None:
+        """Nobody may take a running claim's lanes."""
+        self.locked[c] = 1
+        self.held[self.unit[c]] |= self.lanes[c]
+
+    def unlock(self, c: i64) -> None:
+        """Others may take a claim's lanes again."""
+        self.locked[c] = 0
+        self.held[self.unit[c]] &= ~self.lanes[c]
+
+    def occupy(self, c: i64, place: i64, now: i64) -> None:
+        """Give lanes to a claim."""
+        u: i64 = self.unit[c]
+        e: i64 = self.u_engine[u]
+        self.running[c] = 1
+        self.run[u * self.width + self.runs[u]] = c
+        self.runs[u] += 1
+        self.lanes[c] = place
+        self.charge(e, now)
+        self.busy[e] += bits(place)
+        self.load_now += self.n_power[e * self.levels + self.n_level[e]] * bits(place)
+
+    def vacate(self, c: i64, now: i64) -> None:
+        """Give a claim's lanes back."""
+        u: i64 = self.unit[c]
+        e: i64 = self.u_engine[u]
+        base: i64 = u * self.width
+        at: i64 = 0
+        if not self.running[c]:
+            return
+        self.running[c] = 0
+        if self.locked[c]:
+            self.unlock(c)
+        while self.run[base + at] != c:
+            at += 1
+        self.runs[u] -= 1
+        while at < self.runs[u]:
+            self.run[base + at] = self.run[base + at + 1]
+            at += 1
+        self.charge(e, now)
+        self.busy[e] -= bits(self.lanes[c])
+        self.load_now -= self.n_power[e * self.levels + self.n_level[e]] * bits(self.lanes[c])
+
+    def stay(self, t: i64, home: i64, now: i64) -> None:
+        """Let the busy-waiting claim take the place of the working one."""
+        i: i64
+        u: i64 = self.unit[t]
+        self.unit[home], self.mask[home], self.wide[home] = u, self.mask[t], self.wide[t]
+        self.lanes[home], self.last[home] = self.lanes[t], self.last[t]
+        self.key0[home], self.key1[home] = self.key0[t], self.key1[t]
+        self.running[home], self.locked[home] = 1, self.locked[t]
+        self.running[t] = self.locked[t] = 0
+        self.unlist(t)
+        self.list_claim(home)
+        for i in range(self.runs[u]):
+            if self.run[u * self.width + i] == t:
+                self.run[u * self.width + i] = home
+        self.open_slice(home, now, 1)
+        self.soil(u)
+
+    def come_home(self, t: i64, home: i64, now: i64) -> None:
+        """Let the working claim take the place of the busy-waiting one."""
+        i: i64
+        u: i64 = self.unit[home]
+        ran: i64 = self.running[home]
+        self.end_slice(home, now)
+        self.unlist(home)
+        self.unit[t], self.mask[t], self.wide[t] = u, self.mask[home], self.wide[home]
+        self.lanes[t], self.last[t] = self.lanes[home], self.last[home]
+        self.key0[t], self.key1[t] = self.key0[home], self.key1[home]
+        self.running[t], self.locked[t] = ran, self.locked[home]
+        self.running[home] = self.locked[home] = 0
+        self.list_claim(t)
+        self.soil(u)
+        if ran:
+            for i in range(self.runs[u]):
+                if self.run[u * self.width + i] == home:
+                    self.run[u * self.width + i] = t
+            self.begin(t, now)
+
+    def reshape(self, e: i64, place: i64, t: i64) -> None:
+        """Lanes that were last used in another grouping are regrouped first."""
+        lane: i64 = self.n_lane0[e]
+        rest: i64 = place
+        changed: i64 = 0
+        while rest:
+            if rest & 1:
+                if self.shape[lane] >= 0 and self.shape[lane] != place:
+                    changed = 1
+                self.shape[lane] = place
+            rest >>= 1
+            lane += 1
+        if changed:
+            self.prefix[t] += self.n_reshape[e]
+
+    def bring(self, e: i64, t: i64) -> None:
+        """Weights that are not in the engine's memory are fetched; those used longest ago make room."""
+        other: i64
+        self.uses += 1
+        if self.resident[t]:
+            self.resident[t] = self.uses
+            return
+        while self.stored[e] + self.t_weights[t] > self.n_memory[e]:
+            oldest: i64 = -1
+            for other in range(self.tasks):
+                if (
+                    self.resident[other]
+                    and self.u_engine[self.g_unit[self.t_first[other]]] == e
+                    and (oldest < 0 or self.resident[other] < self.resident[oldest])
+                ):
+                    oldest = other
+            if oldest < 0:
+                break
+            self.resident[oldest] = 0
+            self.stored[e] -= self.t_weights[oldest]
+        self.resident[t] = self.uses
+        self.stored[e] += self.t_weights[t]
+        self.prefix[t] += scaled(self.t_weights[t], 1000000000, self.n_swap[e])

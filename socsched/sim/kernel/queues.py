@@ -1,0 +1,164 @@
+"""From data to jobs: joins, queues before tasks, and what a finished job triggers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
+    from cython.cimports.socsched_kernel.jobs import Jobs
+else:
+    from .arithmetic import scaled
+    from .codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
+    from .jobs import Jobs
+
+PARTS = cython.declare(cython.longlong, 64)
+"""Frames of a join that may be incomplete at once."""
+
+
+class Queues(Jobs):
+    """`latest` is the newest output of every task and source; `touched` lists tasks whose queue is to be looked at.
+
+    A join of several inputs waits in `part_have` and `part_release` (the oldest release), by frame modulo PARTS.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.touched = self.fill(self.tasks, 0)
+        self.marked = self.fill(self.tasks, 0)
+        self.depth = self.fill(self.tasks, 0)
+        self.part_frame = self.fill(self.tasks * PARTS, -1)
+        self.part_have = self.fill(self.tasks * PARTS, 0)
+        self.part_release = self.fill(self.tasks * PARTS, 0)
+        self.latest = self.fill(self.tasks + self.sources, -1)
+        self.touches = 0
+
+    def deliver(self, t: i64, frame: i64, release: i64, now: i64) -> None:
+        """Data of a frame arrives at a task: a job, once all of it is there."""
+        if self.t_need[t] > 1:
+            release = self.join(t, frame, release)
+        if release < FAR:
+            slot: i64 = self.take_slot(frame, now, release, release + self.t_deadline[t])
+            self.released[t] += 1
+            if self.job[t] < 0:
+                self.promote(t, slot, now)
+            else:
+                self.j_before[slot] = self.tail[t]
+                if self.tail[t] >= 0:
+                    self.j_next[self.tail[t]] = slot
+                else:
+                    self.head[t] = slot
+                self.tail[t] = slot
+                self.waiting[t] += 1
+            self.touch(t)
+
+    def join(self, t: i64, frame: i64, release: i64) -> i64:
+        """Return the oldest release of what is joined, FAR as long as something is missing."""
+        at: i64 = t * PARTS + frame % PARTS
+        if self.part_frame[at] != frame:
+            self.part_frame[at], self.part_have[at], self.part_release[at] = frame, 0, release
+        self.part_have[at] += 1
+        if release < self.part_release[at]:
+            self.part_release[at] = release
+        if self.part_have[at] < self.t_need[t]:
+            return FAR
+        self.part_frame[at] = -1
+        return self.part_release[at]
+
+    def touch(self, t: i64) -> None:
+        """Have the queue of a task looked at before this instant ends."""
+        if not self.marked[t]:
+            self.marked[t] = 1
+            self.touched[self.touches] = t
+            self.touches += 1
+
+    def limit_queues(self, now: i64) -> None:
+        """Drop what is too much in the queues that changed."""
+        i: i64 = 0
+        while i < self.touches:
+            t: i64 = self.touched[i]
+            self.marked[t] = 0
+            i += 1
+            depth: i64 = self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
+            while depth > self.t_queue[t]:
+                self.drop(t, now)
+                depth -= 1
+            if depth != self.depth[t]:
+                self.depth[t] = depth
+                if self.record:
+                    self.write_depth(t, depth, now)
+        self.touches = 0
+
+    def drop(self, t: i64, now: i64) -> None:
+        """A queue is too long: give up its newest frame, or its oldest where the latest counts."""
+        slot: i64 = self.job[t]
+        oldest: i64 = self.t_full[t] == LATEST
+        if self.tail[t] >= 0 and not (oldest and self.j_start[slot] < 0):
+            slot = self.head[t] if oldest else self.tail[t]
+            after: i64 = self.j_next[slot]
+            if self.j_before[slot] >= 0:
+                self.j_next[self.j_before[slot]] = after
+            else:
+                self.head[t] = after
+            if after >= 0:
+                self.j_before[after] = self.j_before[slot]
+            else:
+                self.tail[t] = self.j_before[slot]
+            self.waiting[t] -= 1
+            self.note(now, QUEUE_FULL, t, self.j_frame[slot], self.t_queue[t])
+            self.finish(t, slot, now, DROPPED)
+        else:
+            self.note(now, QUEUE_FULL, t, self.j_frame[slot], self.t_queue[t])
+            self.kill(t, now, DROPPED)
+
+    def retire(self, t: i64, now: i64) -> None:
+        """A job is done: hand its output on and take up the next."""
+        slot: i64 = self.job[t]
+        frame: i64 = self.j_frame[slot]
+        release: i64 = self.j_release[slot]
+        home: i64 = self.tasks + t
+        i: i64
+        if self.listed[home]:
+            if self.running[home]:
+                self.end_slice(home, now)
+                self.vacate(home, now)
+            self.unlist(home)
+        if now > self.j_deadline[slot]:
+            self.late[t] += 1
+            self.note(now, MISS, t, frame, now - self.j_deadline[slot])
+        self.vacate(t, now)
+        self.unlist(t)
+        self.latest[t] = frame
+        e: i64 = self.u_engine[self.unit[t]]
+        if self.n_governor[e]:
+            self.govern(t, scaled(self.t_cost[t], self.up[t], self.down[t]), now)
+        self.finish(t, slot, now, DONE)
+        if self.chained:
+            self.chains.finished(t, frame, now)
+        self.job[t] = -1
+        self.follow(t, now)
+        for i in range(self.t_next0[t], self.t_next0[t] + self.t_next[t]):
+            self.deliver(self.nexts[i], frame, release, now)
+
+    def hand_over(self, t: i64, g: i64, now: i64) -> None:
+        """The next segment runs on other lanes: leave these, or wait busily on them, and queue up there."""
+        home: i64 = self.tasks + t
+        holds: i64 = self.g_hold[g]
+        if self.listed[home] and not holds:
+            # back home: the claim that waited there goes on with the work, on the lanes it holds
+            if self.running[t]:
+                self.vacate(t, now)
+            self.unlist(t)
+            self.come_home(t, home, now)
+        else:
+            if holds and not self.listed[home]:
+                self.stay(t, home, now)
+            else:
+                self.vacate(t, now)
+                self.unlist(t)
+            self.aim(t, g)
+            self.enlist(t, now)

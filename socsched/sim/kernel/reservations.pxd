@@ -1,0 +1,8 @@
+from socsched_kernel.columns cimport column
+from socsched_kernel.books cimport Books
+
+cdef class Reservations(Books):
+    cdef column budget, server, throttled, turn
+    cdef void serve(self, long long t, long long now) noexcept
+    cdef void consume(self, long long t, long long now) noexcept
+    cdef void replenish(self, long long t, long long now) noexcept

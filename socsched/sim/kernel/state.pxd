@@ -1,0 +1,8 @@
+from socsched_kernel.columns cimport column
+from socsched_kernel.events cimport EventQueue
+from socsched_kernel.slots cimport Slots
+
+cdef class State(Slots):
+    cdef column job, first, count, place, prefix, up, down, unit, mask, wide, lanes, running, sliced, slice_from
+    cdef long long from_control, from_abort, from_budget, from_tick
+    cdef EventQueue events

@@ -1,0 +1,50 @@
+"""What several layers of the kernel share: the job a task works on, the lanes it claims, and what is expected when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.events import EventQueue
+    from cython.cimports.socsched_kernel.slots import Slots
+else:
+    from .events import EventQueue
+    from .slots import Slots
+
+
+class State(Slots):
+    """A task claims lanes with its current segment (claim `t`) and, while a segment runs elsewhere and the task
+    busy-waits, its home lanes too (claim `tasks + t`).
+
+    A claim wants `mask` of its unit's lanes, all of them or any `wide`; it has `lanes` while `running`, and makes
+    progress while `sliced`, from `slice_from` on.  A task works on `job` (a slot, or -1): `place` of the `count`
+    segments from `first`, after a `prefix` (ns: a switch, say), in `up` / `down` of the planned times.
+
+    Sources of events by number, which is the order at one instant: ends of tasks' segments, releases, the board's
+    control, aborts, budgets and quanta, and looks at units whose keys depend on time.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.job = self.fill(self.tasks, -1)
+        self.first = self.fill(self.tasks, 0)
+        self.count = self.fill(self.tasks, 0)
+        self.place = self.fill(self.tasks, 0)
+        self.prefix = self.fill(self.tasks, 0)
+        self.up = self.fill(self.tasks, 1)
+        self.down = self.fill(self.tasks, 1)
+        self.unit = self.fill(self.width, 0)
+        self.mask = self.fill(self.width, 0)
+        self.wide = self.fill(self.width, 0)
+        self.lanes = self.fill(self.width, 0)
+        self.running = self.fill(self.width, 0)
+        self.sliced = self.fill(self.width, 0)
+        self.slice_from = self.fill(self.width, 0)
+        self.events = EventQueue(3 * self.tasks + self.sources + self.units + 1)
+        self.from_control = self.tasks + self.sources
+        self.from_abort = self.from_control + 1
+        self.from_budget = self.from_abort + self.tasks
+        self.from_tick = self.from_budget + self.tasks

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
     from socsched.plan.plan import Plan
+    from socsched.sim.engine import Simulated
     from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
@@ -136,10 +137,42 @@ def planned_policy(name: str) -> str:
 
 def simulate(plan: Plan, duration_ns: int, seed: int, policy: str | None = None, faults: Path | None = None) -> Trace:
     """Simulate a plan; `policy` replaces the planned one."""
-    from socsched.sim.engine import simulate as run
+    trace = simulated(plan, duration_ns, seed, policy, faults).trace
+    assert trace is not None
+    return trace
+
+
+def simulated(
+    plan: Plan,
+    duration_ns: int,
+    seed: int,
+    policy: str | None = None,
+    faults: Path | None = None,
+    record: bool = True,
+) -> Simulated:
+    """Simulate a plan, with a trace or without; `policy` replaces the planned one."""
+    from socsched.sim.engine import run
     from socsched.sim.faults import load_faults
 
-    return run(plan, duration_ns, seed, policy, load_faults(faults, plan) if faults else None)
+    harm = load_faults(faults, plan) if faults else None
+    return run(plan, duration_ns, seed, policy, harm, record=record)
+
+
+TRACED_JOBS = 500_000
+"""Jobs up to which a simulation is traced even if nobody keeps the trace: its percentiles are then exact."""
+
+
+def many_jobs(plan: Plan, duration_ns: int) -> bool:
+    """Say whether a simulation is long enough to go without a trace where nobody keeps it."""
+    return sum(duration_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
+
+
+def summed_up(done: Simulated) -> dict[str, Any]:
+    """Return the figures of a simulation without trace."""
+    from socsched.sim.totals import totals
+    from socsched.trace.summary import result
+
+    return result(totals(done), done.lowered.plan)
 
 
 def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:

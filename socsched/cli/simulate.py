@@ -99,16 +99,20 @@ def command(
     made = line.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
-    trace = line.simulate(made, duration, seed, chosen, faults_file)
-    if functional:
+    kept = bool(folder) or functional or not line.many_jobs(made, duration)
+    done = line.simulated(made, duration, seed, chosen, faults_file, kept)
+    trace = done.trace
+    if done.interrupted:
+        output.warn(f"interrupted: the figures cover the first {done.duration_ns / 1e9:.3f} s")
+    if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
         pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)
         scans = line.scans_of(input_path)
         trace.details.update(
             line.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
         )
-    result = line.result(made, trace)
-    if folder:
+    result = line.summed_up(done) if trace is None else line.result(made, trace)
+    if folder and trace is not None:
         results.save(folder, made, trace, result)
         also = ", frames.jsonl" if functional else ""
         output.note(f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)")
@@ -124,7 +128,7 @@ def command(
             terminal.power_line(made, result),
         ):
             screen.print(item)
-        if functional:
+        if functional and trace is not None:
             screen.print(terminal.found(trace.details))
 
     output.result(result, show)

@@ -11,6 +11,7 @@ from typing import Any
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.sim.board import Board
 from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
@@ -40,6 +41,9 @@ class Conductor:
         self._edges = self._schedule(faults)
         self._overruns(faults, seed)
         self.tables["numbers"]["first_edge"] = self._edges[0][0] if self._edges else FAR
+        rule = self.plan.throttle
+        self.board = Board(self.plan, rule, self.tables) if rule else None
+        self.tables["numbers"]["first_control"] = rule.period_ns if rule else FAR
 
     # -- questions
 
@@ -167,7 +171,12 @@ class Conductor:
 
     def control(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
         """Let the board react to power and temperature; return when it looks again, and which engines changed."""
-        return FAR, 0
+        assert self.board is not None
+        return self.board.look(now, spent, traffic)
+
+    def all_marks(self) -> list[Mark]:
+        """Return every instant that faults and the board add to the trace."""
+        return sorted([*self.marks, *(self.board.marks if self.board else ())])
 
 
 def scaled_segment(segment: Segment, factor: Fraction) -> Segment:

@@ -80,9 +80,7 @@ def run(
     outcome = Outcome(found.close(duration_ns))
     trace = None
     if record:
-        trace = Trace.from_columns(
-            "simulated", duration_ns, seed, columns(lowered, outcome, conductor.marks, duration_ns)
-        )
+        trace = Trace.from_columns("simulated", duration_ns, seed, columns(lowered, outcome, conductor))
     return Simulated(lowered, duration_ns, seed, outcome, trace, interrupted)
 
 

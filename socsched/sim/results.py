@@ -46,19 +46,18 @@ class Outcome:
         return joined.reshape(-1, width)
 
 
-def _ordered(rows: Ints) -> Ints:
-    """Put rows in the order of their first number, a permutation of 0 to their count."""
-    placed = np.empty_like(rows)
-    placed[rows[:, 0]] = rows
-    return placed
+def _ordered(rows: Ints) -> list[Ints]:
+    """Return the columns of rows in the order of their first number, a permutation of 0 to their count."""
+    where = np.empty(len(rows), np.int64)
+    where[rows[:, 0]] = np.arange(len(rows))
+    return [np.take(column, where) for column in rows.T[1:]]
 
 
 def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns:
     """Return everything recorded as columns of a trace, what the conductor noted included."""
     marks, board = conductor.all_marks(), conductor.board
     plan, tasks = lowered.plan, len(lowered.plan.tasks)
-    jobs = _ordered(outcome.rows("jobs", 13)).T
-    slices = _ordered(outcome.rows("slices", 7)).T
+    jobs, slices = _ordered(outcome.rows("jobs", 13)), _ordered(outcome.rows("slices", 7))
     frames = outcome.rows("samples", 1)[:, 0]
     names = tuple(task.name for task in plan.tasks)
     subjects = (*names, *lowered.sources, *(engine.id for engine in plan.engines))
@@ -69,8 +68,8 @@ def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns
         engines=tuple(engine.id for engine in plan.engines),
         names=lowered.names,
         subjects=subjects,
-        jobs=JobColumns(*(*(np.ascontiguousarray(column) for column in jobs[1:]), frames)),
-        slices=SliceColumns(*(np.ascontiguousarray(column) for column in slices[1:])),
+        jobs=JobColumns(*(*jobs, frames)),
+        slices=SliceColumns(*slices),
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
         counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else []),
         releases={name: releases[releases[:, 0] == index, 1] for index, name in enumerate(lowered.sources)},

@@ -125,7 +125,7 @@ def let_chains(example: Example) -> None:
         tasks = [{"period": period, "wcet": 1, "cpu": i} for i, period in enumerate(periods)]
         data = {"time_unit": "ms", "processors": len(tasks), "tasks": tasks, "chain": list(range(len(tasks)))}
         chain = analyse(taskset_from_mapping({**data, "communication": "let", "policy": "P_RM"}, name)).chain
-        reaction, reduced = chain["reaction_time"].bound, chain["reduced_data_age"].bound
+        reaction, reduced = chain["reaction_time"].bound, chain["reduced_reaction_time"].bound
         assert reaction is not None and reduced is not None
         assert (reaction.value, reduced.value) == (expected["MaxRT"] * 10**6, expected["MaxRedRT"] * 10**6)
 

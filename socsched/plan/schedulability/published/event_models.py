@@ -1,7 +1,7 @@
 """Compositional analysis: tasks activated by event streams with period, jitter and least distance.
 
-Henia, Hamann, Jersak, Racu, Richter, Ernst, "System level performance analysis - the SymTA/S approach", IEE Computers and
-Digital Techniques 152(2) 2005: local busy windows under static priorities, and jitter that grows by the spread of
+Henia, Hamann, Jersak, Racu, Richter, Ernst, "System level performance analysis - the SymTA/S approach", IEE Computers
+and Digital Techniques 152(2) 2005: local busy windows under static priorities, and jitter that grows by the spread of
 responses from task to task.
 """
 
@@ -47,7 +47,7 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Response from activation (shortest, longest) and the busy windows of 0, 1, ... activations; `out` what it emits."""
+    """Response from activation (shortest, longest) and the busy windows of 0, 1, ... activations; what it emits."""
 
     best: int
     worst: int

@@ -18,7 +18,7 @@ from socsched.plan.schedulability.published.model import (
     responses,
     with_jitter,
 )
-from socsched.plan.schedulability.published.workload import carry_in, due_within
+from socsched.plan.schedulability.published.workload import carry_in, due_within, settle
 
 Work = Callable[[PeriodicTask, int], int]
 Found = tuple[PeriodicTask, int | None, Terms]
@@ -29,15 +29,16 @@ def window(task: PeriodicTask, others: Sequence[PeriodicTask], work: Work, proce
 
     `work` is how much a task executes in a window; together the others fill m processors only while the job waits.
     """
-    length, limit = task.wcet_ns, min(task.deadline_ns, task.period_ns) - task.jitter_ns
-    while length <= limit:
-        rows = [(other.name, min(work(other, length), length - task.wcet_ns + 1)) for other in others]
-        longer = task.wcet_ns + sum(value for _, value in rows) // processors
-        if longer <= length:
-            terms = (("wcet", task.wcet_ns), *_shares(rows, length - task.wcet_ns))
-            return task.jitter_ns + length, with_jitter(task, terms)
-        length = longer
-    return None, ()
+    room = min(task.deadline_ns, task.period_ns) - task.jitter_ns
+
+    def rows(length: int) -> list[tuple[str, int]]:
+        return [(other.name, min(work(other, length), length - task.wcet_ns + 1)) for other in others]
+
+    length = settle(lambda x: task.wcet_ns + sum(value for _, value in rows(x)) // processors, task.wcet_ns, room)
+    if length is None:
+        return None, ()
+    terms = (("wcet", task.wcet_ns), *_shares(rows(length), length - task.wcet_ns))
+    return task.jitter_ns + length, with_jitter(task, terms)
 
 
 def _shares(rows: Sequence[tuple[str, int]], total: int) -> Terms:

@@ -19,6 +19,7 @@ from socsched.plan.schedulability.published.model import (
     responses,
 )
 from socsched.plan.schedulability.published.parallel import length
+from socsched.plan.schedulability.published.workload import settle
 
 Found = list[tuple[PeriodicTask, int | None, Terms]]
 
@@ -35,16 +36,17 @@ def _window(
 ) -> tuple[int | None, Terms]:
     path = length(task)
     within = Fraction(task.wcet_ns - path, m)
-    window = path + int(within)
-    while window <= min(task.deadline_ns, task.period_ns):
+
+    def need(window: int) -> int:
         between = sum((workload(other, window, known[other.name], m) for other in others), Fraction(0)) / m
-        longer = path + int(within + between)
-        if longer <= window:
-            terms = (("longest path", path), (f"the rest on {m} processors", int(within)))
-            rest = ("other graphs, on all processors", window - path - int(within))
-            return window, tuple(term for term in (*terms, rest) if term[1])
-        window = longer
-    return None, ()
+        return path + int(within + between)
+
+    window = settle(need, path + int(within), min(task.deadline_ns, task.period_ns))
+    if window is None:
+        return None, ()
+    terms = (("longest path", path), (f"the rest on {m} processors", int(within)))
+    rest = ("other graphs, on all processors", window - path - int(within))
+    return window, tuple(term for term in (*terms, rest) if term[1])
 
 
 def run(problem: Problem) -> Answer:

@@ -61,9 +61,9 @@ def tasks(count: int, constrained: bool = False, suspending: bool = False) -> Dr
         made = []
         for index, share in enumerate(shares):
             period = round(math.exp(random.uniform(math.log(SHORTEST), math.log(LONGEST)))) * UNIT
-            wcet = max(round(share * period), 1)
+            wcet = max(int(share * period), 1)
             due = random.randint(wcet + (period - wcet) // 2, period) if constrained else period
-            wait = random.randint(0, (period - wcet) // 4) if suspending else 0
+            wait = random.randint(0, (period - wcet) // 10) if suspending else 0
             made.append(PeriodicTask(index, f"t{index}", period, due, wcet, wcet, 0, 0, None, None, suspension_ns=wait))
         return made
 
@@ -143,7 +143,7 @@ PANELS = (
         ),
     ),
     Panel(
-        "One processor, 10 tasks that suspend up to a quarter of their slack",
+        "One processor, 10 tasks that suspend up to a tenth of their slack",
         1,
         tuple(x / 100 for x in range(10, 101, 5)),
         tasks(10, suspending=True),
@@ -197,7 +197,7 @@ def plot(found: Sequence[dict[str, list[float]]], sets: int, path: Path) -> None
         axis.set_ylabel(f"accepted, of {sets} task sets")
         axis.set_ylim(-0.02, 1.02)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8.5, loc="lower left", framealpha=0.9)
+        axis.legend(fontsize=8.5, loc="lower left" if panel.processors == 1 else "upper right", framealpha=0.9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 

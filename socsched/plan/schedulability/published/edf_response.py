@@ -21,7 +21,7 @@ from socsched.plan.schedulability.published.model import (
 )
 from socsched.plan.schedulability.rta_fp import ceil_div
 
-ARRIVALS = 20_000
+ARRIVALS = 5_000
 """Arrivals of a task looked at before its bound is given up."""
 
 

@@ -81,15 +81,16 @@ def _edf(problem: Problem) -> list[Found]:
         found: list[Found] = []
         for task in problem.tasks:
             others = [other for other in problem.tasks if other is not task]
-
             work = _due_work(task.deadline_ns, slack)
             found.append((task, *window(task, others, work, problem.processors)))
-        if any(value is None for _, value, _ in found):
-            return [(task, None, ()) for task, _, _ in found]  # the first miss would rest on nothing
-        better = {task.name: max(task.deadline_ns - (value or 0), slack[task.name]) for task, value, _ in found}
-        if better == slack:
+        # What one task is found to spare helps the others; that none misses is for the last round to say.
+        better = {t.name: max(t.deadline_ns - value if value else 0, slack[t.name]) for t, value, _ in found}
+        if better != slack:
+            slack = better
+        elif all(value for _, value, _ in found):
             return found
-        slack = better
+        else:
+            return [(task, None, ()) for task, _, _ in found]  # the first miss would rest on nothing
 
 
 def run(problem: Problem) -> Answer:

@@ -148,7 +148,7 @@ class SchedulabilityTest:
     run: Callable[[Problem], Answer]
     exact: bool = False
     kind: str = "task"
-    """``task``: run for tasks that share processors; ``set``: once over the whole set; ``chain``: over the chain."""
+    """``task``: run for tasks that share processors; ``chain``: once, over the chain."""
     also: Callable[[Problem], str] | None = None
     """Returns a further reason why it does not apply, empty when there is none."""
 
@@ -184,6 +184,13 @@ def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer
         True, {t.name: Bound(t.deadline_ns, (("deadline, which is met", t.deadline_ns),)) for t in problem.tasks},
         terms=terms, note=note,
     )  # fmt: skip
+
+
+def endless(task: PeriodicTask, higher: Iterable[PeriodicTask], blocking: int) -> bool:
+    """Say whether the busy period of a task and all of higher priority need not end."""
+    tasks = [task, *higher]
+    load = sum((other.utilisation for other in tasks), Fraction(0))
+    return load > 1 or (load == 1 and bool(blocking or any(other.jitter_ns for other in tasks)))
 
 
 def rt_task(task: PeriodicTask, wcet: int | None = None) -> RtTask:

@@ -19,6 +19,9 @@ from socsched.plan.schedulability.published.model import (
     released_together,
 )
 
+DEADLINES = 100_000
+"""Deadlines looked at on a full processor, where no shortcut over them exists."""
+
 
 def judge(problem: Problem, exact: bool) -> Answer:
     """Return whether every interval holds its demand; an overfull one is a miss when all can be released at once."""
@@ -28,6 +31,8 @@ def judge(problem: Problem, exact: bool) -> Answer:
         horizon = max(*(task.deadline_ns for task in problem.tasks), lcm(*(t.period_ns for t in problem.tasks)))
     if horizon is None and problem.utilisation <= 1:
         return Answer(None, note="the busy period does not end within the search")
+    if problem.utilisation == 1 and sum((horizon or 0) // task.period_ns for task in problem.tasks) > DEADLINES:
+        return Answer(None, note=f"a full processor with more than {DEADLINES} deadlines to look at")
     found = overload(demand_tasks(problem), horizon)
     if found is None:
         return deadlines_met(problem, note="every interval holds its demand")

@@ -16,6 +16,7 @@ from socsched.plan.schedulability.published.model import (
     SchedulabilityTest,
     Scope,
     Terms,
+    endless,
     responses,
     rt_task,
     with_jitter,
@@ -36,10 +37,12 @@ def window(problem: Problem, whole: bool) -> Iterator[tuple[PeriodicTask, int | 
     for task, higher, lower in problem.by_rank():
         jitter = {other.name: other.jitter_ns for other in (*higher, task)}
         inside = rta_fp.classic([rt_task(other) for other in higher], jitter)
+        blocked = blocking(task, lower)
+        if whole and endless(task, higher, blocked[1]):
+            yield task, None, ()
+            continue
         limit = 64 * longest if whole else max(task.period_ns - task.jitter_ns, 0)
-        value, bounded, terms = rta_fp.response_time(
-            rt_task(task), inside, blocking(task, lower), task.jitter_ns, limit
-        )
+        value, bounded, terms = rta_fp.response_time(rt_task(task), inside, blocked, task.jitter_ns, limit)
         yield task, value if bounded else None, with_jitter(task, terms)
 
 

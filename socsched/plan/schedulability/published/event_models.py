@@ -1,8 +1,8 @@
-"""Compositional analysis: tasks activated by event streams with period, jitter and least distance.
+"""Fixed priorities over event streams: releases late by jitter, but never closer than a least distance.
 
 Henia, Hamann, Jersak, Racu, Richter, Ernst, "System level performance analysis - the SymTA/S approach", IEE Computers
-and Digital Techniques 152(2) 2005: local busy windows under static priorities, and jitter that grows by the spread of
-responses from task to task.
+and Digital Techniques 152(2) 2005: local busy windows under static priorities, and streams whose jitter grows by the
+spread of responses from task to task.
 """
 
 from __future__ import annotations
@@ -10,6 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.plan.schedulability.published.model import (
+    Answer,
+    Problem,
+    SchedulabilityTest,
+    Scope,
+    Terms,
+    endless,
+    responses,
+    with_jitter,
+)
 from socsched.plan.schedulability.rta_fp import ceil_div
 
 LONGEST = 10_000
@@ -80,3 +91,43 @@ def _window(task: Activated, higher: Sequence[Activated], count: int, start: int
             return longer
         window = longer
     return None
+
+
+def _activated(task: PeriodicTask) -> Activated:
+    return Activated(task.bcet_ns, task.wcet_ns, Stream(task.period_ns, task.jitter_ns, task.distance_ns))
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task from its arrival, over all activations of its busy window."""
+    found: list[tuple[PeriodicTask, int | None, Terms]] = []
+    for task, higher, _ in problem.by_rank():
+        others = [_activated(other) for other in higher]
+        local = None if endless(task, higher, 0) else respond(_activated(task), others)
+        if local is None:
+            found.append((task, None, ()))
+            continue
+        late = [window - index * task.period_ns for index, window in enumerate(local.windows[1:])]
+        worst = late.index(max(late))
+        window = local.windows[worst + 1]
+        terms = [("wcet", task.wcet_ns), ("earlier frames of its own, less their periods", late[worst] - window)]
+        terms[1] = (terms[1][0], terms[1][1] + worst * task.wcet_ns)
+        terms += [
+            (f"interference by {name.name}", other.stream.most(window) * other.wcet)
+            for name, other in zip(higher, others, strict=True)
+        ]
+        value = task.jitter_ns + late[worst]
+        found.append((task, value, with_jitter(task, tuple(term for term in terms if term[1]))))
+    return responses(found, exact=False)
+
+
+def _streams(problem: Problem) -> str:
+    return "" if any(task.distance_ns for task in problem.tasks) else "no task has a least distance of releases"
+
+
+TEST = SchedulabilityTest(
+    "event streams",
+    "Henia et al., IEE Computers and Digital Techniques 152(2) 2005, local analysis",
+    Scope(takes=frozenset({"jitter"})),
+    run,
+    also=_streams,
+)

@@ -65,12 +65,13 @@ def run(problem: Problem) -> Answer:
     known = {task.name: task.deadline_ns for task in problem.tasks}
     while True:
         found = [(t, *_window(t, [o for o in problem.tasks if o is not t], known, m)) for t in problem.tasks]
-        if any(value is None for _, value, _ in found):
-            return responses([(task, None, ()) for task in problem.tasks], exact=False)
-        better = {task.name: min(value or 0, known[task.name]) for task, value, _ in found}
-        if better == known:
+        better = {t.name: min(value, known[t.name]) if value else known[t.name] for t, value, _ in found}
+        if better != known:
+            known = better
+        elif all(value for _, value, _ in found):
             return responses(found, exact=False)
-        known = better
+        else:
+            return responses([(task, None, ()) for task in problem.tasks], exact=False)
 
 
 TEST = SchedulabilityTest(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.plan.schedulability.published.choose import Analysis, analyse, with_communication
+from socsched.plan.schedulability.published.choose import Analysis, analyse
 
 METHODS = {
     "davare07": ("chain: Davare", "reaction_time"),
@@ -34,7 +35,7 @@ def test_all_methods_on_all_cases(shared_data: Path) -> None:
     for case in cases:
         assert set(case["bounds"]) == set(METHODS)
         taskset = taskset_from_mapping(case, "e2e_oracle.json")
-        implicit, logical = analyse(taskset), analyse(with_communication(taskset, "let"))
+        implicit, logical = analyse(taskset), analyse(replace(taskset, communication="let"))
         responses = [best.bound.value for best in implicit.tasks.values() if best.bound]
         assert responses == case["wcrt"]
         for method, expected in case["bounds"].items():

@@ -154,3 +154,14 @@ def test_a_problem_without_deadlines_met_is_not_called_feasible() -> None:
     problem = problems(of([(3, 4), (3, 8)], "FP"))[0][1]
     assert isinstance(problem, Problem)
     assert analyse(problem.taskset).verdict is False
+
+
+def test_waters_2019_is_refused_for_the_reasons_published() -> None:
+    # all kernels on the GPU: 7.9 / 33 + 27.333 / 66 + 116 / 200 + 124 / 400; the planner's WCET against its deadline
+    rows = [(7900, 33000), (27333, 66000), (116000, 200000), (124000, 400000)]
+    found = analyse(of(rows, "NP-FP", time_unit="us"))
+    assert (found.verdict, found.decided_by) == (False, "utilisation")
+    assert next(o.answer.note for o in found.outcomes if o.answer) == "utilisation 1.5435 over 1 processors"
+    planner = analyse(of([(13242, 15000, 12000)], "FP", time_unit="us"))
+    assert (planner.verdict, planner.decided_by) == (False, "utilisation")
+    assert "needs 13242000 ns alone" in next(o.answer.note for o in planner.outcomes if o.answer)

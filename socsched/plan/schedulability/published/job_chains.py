@@ -97,6 +97,13 @@ def implicit(problem: Problem) -> str:
     return f"there is no response-time bound for {', '.join(dict.fromkeys(missing))}" if missing else ""
 
 
+def in_time(problem: Problem) -> str:
+    """Return why a test of implicit communication does not apply that takes jobs to end before the next is released."""
+    late = [task.name for task in chain(problem) if problem.responses.get(task.name, 0) > task.period_ns]
+    shown = ", ".join(dict.fromkeys(late))
+    return implicit(problem) or (f"the response of {shown} is longer than its period" if late else "")
+
+
 def logical(problem: Problem) -> str:
     """Return why a test of logical execution times does not apply, empty when it does."""
     if problem.taskset.communication != "let":

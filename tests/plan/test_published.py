@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import TaskSet
-from socsched.plan.schedulability.published import registry
+from socsched.plan.schedulability.published import edf_response, registry
 from socsched.plan.schedulability.published.choose import Analysis, analyse, problems
 from socsched.plan.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
 from socsched.plan.schedulability.published.workload import settle
@@ -165,3 +165,11 @@ def test_waters_2019_is_refused_for_the_reasons_published() -> None:
     planner = analyse(of([(13242, 15000, 12000)], "FP", time_unit="us"))
     assert (planner.verdict, planner.decided_by) == (False, "utilisation")
     assert "needs 13242000 ns alone" in next(o.answer.note for o in planner.outcomes if o.answer)
+
+
+def test_giving_up_is_not_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edf_response, "WORK", 1)
+    analysis = analyse(of([(2, 4), (1, 5), (2, 10)], "EDF"))
+    found = {o.test.name: o.answer for o in analysis.outcomes if o.answer}
+    assert found["EDF response times"].schedulable is None and not found["EDF response times"].bounds
+    assert analysis.verdict is True

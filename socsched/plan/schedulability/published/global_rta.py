@@ -20,6 +20,8 @@ from socsched.plan.schedulability.published.model import (
 )
 from socsched.plan.schedulability.published.workload import carry_in, due_within, settle
 
+ROUNDS = 40
+"""Rounds over the slacks; what a later one gains is a few ns."""
 Work = Callable[[PeriodicTask, int], int]
 Found = tuple[PeriodicTask, int | None, Terms]
 
@@ -77,7 +79,7 @@ def _due_work(window: int, slack: Mapping[str, int]) -> Work:
 
 def _edf(problem: Problem) -> list[Found]:
     slack = {task.name: 0 for task in problem.tasks}
-    while True:
+    for round_number in range(ROUNDS):
         found: list[Found] = []
         for task in problem.tasks:
             others = [other for other in problem.tasks if other is not task]
@@ -85,12 +87,12 @@ def _edf(problem: Problem) -> list[Found]:
             found.append((task, *window(task, others, work, problem.processors)))
         # What one task is found to spare helps the others; that none misses is for the last round to say.
         better = {t.name: max(t.deadline_ns - value if value else 0, slack[t.name]) for t, value, _ in found}
-        if better != slack:
-            slack = better
-        elif all(value for _, value, _ in found):
-            return found
-        else:
-            return [(task, None, ()) for task, _, _ in found]  # the first miss would rest on nothing
+        if better == slack or round_number == ROUNDS - 1:
+            break
+        slack = better
+    if all(value for _, value, _ in found):
+        return found
+    return [(task, None, ()) for task, _, _ in found]  # the first miss would rest on nothing
 
 
 def run(problem: Problem) -> Answer:

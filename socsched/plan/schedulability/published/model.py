@@ -157,19 +157,23 @@ class SchedulabilityTest:
         return self.scope.unmet(problem) or (self.also(problem) if self.also else "")
 
 
-def responses(found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, what: str = "response") -> Answer:
+def responses(
+    found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, none_is_late: bool = False
+) -> Answer:
     """Return response-time bounds as an answer; None is a task for which none was found.
 
-    A bound an exact test finds too late, or cannot find, is a miss when everything can be released at once.
+    A response an exact test finds too late is a miss when everything can be released at once; so is one it does not
+    find, if that can only be for being too late (`none_is_late`) and not for having given up.
     """
     rows = list(found)
     bounds = {task.name: Bound(value, terms) for task, value, terms in rows if value is not None}
     late = [task for task, value, _ in rows if value is None or value > task.deadline_ns]
     if not late:
         return Answer(True, bounds)
-    together = released_together([task for task, _, _ in rows])
+    proved = [task for task, value, _ in rows if (none_is_late if value is None else value > task.deadline_ns)]
+    miss = exact and bool(proved) and released_together([task for task, _, _ in rows])
     shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
-    return Answer(False if exact and together else None, bounds, note=f"{what} beyond the deadline: {shown}")
+    return Answer(False if miss else None, bounds, note=f"beyond the deadline, or not found: {shown}")
 
 
 def released_together(tasks: Iterable[PeriodicTask]) -> bool:

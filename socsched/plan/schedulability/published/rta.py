@@ -48,9 +48,8 @@ def window(problem: Problem, whole: bool) -> Iterator[tuple[PeriodicTask, int | 
 
 def run(problem: Problem) -> Answer:
     """Return the response of every task, none for one that does not finish within its period."""
-    return responses(
-        window(problem, whole=False), exact="blocking" not in problem.features and problem.preemption == "full"
-    )
+    exact = "blocking" not in problem.features and problem.preemption == "full"
+    return responses(window(problem, whole=False), exact, none_is_late=True)
 
 
 TEST = SchedulabilityTest(

@@ -112,7 +112,7 @@ def test_limited_carry_in_is_never_worse_than_carry_in_of_all() -> None:
 def test_reasons_name_what_is_missing() -> None:
     found = analyse(of([(1, 4), (1, 5, 9)], "EDF"))
     reasons = {o.test.name: o.reason for o in found.outcomes if o.answer is None}
-    assert reasons["non-preemptive EDF"] == "it is for none preemption, here it is full"
+    assert reasons["non-preemptive EDF"] == "it is for no preemption, here it is full"
     assert reasons["global EDF density (GFB)"] == "it is for tasks that share several processors"
     assert reasons["graph alone (Graham)"] == "there are no parallel graphs"
 

@@ -69,10 +69,12 @@ def _fixed(problem: Problem) -> list[Found]:
     return found
 
 
-def _due_work(window: int, slack: Mapping[str, int]) -> Work:
+def _due_work(others: Sequence[PeriodicTask], deadline: int, slack: Mapping[str, int]) -> Work:
+    most = {other.name: due_within(other, deadline, slack[other.name]) for other in others}
+    ends = {other.name: other.deadline_ns - slack[other.name] for other in others}
+
     def work(other: PeriodicTask, length: int) -> int:
-        ends = other.deadline_ns - slack[other.name]
-        return min(carry_in(other, length, ends), due_within(other, window, slack[other.name]))
+        return min(carry_in(other, length, ends[other.name]), most[other.name])
 
     return work
 
@@ -83,7 +85,7 @@ def _edf(problem: Problem) -> list[Found]:
         found: list[Found] = []
         for task in problem.tasks:
             others = [other for other in problem.tasks if other is not task]
-            work = _due_work(task.deadline_ns, slack)
+            work = _due_work(others, task.deadline_ns, slack)
             found.append((task, *window(task, others, work, problem.processors)))
         # What one task is found to spare helps the others; that none misses is for the last round to say.
         better = {t.name: max(t.deadline_ns - value if value else 0, slack[t.name]) for t, value, _ in found}

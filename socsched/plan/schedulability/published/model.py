@@ -124,7 +124,8 @@ class Scope:
         if self.processors == "many" and problem.processors == 1:
             return "it is for tasks that share several processors"
         if problem.preemption not in self.preemption:
-            return f"it is for {' or '.join(self.preemption)} preemption, here it is {problem.preemption}"
+            words = " or ".join("no" if kind == "none" else kind for kind in self.preemption)
+            return f"it is for {words} preemption, here it is {problem.preemption}"
         if self.deadlines == "implicit" and any(t.deadline_ns < t.period_ns for t in problem.tasks):
             return "a deadline is shorter than its period"
         if self.deadlines == "equal" and problem.deadlines != "implicit":

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from socsched.descriptor.taskset_model import PeriodicTask
 from socsched.plan.schedulability.published.chain_davare import SCOPE
-from socsched.plan.schedulability.published.job_chains import MOST_JOBS, REDUCED, chain, hyperperiods, implicit
+from socsched.plan.schedulability.published.job_chains import MOST_JOBS, REDUCED, chain, hyperperiods, in_time
 from socsched.plan.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
 from socsched.plan.schedulability.rta_fp import ceil_div
 
@@ -52,7 +52,7 @@ def _phased(problem: Problem) -> str:
         return "it is for tasks without release jitter"
     if not hyperperiods(tasks, tasks):
         return f"the hyperperiod has more than {MOST_JOBS} jobs"
-    return implicit(problem)
+    return in_time(problem)
 
 
 TEST = SchedulabilityTest(

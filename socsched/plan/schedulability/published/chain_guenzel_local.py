@@ -52,7 +52,7 @@ def schedule(tasks: Sequence[PeriodicTask], ranks: Sequence[int], until: int) ->
 
 
 def run(problem: Problem) -> Answer:
-    """Return reaction time, data age and reduced data age of the schedule, which repeats."""
+    """Return reaction time and data age, whole and reduced, of the schedule, which repeats."""
     tasks = problem.taskset.tasks
     span = hyperperiods(chain(problem), tasks)
     assert span is not None

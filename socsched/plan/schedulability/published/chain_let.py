@@ -18,7 +18,7 @@ from socsched.plan.schedulability.published.model import Answer, Problem, Schedu
 
 
 def run(problem: Problem) -> Answer:
-    """Return reaction time, data age and reduced data age; jobs read at their arrival and write at their deadline."""
+    """Return reaction time and data age, whole and reduced; jobs read at their arrival and write at their deadline."""
     tasks = chain(problem)
     span = hyperperiods(tasks, tasks)
     assert span is not None

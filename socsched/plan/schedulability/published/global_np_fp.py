@@ -17,7 +17,7 @@ from socsched.plan.schedulability.published.model import (
     responses,
     with_jitter,
 )
-from socsched.plan.schedulability.published.workload import carry_in
+from socsched.plan.schedulability.published.workload import carry_in, settle
 
 
 def run(problem: Problem) -> Answer:
@@ -37,19 +37,22 @@ def run(problem: Problem) -> Answer:
 def _start(
     task: PeriodicTask, higher: list[PeriodicTask], begun: list[tuple[int, str]], known: dict[str, int], m: int
 ) -> tuple[int | None, Terms]:
-    limit = min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns
-    wait = 0  # the job has not started at `wait`: all processors have been busy with others up to and including it
-    while wait <= limit and all(other.name in known for other in higher):
+    if any(other.name not in known for other in higher):
+        return None, ()
+
+    def busy(wait: int) -> int:
+        """For how long others keep all processors, if the job has not started up to and including `wait`."""
         inside = wait + 1
         work = sum(min(carry_in(other, inside, known[other.name]), inside) for other in higher)
-        later = (work + sum(min(rest, inside) for rest, _ in begun)) // m
-        if later <= wait:
-            blocked = min(sum(rest for rest, _ in begun) // m, wait)
-            rows = (("wcet", task.wcet_ns), ("lower priorities on all processors", blocked))
-            terms = (*rows, ("higher priorities on all processors", wait - blocked))
-            return task.jitter_ns + wait + task.wcet_ns, tuple(term for term in terms if term[1])
-        wait = later
-    return None, ()
+        return (work + sum(min(rest, inside) for rest, _ in begun)) // m
+
+    wait = settle(busy, 0, min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns)
+    if wait is None:
+        return None, ()
+    blocked = min(sum(rest for rest, _ in begun) // m, wait)
+    rows = (("wcet", task.wcet_ns), ("lower priorities on all processors", blocked))
+    terms = (*rows, ("higher priorities on all processors", wait - blocked))
+    return task.jitter_ns + wait + task.wcet_ns, tuple(term for term in terms if term[1])
 
 
 TEST = SchedulabilityTest(

@@ -16,6 +16,7 @@ from socsched.plan.schedulability.published.model import (
     SchedulabilityTest,
     Scope,
     Terms,
+    endless,
     responses,
     rt_task,
     with_jitter,
@@ -27,12 +28,14 @@ def rows(problem: Problem) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
     """Yield the response of every task."""
     longest = max(max(task.period_ns, task.deadline_ns) for task in problem.tasks)
     for task, higher, lower in problem.by_rank():
+        blocked = blocking(task, lower)
+        if endless(task, higher, blocked[1]):
+            yield task, None, ()
+            continue
         last = task.regions_ns[-1] if task.regions_ns else 1
         jitter = {other.name: other.jitter_ns for other in (*higher, task)}
         others = [rt_task(other) for other in higher]
-        value, bounded, terms = rta_np.response_time(
-            rt_task(task), others, jitter, blocking(task, lower), 64 * longest, last
-        )
+        value, bounded, terms = rta_np.response_time(rt_task(task), others, jitter, blocked, 64 * longest, last)
         yield task, value if bounded else None, with_jitter(task, terms)
 
 

@@ -11,7 +11,7 @@ from heapq import merge
 from socsched.descriptor.taskset_model import PeriodicTask
 from socsched.plan.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope, deadlines_met
 
-STEPS = 500_000
+STEPS = 100_000
 """Intervals looked at before the test gives up."""
 
 

@@ -16,6 +16,7 @@ from socsched.plan.schedulability.published.model import (
     SchedulabilityTest,
     Scope,
     Terms,
+    endless,
     responses,
     rt_task,
     with_jitter,
@@ -28,6 +29,9 @@ def rows(problem: Problem) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
     for task, higher, lower in problem.by_rank():
         name, begun = max(((o.name, o.wcet_ns - 1) for o in lower), key=lambda pair: pair[1], default=("", 0))
         blocking = (name, begun) if begun >= task.blocking_ns else ("a shared resource", task.blocking_ns)
+        if endless(task, higher, blocking[1]):
+            yield task, None, ()
+            continue
         jitter = {other.name: other.jitter_ns for other in (*higher, task)}
         others = [rt_task(other) for other in higher]
         value, bounded, terms = rta_np.response_time(rt_task(task), others, jitter, blocking, 64 * longest)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from socsched.descriptor.taskset_model import PeriodicTask
 
 
@@ -28,3 +30,28 @@ def due_within(task: PeriodicTask, window: int, slack: int) -> int:
     """
     jobs = window // task.period_ns
     return jobs * task.wcet_ns + min(task.wcet_ns, max(window - jobs * task.period_ns - slack, 0))
+
+
+def settle(need: Callable[[int], int], start: int, limit: int) -> int | None:
+    """Return a window (ns) with need(window) <= window, as small as can be found; None when none is within `limit`.
+
+    `need` must not fall as windows grow.  Steps towards the least such window can be as short as 1 ns, so after some
+    the search leaps and comes back: with need(x) <= x, need(x) is such a window as well.
+    """
+    window, steps = start, 0
+    while (longer := need(window)) > window:
+        steps += 1
+        window = longer if steps < PLAIN else max(longer, window + (window - start) // 100)
+        if window > limit:
+            if longer > limit or need(limit) > limit:
+                return None
+            window = limit
+    for _ in range(PLAIN if steps >= PLAIN else 0):
+        if (shorter := need(window)) >= window:
+            break
+        window = max(shorter, start)
+    return window if window <= limit else None
+
+
+PLAIN = 40
+"""Steps before `settle` leaps, and back again after."""

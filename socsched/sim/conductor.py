@@ -8,9 +8,10 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from socsched.cost.contention import contention_model
+from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.plan.plan import Plan
 from socsched.sim.board import Board
 from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
@@ -22,15 +23,18 @@ _DRAWS = 1024
 _LIMIT = 1 << 31
 
 
+def planned_model(plan: Plan) -> ContentionModel:
+    """Return the contention model a plan carries; UsageError when it is unknown or its parameters cannot be used."""
+    return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
+
+
 class Conductor:
     """Answers the kernel's questions about one simulation; `marks` are the instants it adds to the trace."""
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
         self.marks: list[Mark] = []
-        self.model = contention_model(
-            self.plan.contention, self.plan.dram_bandwidth, {e.id: e.kind for e in self.plan.engines}
-        )
+        self.model = planned_model(self.plan)
         self._engines = {engine.id: index for index, engine in enumerate(self.plan.engines)}
         self._tasks = {task.name: index for index, task in enumerate(self.plan.tasks)}
         self._streams = list(lowered.streams)

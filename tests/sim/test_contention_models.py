@@ -8,12 +8,11 @@ import pytest
 from builders import MS, engine, plan, task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from socsched.sim.memory import Memory, planned_model
 
 from socsched.cost.cost import Segment
 from socsched.plan.deployment import with_wcet
 from socsched.plan.plan import Plan
-from socsched.sim import engine as simulation
+from socsched.sim.conductor import planned_model
 from socsched.sim.engine import simulate
 from socsched.trace.trace import Trace
 
@@ -29,18 +28,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "linear": {"model": "linear", "parameters": COEFFICIENTS},
     "pairwise": {"model": "pairwise", "parameters": FACTORS},
 }
-
-
-@pytest.fixture(autouse=True)
-def carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the simulation the model its plan carries."""
-
-    class Carried(simulation.Simulation):
-        def __init__(self, model: Any, *rest: Any) -> None:
-            super().__init__(model, *rest)
-            self.memory = Memory(model.plan.dram_bandwidth, planned_model(model.plan))
-
-    monkeypatch.setattr(simulation, "Simulation", Carried)
 
 
 def made_of(tasks: list[Any], choice: dict[str, Any]) -> Plan:

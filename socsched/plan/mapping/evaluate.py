@@ -1,7 +1,7 @@
 """What a schedule takes, exactly: jobs in their order on the engines, stretched by the traffic of those beside them.
 
-The same fluid model and the same rounding as the simulator's (`sim.engine`): what is left of a segment is kept in 2**-64
-ns of its present pace and rounded up when the pace changes, so a plan and its simulation agree to the nanosecond.
+The same fluid model and the same rounding as the simulator's (`sim.engine`): what is left of a segment is kept in
+2**-64 ns of its present pace and rounded up when the pace changes, so plan and simulation agree to the nanosecond.
 """
 
 from __future__ import annotations

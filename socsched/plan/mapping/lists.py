@@ -151,10 +151,10 @@ def _slot(
         return (lane,), starts[lane]
     start = ready
     while True:
-        starts = sorted((_gap(row, start, duration), lane) for lane, row in enumerate(rows))
-        if starts[share - 1][0] == start:
-            return tuple(sorted(lane for _, lane in starts[:share])), start
-        start = starts[share - 1][0]
+        found = sorted((_gap(row, start, duration), lane) for lane, row in enumerate(rows))
+        if found[share - 1][0] == start:
+            return tuple(sorted(lane for _, lane in found[:share])), start
+        start = found[share - 1][0]
 
 
 def _gap(row: Spans, ready: int, duration: int) -> int:

@@ -67,8 +67,8 @@ class Group:
 class Hop:
     """What handing over from one option to another costs.
 
-    `handoff_ns` lengthens the producer on its engine; `engine` runs the conversion `segments` as a job of one lane (None:
-    no conversion); `delay_ns` then passes without occupying anything.
+    `handoff_ns` lengthens the producer on its engine; `engine` runs the conversion `segments` as a job of one lane
+    (None: no conversion); `delay_ns` then passes without occupying anything.
     """
 
     handoff_ns: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.plan.mapping.evaluate import Impossible, chosen_hops, evaluate, with_handoff
+from socsched.plan.mapping.evaluate import Impossible, chosen_hops, evaluate, job_segments
 from socsched.plan.mapping.problem import (
     FREE,
     Edge,
@@ -61,6 +61,7 @@ def _edge(rng: Random, source: Group, sink: Group, names: list[str], unit: int) 
         [
             Hop(handoff_ns=handoff, engine=where, segments=(Segment("convert", time, 0, time * 4),), energy_uj=3),
             Hop(handoff_ns=handoff),
+            Hop(pickup_ns=time),
         ]
     )
     rows = tuple(tuple(FREE if a.engine == b.engine else changed for b in sink.options) for a in source.options)
@@ -135,7 +136,7 @@ def plan_of(problem: Problem, schedule: Schedule) -> Plan:
             after = [problem.edges[key.index].source]
         else:
             option = problem.groups[key.index].options[schedule.choice[key.index]]
-            home, segments = option.engine, with_handoff(problem, key.index, schedule.choice, hops)
+            home, segments = option.engine, job_segments(problem, key.index, schedule.choice, hops)
             after = [
                 _name(problem, JobKey(0, number, True)) if hops[number].engine else problem.edges[number].source
                 for number in problem.before[key.index]

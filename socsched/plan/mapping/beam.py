@@ -85,7 +85,7 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
                 for b, e in np.ndindex(count, count):
                     hop = hops[option[k, g - 1, b]][option[k, g, e]]
                     reachable = hop and np.isfinite(time[k, g - 1, b]) and np.isfinite(time[k, g, e])
-                    lag[k, g, b, e] = hop.handoff_ns + hop.time_ns + hop.delay_ns if hop and reachable else np.inf
+                    lag[k, g, b, e] = hop.way_ns if hop and reachable else np.inf
     price = np.array([relaxed.prices.get(name, 1.0) / problem.lanes(name) for name in lanes])
     total = price.sum() + relaxed.memory_price or 1.0
     price, memory = price / total, relaxed.memory_price / total

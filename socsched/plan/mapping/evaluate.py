@@ -95,9 +95,11 @@ def chosen_hops(problem: Problem, choice: Sequence[int]) -> list[Hop]:
     return found
 
 
-def with_handoff(problem: Problem, group: int, choice: Sequence[int], hops: Sequence[Hop]) -> tuple[Segment, ...]:
-    """Return what a group runs: its option's segments, and the longest of the hand-overs it pays for."""
+def job_segments(problem: Problem, group: int, choice: Sequence[int], hops: Sequence[Hop]) -> tuple[Segment, ...]:
+    """Return what a group runs: its pick-ups, its option's segments, and the longest of the hand-overs it pays for."""
     segments = problem.groups[group].options[choice[group]].segments
+    taken = sum(hops[number].pickup_ns for number in problem.before[group])
+    segments = (Segment("pick-up", taken, taken, 0), *segments) if taken else segments
     paid = max((hops[number].handoff_ns for number in problem.after[group]), default=0)
     return (*segments, Segment("hand-over", paid, paid, 0)) if paid else segments
 
@@ -106,7 +108,7 @@ def _jobs(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> dict[Job
     jobs: dict[JobKey, _Job] = {}
     for index, group in enumerate(problem.groups):
         option = group.options[schedule.choice[index]]
-        segments = with_handoff(problem, index, schedule.choice, hops)
+        segments = job_segments(problem, index, schedule.choice, hops)
         for frame in range(group.frames):
             release = group.release_ns + frame * group.period_ns
             waits = len(problem.before[index]) + (frame > 0)

@@ -67,7 +67,7 @@ def _ranks(problem: Problem) -> list[float]:
         for number in problem.after[group]:
             edge = problem.edges[number]
             hops = [hop for row in edge.hops for hop in row if hop]
-            mean = sum(hop.handoff_ns + hop.time_ns + hop.delay_ns for hop in hops) / max(len(hops), 1)
+            mean = sum(hop.way_ns for hop in hops) / max(len(hops), 1)
             tail = max(tail, mean + ranks[problem.index[edge.sink]])
         ranks[group] = sum(option.time_ns for option in options) / len(options) + tail
     return ranks
@@ -84,6 +84,7 @@ def _try(table: _Table, group: int, option: int) -> _Trial:
             return _Trial(_NEVER, _NEVER, option, (), ())
         hops.append((number, hop))
         over += _overdrawn(table, hop)
+    duration = chosen.time_ns + sum(hop.pickup_ns for _, hop in hops)
     placed, ends, last, worst = [], [], 0, 0
     extra: dict[tuple[str, int], Spans] = {}
     work = problem.groups[group]
@@ -99,10 +100,10 @@ def _try(table: _Table, group: int, option: int) -> _Trial:
                 _occupy(extra, hop.engine, lanes, start, hop.time_ns)
                 at = start + hop.time_ns
             ready = max(ready, at + hop.delay_ns)
-        lanes, start = _slot(table, extra, chosen.engine, chosen.share, ready, chosen.time_ns)
-        last = start + chosen.time_ns
+        lanes, start = _slot(table, extra, chosen.engine, chosen.share, ready, duration)
+        last = start + duration
         placed.append((chosen.engine, lanes, start, last, JobKey(frame, group)))
-        _occupy(extra, chosen.engine, lanes, start, chosen.time_ns)
+        _occupy(extra, chosen.engine, lanes, start, duration)
         ends.append(last)
         worst = max(worst, last - release)
     return _Trial(over, worst, option, tuple(placed), tuple(ends))

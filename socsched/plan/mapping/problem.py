@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
+from socsched.cost.contention import demand, stretched_ns
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 
@@ -51,6 +52,13 @@ class Option:
         return sum(segment.time_ns for segment in self.segments)
 
 
+def alone_ns(option: Option, bandwidth: int) -> int:
+    """Return how long an option takes with all of a bandwidth (bytes/s, 0: never short) to itself."""
+    if not bandwidth:
+        return option.time_ns
+    return sum(stretched_ns(s, min(demand(s), bandwidth)) if s.bytes and s.time_ns else s.time_ns for s in option.segments)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Layers that run together: `frames` jobs, released every `period_ns` from `release_ns` on."""
@@ -67,11 +75,12 @@ class Group:
 class Hop:
     """What handing over from one option to another costs.
 
-    `handoff_ns` lengthens the producer on its engine; `engine` runs the conversion `segments` as a job of one lane
+    `handoff_ns` lengthens the producer on its engine, `pickup_ns` the consumer on its; `engine` runs the conversion `segments` as a job of one lane
     (None: no conversion); `delay_ns` then passes without occupying anything.
     """
 
     handoff_ns: int = 0
+    pickup_ns: int = 0
     delay_ns: int = 0
     engine: str | None = None
     segments: tuple[Segment, ...] = ()
@@ -82,6 +91,11 @@ class Hop:
     def time_ns(self) -> int:
         """Duration of the conversion alone on the SoC."""
         return sum(segment.time_ns for segment in self.segments)
+
+    @property
+    def way_ns(self) -> int:
+        """Time it puts between producer and consumer, pick-up included."""
+        return self.handoff_ns + self.time_ns + self.delay_ns + self.pickup_ns
 
 
 FREE = Hop()

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from socsched.plan.mapping.problem import Problem
+from socsched.plan.mapping.problem import Problem, alone_ns
 
 _SAFE = 1e-7
 """Share of a bound given up for the solver's floating-point tolerance."""
@@ -65,15 +65,15 @@ class _Program:
     def _paths(self) -> None:
         problem = self.problem
         for index, group in enumerate(problem.groups):
-            work = [(x, -option.time_ns) for x, option in zip(self.options[index], group.options, strict=True)]
+            work = [(x, -alone_ns(option, problem.bandwidth)) for x, option in zip(self.options[index], group.options, strict=True)]
             self._row(group.release_ns, math.inf, [(self.ends[index], 1), *work])
             for number in problem.before[index]:
                 edge, flow = problem.edges[number], self.flows[number]
                 cost = [
-                    (y, -(hop.handoff_ns + hop.time_ns + hop.delay_ns))
+                    (y, -hop.way_ns)
                     for ys, hops in zip(flow, edge.hops, strict=True)
                     for y, hop in zip(ys, hops, strict=True)
-                    if hop and hop.handoff_ns + hop.time_ns + hop.delay_ns
+                    if hop and hop.way_ns
                 ]
                 terms = [(self.ends[index], 1), (self.ends[problem.index[edge.source]], -1), *work, *cost]
                 self._row(0, math.inf, terms)
@@ -93,17 +93,18 @@ class _Program:
         found: dict[str, list[tuple[Any, float]]] = {engine.id: [] for engine in self.problem.engines}
         for group, xs in zip(self.problem.groups, self.options, strict=True):
             for x, option in zip(xs, group.options, strict=True):
-                found[option.engine].append((x, option.time_ns * option.share * group.frames))
-        for y, hop, source, _ in self._hops():
-            group = self.problem.groups[source]
-            if hop.engine:
-                found[hop.engine].append((y, hop.time_ns * group.frames))
-            if hop.handoff_ns and len(self.problem.after[source]) == 1:
-                number = self.problem.after[source][0]
-                for i, ys in enumerate(self.flows[number]):
-                    if any(y is other for other in ys):
-                        option = group.options[i]
-                        found[option.engine].append((y, hop.handoff_ns * option.share * group.frames))
+                found[option.engine].append((x, alone_ns(option, self.problem.bandwidth) * option.share * group.frames))
+        for edge, flow in zip(self.problem.edges, self.flows, strict=True):
+            source, sink = (self.problem.index[name] for name in (edge.source, edge.sink))
+            givers, takers = self.problem.groups[source], self.problem.groups[sink]
+            for giver, ys, hops in zip(givers.options, flow, edge.hops, strict=True):
+                for taker, y, hop in zip(takers.options, ys, hops, strict=True):
+                    if hop and hop.engine:
+                        found[hop.engine].append((y, hop.time_ns * givers.frames))
+                    if hop and hop.pickup_ns:
+                        found[taker.engine].append((y, hop.pickup_ns * taker.share * takers.frames))
+                    if hop and hop.handoff_ns and len(self.problem.after[source]) == 1:
+                        found[giver.engine].append((y, hop.handoff_ns * giver.share * givers.frames))
         return found
 
     def traffic(self) -> list[tuple[Any, float]]:

@@ -9,6 +9,7 @@ Source: Ow and Morton, "Filtered beam search in scheduling", Int. J. Production 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 State = dict[str, Any]
 _TINY = 1e-6
+_ALL = 1 << 30
+_NOTHING = Schedule((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +71,23 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
     """Return the arrays of a problem made of chains."""
     lanes = tuple(engine.id for engine in problem.engines for _ in range(engine.count))
     count, nets, most = len(lanes), len(groups), max(map(len, groups))
-    time = np.full((nets, most + 1, count), np.inf)
-    fixed, size = np.zeros_like(time), np.zeros_like(time)
-    option = np.zeros(time.shape, np.int64)
+    alone = np.full((nets, most + 1, count), np.inf)
+    fixed, size = np.zeros_like(alone), np.zeros_like(alone)
+    option = np.zeros(alone.shape, np.int64)
     lag = np.zeros((nets, most + 1, count + 1, count))
     for k, chain in enumerate(groups):
         for g, index in enumerate(chain):
             for e, name in enumerate(lanes):
                 for number, way in enumerate(problem.groups[index].options):
-                    if way.engine == name and way.time_ns < time[k, g, e]:
-                        time[k, g, e], option[k, g, e] = max(way.time_ns, 1), number
+                    if way.engine == name and way.time_ns < alone[k, g, e]:
+                        alone[k, g, e], option[k, g, e] = max(way.time_ns, 1), number
                         fixed[k, g, e] = sum(s.fixed_ns for s in way.segments)
                         size[k, g, e] = sum(s.bytes for s in way.segments)
             if g:
                 hops = problem.edges[problem.before[index][0]].hops
                 for b, e in np.ndindex(count, count):
                     hop = hops[option[k, g - 1, b]][option[k, g, e]]
-                    reachable = hop and np.isfinite(time[k, g - 1, b]) and np.isfinite(time[k, g, e])
+                    reachable = hop and np.isfinite(alone[k, g - 1, b]) and np.isfinite(alone[k, g, e])
                     lag[k, g, b, e] = hop.way_ns if hop and reachable else np.inf
     price = np.array([relaxed.prices.get(name, 1.0) / problem.lanes(name) for name in lanes])
     total = price.sum() + relaxed.memory_price or 1.0
@@ -94,35 +97,76 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
     worth, tail = np.zeros((nets, most + 1, count + 1)), np.zeros((nets, most + 1, count + 1))
     for k, chain in enumerate(groups):
         for g in range(len(chain) - 1, -1, -1):
-            way = lag[k, g] + time[k, g][None]
-            worth[k, g] = (way * price + spent[k, g] * memory + worth[k, g + 1, :count]).min(1)
+            way = np.where(np.isfinite(alone[k, g]), lag[k, g] + alone[k, g], np.inf)
+            worth[k, g] = (np.where(np.isfinite(way), way, 1e30) * price + spent[k, g] * memory + worth[k, g + 1, :count]).min(1)
             tail[k, g] = (way + tail[k, g + 1, :count]).min(1)
     release = np.array([problem.groups[chain[0]].release_ns for chain in groups], float)
     length = np.array([len(chain) for chain in groups])
-    arrays = (time, fixed, size, lag, option, release, price)
+    arrays = (alone, fixed, size, lag, option, release, price)
     return Table(lanes, groups, length, *arrays, memory, bandwidth, worth, tail)
 
 
-def beam_search(problem: Problem, relaxed: Relaxed, width: int, waits: int = 0) -> Schedule | None:
-    """Return the best schedule found with `width` states a step, letting `waits` events pass idle; None: no chains."""
+def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | None:
+    """Return the best schedule found with `width` states a step, no lane waiting while a network is free; None: no chains."""
     groups = chains(problem)
     if not groups:
         return None
-    return with_conversions(problem, _Beam(tabulate(problem, groups, relaxed), width, waits).search())
+    return with_conversions(problem, _Beam(tabulate(problem, groups, relaxed), width, 0).search() or _NOTHING)
+
+
+def enumerable(problem: Problem) -> bool:
+    """Say whether `enumerate_below` sees every schedule of a problem.
+
+    That takes chains, one option of one segment an engine, and no work between the groups.
+    """
+    hops = [hop for edge in problem.edges for row in edge.hops for hop in row]
+    single = all(
+        len({o.engine for o in group.options}) == len(group.options) and all(len(o.segments) == 1 for o in group.options)
+        for group in problem.groups
+    )
+    plain = all(hop is None or (hop.engine is None and hop.handoff_ns == 0) for hop in hops)
+    return single and plain and chains(problem) is not None
+
+
+def enumerate_below(
+    problem: Problem, relaxed: Relaxed, limit: int, width: int, until: float
+) -> tuple[Schedule | None, bool]:
+    """Look at every schedule whose makespan may be below `limit` (ns); return the best, and whether all were seen.
+
+    Not all are when a step has more than `width` states or the clock (`time.monotonic`) passes `until`.  Lanes may wait
+    for any event.  Of states that differ in what passed only, the earlier one is kept.
+    """
+    groups = chains(problem)
+    if not groups:
+        return None, False
+    beam = _Beam(tabulate(problem, groups, relaxed), width, _ALL, float(limit), until)
+    found = beam.search()
+    return found, beam.complete
 
 
 class _Beam:
-    def __init__(self, table: Table, width: int, waits: int) -> None:
-        self.table, self.width, self.waits = table, width, waits
+    def __init__(
+        self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf
+    ) -> None:
+        self.table, self.width, self.waits, self.limit, self.until = table, width, waits, limit, until
         self.nets, self.lanes = len(table.groups), len(table.lanes)
         self.rows = np.arange(self.nets)[None]
+        self.complete = True
+        self.alike = _alike(table)
+        self.released = not table.release.any()
+        self.factors = np.random.default_rng(0).integers(1, 2**62, 4 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
 
-    def search(self) -> Schedule:
-        """Assign one group a step and keep the states of least bound."""
+    def search(self) -> Schedule | None:
+        """Assign one group a step and keep the states of least bound; None when no state stays below the limit."""
         state = self._settle(self._first())
         trail: list[tuple[Ints, Ints]] = []
         for _ in range(int(self.table.length.sum())):
+            if time.monotonic() > self.until:
+                self.complete = False
+                return None
             state, parents, pairs = self._step(state)
+            if not len(parents):
+                return None
             trail.append((parents, pairs))
         while (state["run"] >= 0).any():
             state = self._advance(state, np.ones(len(state["t"]), bool))
@@ -150,24 +194,65 @@ class _Beam:
         origin = np.arange(len(state["t"]))
         for wait in range(self.waits + 1):
             child, parent, pair = self._assigned(state)
-            found.append(child)
-            parents.append(origin[parent])
-            pairs.append(pair)
-            can = (state["run"] >= 0).any(1)
-            if wait == self.waits or not can.any():
+            kept = self._below(child)
+            found.append(_take(child, kept))
+            parents.append(origin[parent[kept]])
+            pairs.append(pair[kept])
+            can = np.nonzero((state["run"] >= 0).any(1))[0]
+            if wait == self.waits or not len(can):
                 break
-            state, origin = _take(state, np.nonzero(can)[0]), origin[can]
-            state = self._advance(state, np.ones(len(origin), bool))
+            state = self._advance(_take(state, can), np.ones(len(can), bool))
+            waiting = self._below(state)
+            state, origin = _take(state, waiting), origin[can][waiting]
         children = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         from_, chosen = np.concatenate(parents), np.concatenate(pairs)
-        best = np.argsort(self._bound(children), kind="stable")[: self.width * 3]
-        children, from_, chosen = self._settle(_take(children, best)), from_[best], chosen[best]
-        bound = self._bound(children)
-        parts = (children["t"][:, None], children["lag"] + children["rem"] * children["time"], children["run"])
-        key = np.round(np.concatenate([*parts, children["pos"], children["last"]], 1), 1)
-        _, first = np.unique(key, axis=0, return_index=True)
-        kept = first[np.argsort(bound[first], kind="stable")][: self.width]
-        return _take(children, kept), from_[kept], chosen[kept]
+        children, from_, chosen = self._cut(children, from_, chosen, self.width * 3)
+        children = self._settle(children)
+        kept = self._below(children)
+        children, from_, chosen = _take(children, kept), from_[kept], chosen[kept]
+        first = self._distinct(children)
+        return self._cut(_take(children, first), from_[first], chosen[first], self.width)
+
+    def _below(self, state: State) -> Ints:
+        """Return the states whose bound is below the limit."""
+        if np.isinf(self.limit):
+            return np.arange(len(state["t"]))
+        return np.nonzero(self._bound(state)[0] < self.limit)[0]
+
+    def _cut(self, state: State, parents: Ints, pairs: Ints, width: int) -> tuple[State, Ints, Ints]:
+        """Keep the `width` states of least bound."""
+        if len(parents) <= width and np.isfinite(self.limit):
+            return state, parents, pairs
+        self.complete &= len(parents) <= width
+        bound, ways = self._bound(state)
+        best = np.argsort(bound + 1e-6 * ways, kind="stable")[:width]
+        return _take(state, best), parents[best], pairs[best]
+
+    def _distinct(self, state: State) -> Ints:
+        """Return one state of each kind: the earliest among those that differ in what passed only.
+
+        Engines that are alike swap names; times count to a tenth of a ns.
+        """
+        run, last = state["run"], state["last"]
+        left, rest = state["lag"], state["rem"] * state["time"]
+        for lanes in self.alike:
+            mark = np.stack([np.where(last == lane, self.rows, self.nets).min(1) for lane in lanes], 1)
+            order = np.argsort(run[:, lanes] * (self.nets + 1) + mark, axis=1, kind="stable")
+            picked = np.array(lanes)[order]
+            place = np.arange(len(run))[:, None]
+            names = np.tile(np.arange(self.lanes + 1), (len(run), 1))
+            names[place, picked] = np.array(lanes)
+            run, left, rest = run.copy(), left.copy(), rest.copy()
+            for values, source in ((run, state["run"]), (left, state["lag"]), (rest, state["rem"] * state["time"])):
+                values[:, lanes] = source[place, picked]
+            last = names[place, last]
+        clock = np.zeros(len(run)) if self.released else state["t"]
+        parts = (run, np.rint(left * 10), np.rint(rest * 10), state["pos"], last, np.rint(clock * 10)[:, None])
+        key = np.concatenate([part.astype(np.int64) for part in parts], 1)
+        with np.errstate(over="ignore"):
+            mixed = (key * self.factors[: key.shape[1]]).sum(1)
+        early = np.argsort(state["t"], kind="stable")
+        return np.asarray(early[np.unique(mixed[early], return_index=True)[1]])
 
     def _assigned(self, state: State) -> tuple[State, Ints, Ints]:
         """Return every state with one more free network on a free lane, which state it came from, and the pair."""
@@ -231,8 +316,8 @@ class _Beam:
                 return state
             state = self._advance(state, must)
 
-    def _bound(self, state: State) -> Floats:
-        """Return what bounds a state's end: priced work left, and the longest network left."""
+    def _bound(self, state: State) -> tuple[Floats, Floats]:
+        """Return what bounds a state's end (priced work left, the longest network left), and the sum of the latter."""
         table, running = self.table, state["run"] >= 0
         left = np.where(running, state["lag"] + state["rem"] * state["time"], 0.0)
         following, last = state["pos"] + state["busy"], state["last"].copy()
@@ -245,7 +330,7 @@ class _Beam:
             moving = np.where(running, state["rem"] * state["bytes"], 0.0)
             priced = priced + table.memory * moving.sum(1) / table.bandwidth
         ways = state["t"][:, None] + own + table.tail[self.rows, following, last]
-        return np.asarray(np.maximum(priced, ways.max(1)) + 1e-6 * ways.sum(1))
+        return np.maximum(priced, ways.max(1)), ways.sum(1)
 
     def _schedule(self, trail: list[tuple[Ints, Ints]], last: int) -> Schedule:
         steps: list[tuple[int, int]] = []
@@ -263,6 +348,26 @@ class _Beam:
             order.append(JobKey(0, self.table.groups[net][position[net]]))
             position[net] += 1
         return Schedule(tuple(choice), tuple(order))
+
+
+def _alike(table: Table) -> list[list[int]]:
+    """Return the sets of lanes that could swap names without anybody noticing."""
+    sets: list[list[int]] = []
+    count = len(table.lanes)
+    for lane in range(count):
+        for lanes in sets:
+            swapped = np.arange(count + 1)
+            swapped[[lanes[0], lane]] = lane, lanes[0]
+            same = all(
+                np.array_equal(values[..., lanes[0]], values[..., lane])
+                for values in (table.time, table.fixed, table.bytes, table.price)
+            )
+            if same and np.array_equal(table.lag, table.lag[:, :, swapped][:, :, :, swapped[:count]]):
+                lanes.append(lane)
+                break
+        else:
+            sets.append([lane])
+    return [lanes for lanes in sets if len(lanes) > 1]
 
 
 def with_conversions(problem: Problem, schedule: Schedule) -> Schedule:

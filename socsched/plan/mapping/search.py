@@ -1,24 +1,28 @@
-"""Solve a mapping problem: a list schedule at once, a beam search, then CP-SAT until proven or out of time.
+"""Solve a mapping problem: a list schedule at once, a beam search, then proof by enumeration or CP-SAT, or out of time.
 
-Every schedule is judged by its exact evaluation, contention included; the bound comes from the relaxation and from
-CP-SAT.  "optimal" says that no schedule is better by more than `TOLERANCE` of the value.
+Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation, from CP-SAT, and
+for networks that are chains from enumeration of every state whose bound is below the best makespan.  "optimal" says that
+no schedule (`problem.Schedule`: every choice, every order) is better by more than `TOLERANCE` of the value.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from socsched.plan.mapping.beam import beam_search, chains
-from socsched.plan.mapping.cpsat import Program, available, linear
+from socsched.plan.mapping.beam import beam_search, chains, enumerable, enumerate_below
+from socsched.plan.mapping.cpsat import PAIRS, Program, available, linear
 from socsched.plan.mapping.evaluate import Evaluation, Impossible, evaluate
 from socsched.plan.mapping.lists import list_schedule
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed, relax
 
 SOLVERS = ("auto", "heft", "cpsat")
-TOLERANCE = 1e-4
+TOLERANCE = 5e-4
+STATES = (10_000, 500_000)
+"""States a step of the quick and of the thorough enumeration, at most."""
 ROUNDS = 4
 """Rounds of solving, evaluating and letting durations grow, where overlaps are too many for the program."""
 
@@ -85,9 +89,35 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
     if main in ("makespan", "latency") and chains(problem):
         prices = relaxed["makespan"] if "makespan" in relaxed else relax(problem, "makespan", linear())
         _beams(best, prices, started + time_limit * 0.5, bounds)
+    until = started + time_limit
+    if problem.objectives == ("makespan",) and not any(n.limit_ns for n in problem.requirements) and enumerable(problem):
+        small = _pairs(problem) <= PAIRS
+        for states in STATES[:1] if small else STATES:
+            if not _proven(best, bounds):
+                _enumerated(best, relaxed["makespan"], states, until, bounds)
     if _proven(best, bounds):
         return _result(best, bounds, "optimal", started)
     return _exact(best, bounds, started, time_limit, workers, seed)
+
+
+def _pairs(problem: Problem) -> int:
+    sizes = [len(chain) for chain in chains(problem) or ()]
+    return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+
+
+def _enumerated(best: _Best, relaxed: Relaxed, states: int, until: float, bounds: dict[str, int]) -> None:
+    """Enumerate what may be better until nothing is, or not everything could be seen."""
+    while True:
+        limit = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
+        found, complete = enumerate_below(best.problem, relaxed, limit, states, until)
+        before = best.evaluation.makespan_ns
+        best.offer(found, "enumeration")
+        if complete:
+            # What was found may itself not be the least: the pruning used the bound of the schedule before it.
+            bounds["makespan"] = max(bounds["makespan"], min(limit, best.evaluation.makespan_ns))
+            return
+        if best.evaluation.makespan_ns >= before:
+            return
 
 
 def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]) -> None:

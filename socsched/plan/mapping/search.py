@@ -134,7 +134,7 @@ def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]
 def _proven(best: _Best, bounds: Mapping[str, int]) -> bool:
     if best.evaluation.excess:
         return False
-    return all(best.evaluation.value(name) <= bound * (1 + TOLERANCE) for name, bound in bounds.items())
+    return all(best.evaluation.value(name) * (1 - TOLERANCE) <= bound + 1 for name, bound in bounds.items())
 
 
 def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, workers: int, seed: int) -> Result:

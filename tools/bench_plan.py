@@ -4,9 +4,9 @@
     python tools/bench_plan.py [--z3-limit 120] [--time-limit 60] [--only pair,large,scaling,experiments]
 
 pair: GoogleNet and AlexNet on GPU and DLA (tools/haxconn.py), one transition a network at most or any number, without
-and with contention.  large: networks of random groups, three engines, contention.  scaling: up to 20 networks of 30 groups
-on four engines.  experiments: the measured schedules of the artefact, predicted.  Z3 (z3-solver) is a peer only; it runs
-in a process of its own, which is ended at the limit.
+and with contention.  large: networks of random groups, three engines, contention.  scaling: up to 20 networks of 30
+groups on four engines.  experiments: the measured schedules of the artefact, predicted.  Z3 (z3-solver) is a peer only;
+it runs in a process of its own, which is ended at the limit.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _one_way(problem: Problem, network: str, way: int) -> Problem:
 def z3_optimize(problem: Problem, single: bool, limit: float, result: Any) -> None:
     """Minimise the makespan with Z3's Optimize after HaX-CoNN's formulation; sends (status, makespan ns, seconds).
 
-    Starts are reals, an engine a group's choice; consecutive groups wait for each other and pay the transition; groups on
-    one engine exclude each other.  Contention by overlap, as in the paper (section 3.4): in the artefact's script a
+    Starts are reals, an engine a group's choice; consecutive groups wait for each other and pay the transition;
+    groups  on one engine exclude each other.  Contention by overlap, as in the paper: in the artefact's script a
     group is slowed by its own traffic whether or not anybody else runs.
     """
     import z3
@@ -276,7 +276,8 @@ def large(options: argparse.Namespace) -> None:
 
 def _line(result: Result) -> str:
     value, bound = result.evaluation.makespan_ns, result.bounds["makespan"]
-    return f"{bound / 1e6:>10.4f}{value / 1e6:>10.4f}{result.gap:>8.2%}{result.seconds:>8.2f}  {result.status} ({result.solver})"
+    found = f"{result.status} ({result.solver})"
+    return f"{bound / 1e6:>10.4f}{value / 1e6:>10.4f}{result.gap:>8.2%}{result.seconds:>8.2f}  {found}"
 
 
 def scaling(options: argparse.Namespace) -> None:
@@ -317,7 +318,8 @@ def experiments(options: argparse.Namespace) -> None:
         print(f"  rank correlation {rho:.2f}; of the rows that are a maximum, not a sum: {four:.2f}")
         result = solve(artefact.problem(artefact.networks(experiment)), "auto", options.time_limit)
         ours, best = result.evaluation.makespan_ns / 1e6, min(predicted)
-        print(f"  own schedule {ours:.2f} ms ({result.status}, {result.seconds:.2f} s), best of theirs {best:.2f} predicted")
+        how = f"{result.status}, {result.seconds:.2f} s"
+        print(f"  own schedule {ours:.2f} ms ({how}), best of theirs {best:.2f} predicted")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""The GPU/DLA problems of the HaX-CoNN artefact (Jetson AGX Xavier), from its measurements in the shared reference data.
+"""The GPU/DLA problems of the HaX-CoNN artefact (Jetson AGX Xavier), from its measurements in the shared reference
+data.
 
 GoogleNet: measured layer groups (GPU: reformat kernels were left out, so all groups are scaled to the measured whole).
 AlexNet: the artefact has eight times its authors typed in; which layers they stand for is our reading (convolution and
-activation apart from normalisation and pooling, conv3-5 together, each dense layer).  ResNet-101: no layer times exist; a
-block's time is a * convolutions + b * GFLOP, fitted to the ten groups of GoogleNet on either engine.
+activation apart from normalisation and pooling, conv3-5 together, each dense layer).  ResNet-101: no layer times exist;
+a block's time is a * convolutions + b * GFLOP, fitted to the ten groups of GoogleNet on either engine.
 
 Traffic is not measured by layer either: a convolution draws the memory-controller load measured for one of its image
-size on the GPU, a dense layer reads its weights once.  How much more the DLA moves, and how much of the bandwidth there is
-to share, follow from the one measured pair of co-runs: two GoogleNets, on the GPU 1.959 -> 3.303 ms, on the DLA 3.656 ->
-4.678 ms (HaX-CoNN, PPoPP 2024, artefact).  The experiments' own latencies are not used.
+size on the GPU, a dense layer reads its weights once.  How much more the DLA moves, and how much of the bandwidth there
+is to share, follow from the one measured pair of co-runs: two GoogleNets, on the GPU 1.959 -> 3.303 ms, on the DLA
+3.656 -> 4.678 ms (HaX-CoNN, PPoPP 2024, artefact).  The experiments' own latencies are not used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +126,7 @@ class Artefact:
     def googlenet(self) -> list[Part]:
         """Return GoogleNet's ten groups."""
         return [
-            self._part("googlenet", a, b, g, d)
-            for (a, b), g, d in zip(self.ranges, self.gpu, self.dla, strict=True)
+            self._part("googlenet", a, b, g, d) for (a, b), g, d in zip(self.ranges, self.gpu, self.dla, strict=True)
         ]
 
     def alexnet(self) -> list[Part]:
@@ -137,7 +138,7 @@ class Artefact:
             moved = PEAK_GBPS * self.load[max(s for s in self.load if s <= side)] * gpu * 1e6
             parts.append(Part(first, end, gpu, dla, int(moved), int(moved * self.more), 2 * 256 * side * side))
         for (first, end, inputs, outputs), (gpu, dla) in zip(ALEXNET_DENSE, times[5:], strict=True):
-            # The typed-in times would need more than the DLA draws: with this all of AlexNet takes 5.9 ms there, and the
+            # The typed-in times would need more than the DLA draws: so AlexNet takes 5.9 ms there, and the
             # artefact's logs of AlexNet on the DLA beside twelve others say 5.7 to 6.4.
             dla = max(dla, 2 * inputs * outputs / self.knee / 1e6)
             # Alone it must take the time measured, so it cannot draw more than there is to share.
@@ -152,7 +153,7 @@ class Artefact:
         blocks = [i for i in ends if "branch" not in names[i - 1][1]]
         edges = sorted({0, 4, 5, len(names), *blocks, *cuts})
         parts = []
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in pairwise(edges):
             work = np.array(self._work("resnet101", a, b))
             gpu, dla = (float(work @ rate) for rate in self.rates)
             # Pooling, activation or addition on its own: as long as the launch of a convolution.
@@ -172,7 +173,7 @@ class Artefact:
         return Part(first, end, float(gpu), float(dla), int(moved), more, size)
 
     def problem(self, networks: dict[str, list[Part]], contention: bool = True, grain_ns: int = 1) -> Problem:
-        """Return the problem of mapping networks onto the GPU and one DLA, transitions as delays as the artefact has them.
+        """Return the problem of mapping networks onto the GPU and one DLA, transitions as delays as in the artefact.
 
         A tensor takes 4 us and its size over 12.5 GB/s (fit of the nine measured reformats).
         """
@@ -200,9 +201,7 @@ class Artefact:
         """Return the two networks of an experiment, cut where one of its schedules cuts them."""
         names = [experiment["rows"][0][side]["net"] for side in ("dnn1", "dnn2")]
         cuts = {name: _cuts(experiment, name) for name in names}
-        return {
-            name: self.resnet101(cuts[name]) if name == "resnet101" else getattr(self, name)() for name in names
-        }
+        return {name: self.resnet101(cuts[name]) if name == "resnet101" else getattr(self, name)() for name in names}
 
     def predicted(self, experiment: dict[str, Any], row: dict[str, Any]) -> float:
         """Return the latency (ms) of one measured schedule under our model, summed up as the authors did."""
@@ -250,7 +249,9 @@ def _cuts(experiment: dict[str, Any], name: str) -> tuple[int, ...]:
 
 def rank_correlation(a: list[float], b: list[float]) -> float:
     """Return Spearman's rank correlation; equal values share their mean rank."""
-    first, second = (np.array([(np.sum(np.array(v) < x) + np.sum(np.array(v) <= x) + 1) / 2 for x in v]) for v in (a, b))
+    first, second = (
+        np.array([(np.sum(np.array(v) < x) + np.sum(np.array(v) <= x) + 1) / 2 for x in v]) for v in (a, b)
+    )
     return float(np.corrcoef(first, second)[0, 1])
 
 
@@ -279,7 +280,7 @@ def _googlenet(name: str) -> tuple[int, int, int, int]:
 
 
 def _resnet(name: str) -> tuple[int, int, int, int]:
-    """He et al., "Deep residual learning for image recognition", CVPR 2016, table 1 (Caffe: stride in the first 1x1)."""
+    """He et al., "Deep residual learning for image recognition", CVPR 2016, table 1."""
     found = re.fullmatch(r"res(\d)(\w+?)_branch(1|2a|2b|2c)", name)
     if not found:
         return (3, 112, 64, 7) if name == "conv1" else (2048, 1, 1000, 1)

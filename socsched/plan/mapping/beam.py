@@ -1,8 +1,8 @@
 """Beam search over schedules of networks that are chains, with contention in every step; deterministic.
 
-A state is a moment at which an engine and a network are both free.  What completes it is bounded from below by the prices
-of `relaxation`: time left idle and options dearer than a network's cheapest way to its end show at once.  The states of
-least bound are kept.  Times are floating point here; whoever takes the schedule evaluates it exactly.
+A state is a moment at which an engine and a network are both free.  What completes it is bounded from below by the
+prices of `relaxation`: time left idle and options dearer than a network's cheapest way to its end show at once.  The
+states of least bound are kept.  Times are floating point here; whoever takes the schedule evaluates it exactly.
 
 Source: Ow and Morton, "Filtered beam search in scheduling", Int. J. Production Research 26(1), 1988.
 """
@@ -24,15 +24,14 @@ Ints = npt.NDArray[np.int64]
 State = dict[str, Any]
 _TINY = 1e-6
 _ALL = 1 << 30
-_NOTHING = Schedule((), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A problem as arrays over network k, position g, lane e, lane before b (the last index: none before).
 
-    `time` alone (ns, infinite where a lane has no option), `fixed` part of it, `bytes`; `lag[k, g, b, e]` what a hand-over
-    takes; `option` its index; `worth` and `tail`: the price and the time from group g to the network's end.
+    `time` alone (ns, infinite where a lane has no option), `fixed` part of it, `bytes`; `lag[k, g, b, e]` what a
+    hand-over takes; `option` its index; `worth` and `tail`: the price and the time from group g to the network's end.
     """
 
     lanes: tuple[str, ...]
@@ -97,9 +96,11 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
     worth, tail = np.zeros((nets, most + 1, count + 1)), np.zeros((nets, most + 1, count + 1))
     for k, chain in enumerate(groups):
         for g in range(len(chain) - 1, -1, -1):
-            way = np.where(np.isfinite(alone[k, g]), lag[k, g] + alone[k, g], np.inf)
-            worth[k, g] = (np.where(np.isfinite(way), way, 1e30) * price + spent[k, g] * memory + worth[k, g + 1, :count]).min(1)
-            tail[k, g] = (way + tail[k, g + 1, :count]).min(1)
+            times = np.where(np.isfinite(alone[k, g]), lag[k, g] + alone[k, g], np.inf)
+            worth[k, g] = (
+                np.where(np.isfinite(times), times, 1e30) * price + spent[k, g] * memory + worth[k, g + 1, :count]
+            ).min(1)
+            tail[k, g] = (times + tail[k, g + 1, :count]).min(1)
     release = np.array([problem.groups[chain[0]].release_ns for chain in groups], float)
     length = np.array([len(chain) for chain in groups])
     arrays = (alone, fixed, size, lag, option, release, price)
@@ -107,11 +108,15 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
 
 
 def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | None:
-    """Return the best schedule found with `width` states a step, no lane waiting while a network is free; None: no chains."""
+    """Return the best schedule found with `width` states a step; None for a problem that is not made of chains.
+
+    No lane waits while a network is free.
+    """
     groups = chains(problem)
     if not groups:
         return None
-    return with_conversions(problem, _Beam(tabulate(problem, groups, relaxed), width, 0).search() or _NOTHING)
+    found = _Beam(tabulate(problem, groups, relaxed), width, 0).search()
+    return with_conversions(problem, found) if found else None
 
 
 def enumerable(problem: Problem) -> bool:
@@ -121,7 +126,8 @@ def enumerable(problem: Problem) -> bool:
     """
     hops = [hop for edge in problem.edges for row in edge.hops for hop in row]
     single = all(
-        len({o.engine for o in group.options}) == len(group.options) and all(len(o.segments) == 1 for o in group.options)
+        len({o.engine for o in group.options}) == len(group.options)
+        and all(len(o.segments) == 1 for o in group.options)
         for group in problem.groups
     )
     plain = all(hop is None or (hop.engine is None and hop.handoff_ns == 0) for hop in hops)
@@ -129,32 +135,33 @@ def enumerable(problem: Problem) -> bool:
 
 
 def enumerate_below(
-    problem: Problem, relaxed: Relaxed, limit: int, width: int, until: float
+    problem: Problem, relaxed: Relaxed, limit: int, width: int, until: float, waiting: bool = True
 ) -> tuple[Schedule | None, bool]:
     """Look at every schedule whose makespan may be below `limit` (ns); return the best, and whether all were seen.
 
     Not all are when a step has more than `width` states or the clock (`time.monotonic`) passes `until`.  Lanes may wait
-    for any event.  Of states that differ in what passed only, the earlier one is kept.
+    for any event; without `waiting` those where one does while a network is free are left out, and not all are seen.
+    Of states that differ in what passed only, the earlier one is kept.
     """
     groups = chains(problem)
     if not groups:
         return None, False
-    beam = _Beam(tabulate(problem, groups, relaxed), width, _ALL, float(limit), until)
+    beam = _Beam(tabulate(problem, groups, relaxed), width, _ALL if waiting else 0, float(limit), until)
     found = beam.search()
-    return found, beam.complete
+    return found, beam.complete and waiting
 
 
 class _Beam:
-    def __init__(
-        self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf
-    ) -> None:
+    def __init__(self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf) -> None:
         self.table, self.width, self.waits, self.limit, self.until = table, width, waits, limit, until
         self.nets, self.lanes = len(table.groups), len(table.lanes)
         self.rows = np.arange(self.nets)[None]
         self.complete = True
         self.alike = _alike(table)
         self.released = not table.release.any()
-        self.factors = np.random.default_rng(0).integers(1, 2**62, 4 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
+        self.factors = (
+            np.random.default_rng(0).integers(1, 2**62, 4 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
+        )
 
     def search(self) -> Schedule | None:
         """Assign one group a step and keep the states of least bound; None when no state stays below the limit."""
@@ -194,10 +201,9 @@ class _Beam:
         origin = np.arange(len(state["t"]))
         for wait in range(self.waits + 1):
             child, parent, pair = self._assigned(state)
-            kept = self._below(child)
-            found.append(_take(child, kept))
-            parents.append(origin[parent[kept]])
-            pairs.append(pair[kept])
+            found.append(child)
+            parents.append(origin[parent])
+            pairs.append(pair)
             can = np.nonzero((state["run"] >= 0).any(1))[0]
             if wait == self.waits or not len(can):
                 break
@@ -261,12 +267,22 @@ class _Beam:
         usable = np.isfinite(table.time[self.rows, np.minimum(state["pos"], table.time.shape[1] - 1)])
         usable &= np.isfinite(table.lag[self.rows, np.minimum(state["pos"], table.lag.shape[1] - 1), state["last"]])
         parent, net, lane = np.nonzero(free[:, :, None] & (state["run"] < 0)[:, None, :] & usable)
+        position, before = state["pos"][parent, net], state["last"][parent, net]
+        waiting = np.where(position == 0, np.maximum(table.release[net] - state["t"][parent], 0), 0)
+        lag = table.lag[net, position, before, lane] + waiting
+        if np.isfinite(self.limit):
+            # What the assignment adds to the state's bound, before any array is copied for it.
+            way = lag + table.time[net, position, lane]
+            more = way * table.price[lane] + table.worth[net, position + 1, lane] - table.worth[net, position, before]
+            if table.bandwidth:
+                more += table.memory * table.bytes[net, position, lane] / table.bandwidth
+            ends = state["t"][parent] + way + table.tail[net, position + 1, lane]
+            kept = np.nonzero((self._priced(state)[0][parent] + more < self.limit) & (ends < self.limit))[0]
+            parent, net, lane, lag, position = parent[kept], net[kept], lane[kept], lag[kept], position[kept]
         child = _take(state, parent)
         row = np.arange(len(parent))
-        position, before = child["pos"][row, net], child["last"][row, net]
         child["run"][row, lane], child["busy"][row, net] = net, True
-        waiting = np.where(position == 0, np.maximum(table.release[net] - child["t"], 0), 0)
-        child["lag"][row, lane] = table.lag[net, position, before, lane] + waiting
+        child["lag"][row, lane] = lag
         child["rem"][row, lane] = 1.0
         for name, values in (("time", table.time), ("fixed", table.fixed), ("bytes", table.bytes)):
             child[name][row, lane] = values[net, position, lane]
@@ -318,6 +334,11 @@ class _Beam:
 
     def _bound(self, state: State) -> tuple[Floats, Floats]:
         """Return what bounds a state's end (priced work left, the longest network left), and the sum of the latter."""
+        priced, ways = self._priced(state)
+        return np.maximum(priced, ways.max(1)), ways.sum(1)
+
+    def _priced(self, state: State) -> tuple[Floats, Floats]:
+        """Return the price of all that is left after what has passed, and when each network ends at the earliest."""
         table, running = self.table, state["run"] >= 0
         left = np.where(running, state["lag"] + state["rem"] * state["time"], 0.0)
         following, last = state["pos"] + state["busy"], state["last"].copy()
@@ -330,7 +351,7 @@ class _Beam:
             moving = np.where(running, state["rem"] * state["bytes"], 0.0)
             priced = priced + table.memory * moving.sum(1) / table.bandwidth
         ways = state["t"][:, None] + own + table.tail[self.rows, following, last]
-        return np.maximum(priced, ways.max(1)), ways.sum(1)
+        return priced, ways
 
     def _schedule(self, trail: list[tuple[Ints, Ints]], last: int) -> Schedule:
         steps: list[tuple[int, int]] = []

@@ -1,14 +1,14 @@
 """The mapping problem as a constraint program, solved by OR-Tools CP-SAT; the only importer of `ortools`.
 
-Time counts in grains: the greatest common divisor of all times, or a millionth of the horizon, rounded down; so the bound
-of a program solved to its end holds for the problem, whatever the grain.
+Time counts in grains: the greatest common divisor of all times, or a millionth of the horizon, rounded down; so the
+bound of a program solved to its end holds for the problem, whatever the grain.
 
-Contention.  Group i loses, while it overlaps with j, the share 1 - alone/stretched of that time, by the same max-min fair
-shares as everywhere.  Every pair that may overlap has its overlap as a variable, and the duration of i is at least its
-time alone plus its losses to the groups of any one other engine, which follow each other.  With two engines that is the
-fluid model itself.  With more it is a lower bound, as a third engine only shrinks shares further; then the schedule is
-evaluated exactly and the program's value remains a bound.  Pairs beyond `PAIRS` are left out; durations grow in rounds by
-what the exact evaluation of the last schedule shows instead (`refined`).
+Contention.  Group i loses, while it overlaps with j, the share 1 - alone/stretched of that time, by the same max-min
+fair shares as everywhere.  Every pair that may overlap has its overlap as a variable, and the duration of i is at least
+its time alone plus its losses to the groups of any one other engine, which follow each other.  With two engines that is
+the fluid model itself.  With more it is a lower bound, as a third engine only shrinks shares further; then the schedule
+is evaluated exactly and the program's value remains a bound.  Pairs beyond `PAIRS` are left out; durations grow in
+rounds by what the exact evaluation of the last schedule shows instead (`refined`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def available() -> bool:
 def linear() -> Any:
     """Return OR-Tools' module of linear solvers; MachineError where it is not installed."""
     try:
-        from ortools.linear_solver import pywraplp
+        from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
     except ImportError:
         raise _missing() from None
     return pywraplp

@@ -56,7 +56,9 @@ def alone_ns(option: Option, bandwidth: int) -> int:
     """Return how long an option takes with all of a bandwidth (bytes/s, 0: never short) to itself."""
     if not bandwidth:
         return option.time_ns
-    return sum(stretched_ns(s, min(demand(s), bandwidth)) if s.bytes and s.time_ns else s.time_ns for s in option.segments)
+    return sum(
+        stretched_ns(s, min(demand(s), bandwidth)) if s.bytes and s.time_ns else s.time_ns for s in option.segments
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ class Group:
 class Hop:
     """What handing over from one option to another costs.
 
-    `handoff_ns` lengthens the producer on its engine, `pickup_ns` the consumer on its; `engine` runs the conversion `segments` as a job of one lane
-    (None: no conversion); `delay_ns` then passes without occupying anything.
+    `handoff_ns` lengthens the producer on its engine, `pickup_ns` the consumer on its; `engine` runs the conversion
+    `segments` as a job of one lane (None: no conversion); `delay_ns` then passes without occupying anything.
     """
 
     handoff_ns: int = 0

@@ -8,6 +8,7 @@ only lengthens jobs, and whatever runs, all traffic together never exceeds the b
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ class _Program:
         for budget in problem.budgets:
             self._row(-math.inf, budget.limit, self._drawn(budget.name))
 
-    def _row(self, low: float, high: float, terms: list[tuple[Any, float]]) -> Any:
+    def _row(self, low: float, high: float, terms: Sequence[tuple[Any, float]]) -> Any:
         row = self.solver.Constraint(low, high)
         for variable, factor in terms:
             row.SetCoefficient(variable, row.GetCoefficient(variable) + factor)
@@ -65,7 +66,10 @@ class _Program:
     def _paths(self) -> None:
         problem = self.problem
         for index, group in enumerate(problem.groups):
-            work = [(x, -alone_ns(option, problem.bandwidth)) for x, option in zip(self.options[index], group.options, strict=True)]
+            work = [
+                (x, -alone_ns(option, problem.bandwidth))
+                for x, option in zip(self.options[index], group.options, strict=True)
+            ]
             self._row(group.release_ns, math.inf, [(self.ends[index], 1), *work])
             for number in problem.before[index]:
                 edge, flow = problem.edges[number], self.flows[number]

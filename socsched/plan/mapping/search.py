@@ -1,8 +1,8 @@
-"""Solve a mapping problem: a list schedule at once, a beam search, then proof by enumeration or CP-SAT, or out of time.
+"""Solve a mapping problem: a list schedule at once, a beam search, then proof by enumeration or CP-SAT.
 
-Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation, from CP-SAT, and
-for networks that are chains from enumeration of every state whose bound is below the best makespan.  "optimal" says that
-no schedule (`problem.Schedule`: every choice, every order) is better by more than `TOLERANCE` of the value.
+Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation, from CP-SAT,
+and for networks that are chains from enumeration of every state whose bound is below the best makespan.  "optimal"
+says that no schedule (`problem.Schedule`: every choice, every order) is better by more than `TOLERANCE` of the value.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from socsched.plan.mapping.relaxation import Relaxed, relax
 
 SOLVERS = ("auto", "heft", "cpsat")
 TOLERANCE = 5e-4
-STATES = (10_000, 500_000)
-"""States a step of the quick and of the thorough enumeration, at most."""
+STATES = ((10_000, True), (60_000, False), (500_000, True))
+"""Enumerations tried one after the other: states a step at most, and whether lanes may wait."""
 ROUNDS = 4
 """Rounds of solving, evaluating and letting durations grow, where overlaps are too many for the program."""
 
@@ -90,11 +90,14 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
         prices = relaxed["makespan"] if "makespan" in relaxed else relax(problem, "makespan", linear())
         _beams(best, prices, started + time_limit * 0.5, bounds)
     until = started + time_limit
-    if problem.objectives == ("makespan",) and not any(n.limit_ns for n in problem.requirements) and enumerable(problem):
-        small = _pairs(problem) <= PAIRS
-        for states in STATES[:1] if small else STATES:
+    if (
+        problem.objectives == ("makespan",)
+        and not any(n.limit_ns for n in problem.requirements)
+        and enumerable(problem)
+    ):
+        for states, waiting in STATES[:1] if _pairs(problem) <= PAIRS else STATES:
             if not _proven(best, bounds):
-                _enumerated(best, relaxed["makespan"], states, until, bounds)
+                _enumerated(best, relaxed["makespan"], states, waiting, until, bounds)
     if _proven(best, bounds):
         return _result(best, bounds, "optimal", started)
     return _exact(best, bounds, started, time_limit, workers, seed)
@@ -105,11 +108,13 @@ def _pairs(problem: Problem) -> int:
     return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
 
 
-def _enumerated(best: _Best, relaxed: Relaxed, states: int, until: float, bounds: dict[str, int]) -> None:
+def _enumerated(
+    best: _Best, relaxed: Relaxed, states: int, waiting: bool, until: float, bounds: dict[str, int]
+) -> None:
     """Enumerate what may be better until nothing is, or not everything could be seen."""
     while True:
         limit = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-        found, complete = enumerate_below(best.problem, relaxed, limit, states, until)
+        found, complete = enumerate_below(best.problem, relaxed, limit, states, until, waiting)
         before = best.evaluation.makespan_ns
         best.offer(found, "enumeration")
         if complete:
@@ -121,7 +126,7 @@ def _enumerated(best: _Best, relaxed: Relaxed, states: int, until: float, bounds
 
 
 def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]) -> None:
-    """Search with ever more states; each width costs four times the one before, so a quarter of the time must be left."""
+    """Search with ever more states; each width costs four times the one before, so five times that must be left."""
     took = 0.0
     for width in (16, 64, 256, 1024, 4096):
         begun = time.monotonic()
@@ -199,9 +204,7 @@ def _result(
     if best.evaluation.excess and status != "infeasible":
         status = "undecided"
     seconds = time.monotonic() - started
-    return Result(
-        status, best.solver, best.schedule, best.evaluation, values, dict(bounds), gap, seconds, model_value
-    )
+    return Result(status, best.solver, best.schedule, best.evaluation, values, dict(bounds), gap, seconds, model_value)
 
 
 def conflict(problem: Problem, seconds: float = 2.0, seed: int = 0) -> tuple[str, ...]:

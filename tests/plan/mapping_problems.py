@@ -69,13 +69,14 @@ def _edge(rng: Random, source: Group, sink: Group, names: list[str], unit: int) 
 
 
 def random_schedule(rng: Random, problem: Problem) -> Schedule:
-    """Return a random choice in a random order that follows precedence."""
+    """Return a random choice in a random order that follows precedence, some jobs held by earlier ones."""
     choice = tuple(rng.randrange(len(group.options)) for group in problem.groups)
     keys, needs = _precedence(problem, choice)
     order: list[JobKey] = []
     while len(order) < len(keys):
         order.append(rng.choice([key for key in keys if key not in order and needs[key] <= set(order)]))
-    return Schedule(choice, tuple(order))
+    holds = [(key, rng.choice(order[:i])) for i, key in enumerate(order) if i and rng.random() < 0.3]
+    return Schedule(choice, tuple(order), tuple(holds))
 
 
 def _precedence(problem: Problem, choice: tuple[int, ...]) -> tuple[list[JobKey], dict[JobKey, set[JobKey]]]:
@@ -129,6 +130,7 @@ def plan_of(problem: Problem, schedule: Schedule) -> Plan:
     hops = chosen_hops(problem, schedule.choice)
     tasks: list[Task] = []
     last: dict[str, str] = {}
+    held = dict(schedule.holds)
     for key in schedule.order:
         name = _name(problem, key)
         if key.conversion:
@@ -142,6 +144,7 @@ def plan_of(problem: Problem, schedule: Schedule) -> Plan:
                 for number in problem.before[key.index]
             ]
         after += [last[home]] if home in last else []
+        after += [_name(problem, held[key])] if key in held else []
         last[home] = name
         tasks.append(
             task(name, segments=segments, engine=home, after=tuple(dict.fromkeys(after)) or ("start",), period_ns=10**9)

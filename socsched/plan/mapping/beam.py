@@ -31,7 +31,8 @@ class Table:
     """A problem as arrays over network k, position g, lane e, lane before b (the last index: none before).
 
     `time` alone (ns, infinite where a lane has no option), `fixed` part of it, `bytes`; `lag[k, g, b, e]` what a
-    hand-over takes; `option` its index; `worth` and `tail`: the price and the time from group g to the network's end.
+    hand-over takes on its lane, `delay` what passes since the group before, `slack[k, g, b]` at most; `option` its
+    index; `worth` and `tail`: the price and the time from group g to the network's end.
     """
 
     lanes: tuple[str, ...]
@@ -41,6 +42,8 @@ class Table:
     fixed: Floats
     bytes: Floats
     lag: Floats
+    delay: Floats
+    slack: Floats
     option: Ints
     release: Floats
     price: Floats
@@ -74,6 +77,7 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
     fixed, size = np.zeros_like(alone), np.zeros_like(alone)
     option = np.zeros(alone.shape, np.int64)
     lag = np.zeros((nets, most + 1, count + 1, count))
+    delay = np.zeros_like(lag)
     for k, chain in enumerate(groups):
         for g, index in enumerate(chain):
             for e, name in enumerate(lanes):
@@ -87,7 +91,8 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
                 for b, e in np.ndindex(count, count):
                     hop = hops[option[k, g - 1, b]][option[k, g, e]]
                     reachable = hop and np.isfinite(alone[k, g - 1, b]) and np.isfinite(alone[k, g, e])
-                    lag[k, g, b, e] = hop.way_ns if hop and reachable else np.inf
+                    lag[k, g, b, e] = hop.way_ns - hop.delay_ns if hop and reachable else np.inf
+                    delay[k, g, b, e] = hop.delay_ns if hop and reachable else 0.0
     price = np.array([relaxed.prices.get(name, 1.0) / problem.lanes(name) for name in lanes])
     total = price.sum() + relaxed.memory_price or 1.0
     price, memory = price / total, relaxed.memory_price / total
@@ -100,10 +105,10 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
             worth[k, g] = (
                 np.where(np.isfinite(times), times, 1e30) * price + spent[k, g] * memory + worth[k, g + 1, :count]
             ).min(1)
-            tail[k, g] = (times + tail[k, g + 1, :count]).min(1)
+            tail[k, g] = (times + delay[k, g] + tail[k, g + 1, :count]).min(1)
     release = np.array([problem.groups[chain[0]].release_ns for chain in groups], float)
     length = np.array([len(chain) for chain in groups])
-    arrays = (alone, fixed, size, lag, option, release, price)
+    arrays = (alone, fixed, size, lag, delay, delay.max(3), option, release, price)
     return Table(lanes, groups, length, *arrays, memory, bandwidth, worth, tail)
 
 
@@ -160,7 +165,7 @@ class _Beam:
         self.alike = _alike(table)
         self.released = not table.release.any()
         self.factors = (
-            np.random.default_rng(0).integers(1, 2**62, 4 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
+            np.random.default_rng(0).integers(1, 2**62, 3 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
         )
 
     def search(self) -> Schedule | None:
@@ -192,6 +197,8 @@ class _Beam:
             "pos": np.zeros((1, self.nets), np.int64),
             "last": np.full((1, self.nets), self.lanes, np.int64),
             "busy": np.zeros((1, self.nets), bool),
+            "done": np.zeros((1, self.nets)),
+            "latest": np.full(1, -1, np.int64),
         }
 
     def _step(self, state: State) -> tuple[State, Ints, Ints]:
@@ -207,7 +214,7 @@ class _Beam:
             can = np.nonzero((state["run"] >= 0).any(1))[0]
             if wait == self.waits or not len(can):
                 break
-            state = self._advance(_take(state, can), np.ones(len(can), bool))
+            state = self._past(_take(state, can))
             waiting = self._below(state)
             state, origin = _take(state, waiting), origin[can][waiting]
         children = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
@@ -253,12 +260,19 @@ class _Beam:
                 values[:, lanes] = source[place, picked]
             last = names[place, last]
         clock = np.zeros(len(run)) if self.released else state["t"]
-        parts = (run, np.rint(left * 10), np.rint(rest * 10), state["pos"], last, np.rint(clock * 10)[:, None])
+        since = np.minimum(state["t"][:, None] - state["done"], self._slack(state))
+        whole = (np.rint(values * 10) for values in (left, rest, since, clock[:, None]))
+        parts = (run, state["pos"], last, *whole)
         key = np.concatenate([part.astype(np.int64) for part in parts], 1)
         with np.errstate(over="ignore"):
             mixed = (key * self.factors[: key.shape[1]]).sum(1)
         early = np.argsort(state["t"], kind="stable")
         return np.asarray(early[np.unique(mixed[early], return_index=True)[1]])
+
+    def _slack(self, state: State) -> Floats:
+        """Return how long the delay before each network's next group may be."""
+        slack = self.table.slack[self.rows, np.minimum(state["pos"], self.table.slack.shape[1] - 1), state["last"]]
+        return np.where(state["busy"], 0.0, slack)
 
     def _assigned(self, state: State) -> tuple[State, Ints, Ints]:
         """Return every state with one more free network on a free lane, which state it came from, and the pair."""
@@ -269,7 +283,9 @@ class _Beam:
         parent, net, lane = np.nonzero(free[:, :, None] & (state["run"] < 0)[:, None, :] & usable)
         position, before = state["pos"][parent, net], state["last"][parent, net]
         waiting = np.where(position == 0, np.maximum(table.release[net] - state["t"][parent], 0), 0)
+        since = state["t"][parent] - state["done"][parent, net]
         lag = table.lag[net, position, before, lane] + waiting
+        lag = lag + np.maximum(table.delay[net, position, before, lane] - since, 0)
         if np.isfinite(self.limit):
             # What the assignment adds to the state's bound, before any array is copied for it.
             way = lag + table.time[net, position, lane]
@@ -286,7 +302,9 @@ class _Beam:
         child["rem"][row, lane] = 1.0
         for name, values in (("time", table.time), ("fixed", table.fixed), ("bytes", table.bytes)):
             child[name][row, lane] = values[net, position, lane]
-        return child, parent, np.stack([net, lane], 1)
+        latest = child["latest"]
+        group = np.where(latest >= 0, child["pos"][row, latest] - 1, -1)
+        return child, parent, np.stack([net, lane, latest, group], 1)
 
     def _stretch(self, state: State) -> tuple[npt.NDArray[np.bool_], Floats]:
         """Return which lanes compute, and by what factor traffic stretches them (max-min fair shares)."""
@@ -319,8 +337,17 @@ class _Beam:
         row, lane = np.nonzero(active & (state["rem"] * state["time"] <= _TINY))
         net = state["run"][row, lane]
         state["busy"][row, net], state["last"][row, net] = False, lane
+        state["done"][row, net] = state["t"][row]
+        state["latest"][row] = net
         state["pos"][row, net] += 1
         state["run"][row, lane], state["rem"][row, lane] = -1, 0.0
+        return state
+
+    def _past(self, state: State) -> State:
+        """Let time pass to the next end of a job."""
+        ended = state["pos"].sum(1)
+        while (must := state["pos"].sum(1) == ended).any():
+            state = self._advance(state, must)
         return state
 
     def _settle(self, state: State) -> State:
@@ -350,25 +377,30 @@ class _Beam:
         if table.bandwidth:
             moving = np.where(running, state["rem"] * state["bytes"], 0.0)
             priced = priced + table.memory * moving.sum(1) / table.bandwidth
-        ways = state["t"][:, None] + own + table.tail[self.rows, following, last]
+        # A delay that has passed since the last group ended need not pass again.
+        passed = np.where(state["busy"], 0.0, np.minimum(state["t"][:, None] - state["done"], self._slack(state)))
+        ways = state["t"][:, None] + own + table.tail[self.rows, following, last] - passed
         return priced, ways
 
     def _schedule(self, trail: list[tuple[Ints, Ints]], last: int) -> Schedule:
-        steps: list[tuple[int, int]] = []
+        steps: list[tuple[int, ...]] = []
         for parents, pairs in reversed(trail):
-            steps.append((int(pairs[last, 0]), int(pairs[last, 1])))
+            steps.append(tuple(int(value) for value in pairs[last]))
             last = int(parents[last])
         choice = [0] * sum(map(len, self.table.groups))
         position = [0] * self.nets
-        for net, lane in reversed(steps):
+        for net, lane, _, _ in reversed(steps):
             choice[self.table.groups[net][position[net]]] = int(self.table.option[net, position[net], lane])
             position[net] += 1
         position = [0] * self.nets
         order: list[JobKey] = []
-        for net, _ in reversed(steps):
+        holds: list[tuple[JobKey, JobKey]] = []
+        for net, _, latest, group in reversed(steps):
             order.append(JobKey(0, self.table.groups[net][position[net]]))
+            if latest >= 0 and latest != net:
+                holds.append((order[-1], JobKey(0, self.table.groups[latest][group])))
             position[net] += 1
-        return Schedule(tuple(choice), tuple(order))
+        return Schedule(tuple(choice), tuple(order), tuple(holds))
 
 
 def _alike(table: Table) -> list[list[int]]:
@@ -400,7 +432,7 @@ def with_conversions(problem: Problem, schedule: Schedule) -> Schedule:
             if hop and hop.engine:
                 order.append(JobKey(key.frame, number, True))
         order.append(key)
-    return Schedule(schedule.choice, tuple(order))
+    return Schedule(schedule.choice, tuple(order), schedule.holds)
 
 
 def _take(state: State, rows: Ints) -> State:

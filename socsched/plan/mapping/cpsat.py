@@ -1,7 +1,7 @@
 """The mapping problem as a constraint program, solved by OR-Tools CP-SAT; the only importer of `ortools`.
 
-Time counts in grains: the greatest common divisor of all times, or a millionth of the horizon, rounded down; so the
-bound of a program solved to its end holds for the problem, whatever the grain.
+Time counts in grains: the greatest common divisor of all times, or a hundred-thousandth of the horizon, rounded down;
+so the bound of a program solved to its end holds for the problem, whatever the grain.
 
 Contention.  Group i loses, while it overlaps with j, the share 1 - alone/stretched of that time, by the same max-min
 fair shares as everywhere.  Every pair that may overlap has its overlap as a variable, and the duration of i is at least
@@ -25,8 +25,8 @@ from socsched.plan.mapping.problem import Group, JobKey, Option, Problem, Schedu
 
 PAIRS = 400
 """Pairs of jobs whose overlap is modelled, at most; each costs a dozen variables."""
-GRAINS = 1_000_000
-_SCALE = 1 << 16
+GRAINS = 100_000
+_SCALE = 1 << 12
 """Losses are multiples of 1 / _SCALE, rounded down."""
 
 
@@ -77,9 +77,13 @@ class Answer:
 
 @dataclass(slots=True)
 class _Job:
+    """Start, end and duration; from `begun` to `over` the option itself runs, without pick-up and hand-over."""
+
     start: Any
     end: Any
     duration: Any
+    begun: Any = None
+    over: Any = None
 
 
 class Program:
@@ -90,6 +94,7 @@ class Program:
         self.model = self.cp.CpModel()
         self.grown = grown or {}
         self.grain = _grain(problem)
+        self.whole = not problem.bandwidth and not any(t % self.grain for t in (*_times(problem), *_samplings(problem)))
         self.horizon = _horizon(problem) // self.grain + 2
         self.taken = [[self.model.new_bool_var("") for _ in group.options] for group in problem.groups]
         self.flows: list[list[list[Any]]] = []
@@ -155,15 +160,14 @@ class Program:
                 alone = sum(t * x for t, x in zip(times, self.taken[index], strict=True))
                 if variable:
                     duration = model.new_int_var(min(times), self.horizon, "")
-                    if stretch:
-                        model.add(duration >= alone + (0 if paid is None else paid))
-                    else:
-                        model.add(duration == alone + paid)
+                    extra = 0 if paid is None else paid[0] + paid[1]
+                    model.add(duration >= alone + extra if stretch else duration == alone + extra)
                     model.add(end == start + duration)
                 else:
                     duration = alone
                     model.add(end == start + alone)
-                self.jobs[JobKey(frame, index)] = _Job(start, end, duration)
+                begun, over = (start, end) if paid is None else (start + paid[0], end - paid[1])
+                self.jobs[JobKey(frame, index)] = _Job(start, end, duration, begun, over)
                 for x, option, time in zip(self.taken[index], group.options, times, strict=True):
                     size = duration if variable else time
                     interval = model.new_optional_interval_var(start, size, end, x, "")
@@ -174,7 +178,7 @@ class Program:
                 if frame:
                     model.add(start >= self.jobs[JobKey(frame - 1, index)].end)
 
-    def _paid(self, index: int) -> Any:
+    def _paid(self, index: int) -> tuple[Any, Any] | None:
         """Return the pick-ups of a group and the longest hand-over it pays for, None when there is neither."""
         taken = [
             self._time(hop.pickup_ns) * y
@@ -183,9 +187,8 @@ class Program:
             if hop.pickup_ns >= self.grain
         ]
         handed = self._handed(index)
-        if handed is None:
-            return sum(taken) if taken else None
-        return handed + sum(taken)
+        handed = 0 if handed is None and taken else handed
+        return (sum(taken), handed) if taken or handed is not None else None
 
     def _picked(self, index: int, engine: str, share: int) -> list[Any]:
         """Return what pick-ups add to the load of an engine."""
@@ -285,7 +288,7 @@ class Program:
                             part = model.new_int_var(0, self.horizon * _SCALE, "")
                             for factor, x, b in terms:
                                 if factor:
-                                    model.add(part >= factor * (overlap - 1)).only_enforce_if([x, self.taken[j][b]])
+                                    model.add(part >= factor * (overlap - 3)).only_enforce_if([x, self.taken[j][b]])
                             losses.setdefault((key, engine, number), []).append(part)
         for (key, _, _), parts in losses.items():
             group = groups[key.index]
@@ -293,14 +296,15 @@ class Program:
                 self._time(alone_ns(option, self.problem.bandwidth)) * x
                 for x, option in zip(self.taken[key.index], group.options, strict=True)
             )
-            model.add(self.jobs[key].duration * _SCALE >= alone * _SCALE + sum(parts) - (_SCALE - 1))
+            ran = self.jobs[key].over - self.jobs[key].begun
+            model.add(ran * _SCALE >= alone * _SCALE + sum(parts) - 3 * _SCALE)
 
     def _overlap(self, first: JobKey, second: JobKey) -> Any:
         model, a, b = self.model, self.jobs[first], self.jobs[second]
         overlap = model.new_int_var(0, self.horizon, "")
         low, high = model.new_int_var(0, self.horizon, ""), model.new_int_var(0, self.horizon, "")
-        model.add_max_equality(low, [a.start, b.start])
-        model.add_min_equality(high, [a.end, b.end])
+        model.add_max_equality(low, [a.begun, b.begun])
+        model.add_min_equality(high, [a.over, b.over])
         model.add(overlap >= high - low)
         return overlap
 
@@ -353,7 +357,8 @@ class Program:
             self.latencies.append(total)
             if need.limit_ns is not None:
                 # Rounding both ends of a span down can lengthen it by less than a grain.
-                model.add(total <= -(-need.limit_ns // self.grain) + len(need.ends) - 1)
+                limit = need.limit_ns // self.grain
+                model.add(total <= (limit if self.whole else limit + len(need.ends) + 1))
 
     def objective(self, name: str) -> tuple[Any, int]:
         """Return the expression of an objective, and what one unit of it stands for."""
@@ -432,7 +437,7 @@ class Program:
     def _slip(self, objective: str) -> int:
         """Return by how much rounding may make an objective larger than that of the schedule it stands for."""
         needs = self.problem.requirements
-        if self.grain == 1 or objective in ("makespan", "energy", "interval"):
+        if self.whole or objective in ("makespan", "energy", "interval"):
             return 0
         if objective == "latency":
             return self.grain * sum(need.weight * (len(need.ends) + 1) for need in needs)
@@ -490,8 +495,12 @@ def _times(problem: Problem) -> list[int]:
     return times
 
 
+def _samplings(problem: Problem) -> list[int]:
+    return [need.sampling_ns for need in problem.requirements]
+
+
 def _grain(problem: Problem) -> int:
-    grain = math.gcd(*_times(problem)) or 1
+    grain = math.gcd(*_times(problem), *_samplings(problem)) or 1
     return max(grain, _horizon(problem) // GRAINS, 1) if not problem.bandwidth else max(_horizon(problem) // GRAINS, 1)
 
 

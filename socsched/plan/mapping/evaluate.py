@@ -1,7 +1,8 @@
 """What a schedule takes, exactly: jobs in their order on the engines, stretched by the traffic of those beside them.
 
 The same fluid model and the same rounding as the simulator's (`sim.engine`): what is left of a segment is kept in
-2**-64 ns of its present pace and rounded up when the pace changes, so plan and simulation agree to the nanosecond.
+2**-64 ns of its present pace and rounded up when the pace changes, so plan and simulation agree to
+the nanosecond but for the order in which equal demands are served.
 """
 
 from __future__ import annotations
@@ -127,6 +128,14 @@ def _run(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> list[Span
     jobs = _jobs(problem, schedule, hops)
     if set(schedule.order) != set(jobs) or len(schedule.order) != len(jobs):
         raise Impossible("the order does not hold every job once")
+    for key, instant in schedule.earliest:
+        jobs[key].release = max(jobs[key].release, instant)
+    held: dict[JobKey, list[JobKey]] = {}
+    for waiting, other in schedule.holds:
+        if waiting not in jobs or other not in jobs:
+            raise Impossible("a job is held by one that does not exist")
+        jobs[waiting].waits += 1
+        held.setdefault(other, []).append(waiting)
     queues: dict[str, list[_Job]] = {engine.id: [] for engine in problem.engines}
     for key in reversed(schedule.order):
         queues[jobs[key].engine].append(jobs[key])
@@ -161,15 +170,22 @@ def _run(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> list[Span
             running.remove(job)
             spans.append(Span(job.key, job.engine, job.lanes, job.start, now, job.alone))
             free[job.engine] = sorted([*free[job.engine], *job.lanes])
-            wakes = sorted({*wakes, *_release(problem, hops, jobs, job, now)})
+            wakes = sorted({*wakes, *_release(problem, hops, jobs, held, job, now)})
     if any(queues.values()):
         raise Impossible("the order waits for itself")
     return sorted(spans, key=lambda span: (span.start_ns, span.key))
 
 
-def _release(problem: Problem, hops: Sequence[Hop], jobs: dict[JobKey, _Job], job: _Job, now: int) -> list[int]:
+def _release(
+    problem: Problem,
+    hops: Sequence[Hop],
+    jobs: dict[JobKey, _Job],
+    held: Mapping[JobKey, Sequence[JobKey]],
+    job: _Job,
+    now: int,
+) -> list[int]:
     """Tell those who waited for a job; return the instants at which they may start."""
-    key, woken = job.key, []
+    key, woken = job.key, [(name, 0) for name in held.get(job.key, ())]
     if key.conversion:
         woken.append((JobKey(key.frame, problem.index[problem.edges[key.index].sink]), hops[key.index].delay_ns))
     else:

@@ -201,11 +201,15 @@ class JobKey:
 class Schedule:
     """An option for every group, and the order in which jobs start.
 
-    On each engine jobs start in this order, each as soon as what it needs is there and enough lanes are free.
+    On each engine jobs start in this order, each as soon as what it needs is there and enough lanes are free.  `holds`
+    lists (job, other): the job also waits for the end of the other, to keep out of the way of a third one's traffic.
+    `earliest` lists (job, ns): a dispatcher by the clock starts it no sooner.
     """
 
     choice: tuple[int, ...]
     order: tuple[JobKey, ...]
+    holds: tuple[tuple[JobKey, JobKey], ...] = ()
+    earliest: tuple[tuple[JobKey, int], ...] = ()
 
 
 def _check(problem: Problem, index: Mapping[str, int]) -> None:

@@ -1,8 +1,11 @@
 """Solve a mapping problem: a list schedule at once, a beam search, then proof by enumeration or CP-SAT.
 
 Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation, from CP-SAT,
-and for networks that are chains from enumeration of every state whose bound is below the best makespan.  "optimal"
-says that no schedule (`problem.Schedule`: every choice, every order) is better by more than `TOLERANCE` of the value.
+and for networks that are chains from enumeration of every state whose bound is below the best makespan.
+
+"optimal" says that nothing is better by more than `TOLERANCE` of the value.  The relaxation's and CP-SAT's bounds hold
+for all that can run.  Enumeration sees every choice and order in which jobs start as soon as they can or at the end of
+another job; with contention, starts at other instants of the clock can be better still (CP-SAT considers them).
 """
 
 from __future__ import annotations
@@ -66,6 +69,11 @@ class _Best:
             found = evaluate(self.problem, schedule)
         except Impossible:
             return None
+        if schedule.holds or schedule.earliest:
+            plain = replace(schedule, holds=(), earliest=())
+            freed = evaluate(self.problem, plain)
+            if self.key(freed) <= self.key(found):
+                schedule, found = plain, freed
         if self.key(found) < self.key(self.evaluation):
             self.schedule, self.evaluation, self.solver = schedule, found, solver
         return found
@@ -165,7 +173,8 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
                 break
             if not grown:
                 bounds[name] = max(bounds[name], answer.bound)
-            found = best.offer(answer.schedule, "cpsat")
+            clocked = tuple((key, start * program.grain) for key, start in answer.starts.items())
+            found = best.offer(replace(answer.schedule, earliest=clocked), "cpsat")
             if name == problem.objectives[0]:
                 model_value = answer.value
             if answer.status != "optimal":

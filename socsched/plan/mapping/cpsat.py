@@ -37,6 +37,12 @@ def available() -> bool:
     return importlib.util.find_spec("ortools") is not None
 
 
+def require() -> None:
+    """Raise MachineError where OR-Tools is not installed."""
+    if not available():
+        raise _missing()
+
+
 def linear() -> Any:
     """Return OR-Tools' module of linear solvers; MachineError where it is not installed."""
     try:
@@ -448,6 +454,10 @@ class Program:
         """Let what follows be no worse in the objective solved last."""
         expression, value = self.best
         self.model.add(expression <= value)
+
+    def exclude(self, choice: Sequence[int]) -> None:
+        """Rule one choice of options out."""
+        self.model.add_bool_or([row[number].negated() for row, number in zip(self.taken, choice, strict=True)])
 
     def _present(self, solver: Any, key: JobKey) -> bool:
         return not key.conversion or any(solver.value(y) for y, _ in self.conversions[key])

@@ -16,6 +16,7 @@ from socsched.cost.cost import Cost
 from socsched.plan.deployment import Mapping_, Unconnectable, Workload
 from socsched.plan.mapping.cpsat import Program
 from socsched.plan.mapping.problem import (
+    FREE,
     Amounts,
     Budget,
     Edge,
@@ -42,7 +43,9 @@ def stage_problem(workload: Workload) -> Problem:
         for name in graph.order
     )
     edges = tuple(
-        Edge(p, c, tuple(tuple(_hop(workload, a, b) for b in options[c]) for a in options[p]))
+        Edge(
+            p, c, tuple(tuple(_hop(workload, a, b, p in graph.predecessors(c)) for b in options[c]) for a in options[p])
+        )
         for p, c in workload.edges
         if _before(workload, p, c)
     )
@@ -75,12 +78,15 @@ def _draws(workload: Workload, cost: Cost, stage: str, share: int) -> Amounts:
     return ((f"utilisation of {cost.engine}", used), (f"resident jobs on {cost.engine}", 1))
 
 
-def _hop(workload: Workload, producer: Cost, consumer: Cost) -> Hop | None:
+def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Hop | None:
     try:
         conversion = workload.conversion(producer, consumer)
     except Unconnectable:
         return None
     size = workload.output_bytes(producer)
+    if conversion is None and not direct:
+        # Who needs the data of an ancestor in their own format finds them in memory.
+        return FREE
     if conversion is None:
         return Hop(handoff_ns=workload.visible_ns(producer.engine, consumer.engine, size))
     return Hop(

@@ -36,9 +36,10 @@ def test_expected_latency_of_any_mapping_is_at_least_the_problem_s(pipeline: str
     checked = 0
     for _ in range(12):
         choice = [rng.randrange(len(group.options)) for group in problem.groups]
+        choice = [choice[problem.index[g.twin]] if g.twin else o for g, o in zip(problem.groups, choice, strict=True)]
         mapping = {
             name: work.model.candidates(work.graph.stage(name))[number]
-            for name, number in zip(work.graph.order, choice, strict=True)
+            for name, number in zip(work.graph.order, choice, strict=False)
         }
         try:
             expected = objective_value(judge(work, mapping, thorough=False), "latency")
@@ -46,9 +47,7 @@ def test_expected_latency_of_any_mapping_is_at_least_the_problem_s(pipeline: str
         except (Unconnectable, Impossible):
             continue
         checked += 1
-        assert least <= expected
-        # What is left out: data handed to stages that only sample them.
-        assert least >= expected * 0.9
+        assert least == expected
     assert checked >= 6
 
 
@@ -79,7 +78,7 @@ def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
 def test_the_plan_says_how_far_the_proof_came() -> None:
     board, pipeline = get_platform("jetson-agx-xavier"), get_pipeline("pointpillars")
     plain = make_plan(pipeline, board, "MAXN", work=stage_work)
-    exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", time_limit=15.0)
+    exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", time_limit=10.0)
     assert exact.verdict == "feasible" and exact.solver["name"] == "cpsat"
     assert plain.solver["bound"] <= exact.solver["bound"] <= exact.solver["value"] <= plain.solver["value"]
     assert exact.solver["gap"] <= plain.solver["gap"]

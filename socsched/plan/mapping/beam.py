@@ -57,7 +57,9 @@ def chains(problem: Problem) -> tuple[tuple[int, ...], ...] | None:
     """Return the groups of every network in order, None for a problem that is not made of chains of single jobs."""
     if any(group.frames > 1 or any(o.share > 1 for o in group.options) for group in problem.groups):
         return None
-    if problem.budgets or any(len(near) > 1 for near in (*problem.before, *problem.after)):
+    if problem.budgets or any(group.twin for group in problem.groups):
+        return None
+    if any(len(near) > 1 for near in (*problem.before, *problem.after)):
         return None
     found = []
     for group in problem.order:

@@ -111,6 +111,10 @@ class Program:
         self.pairs = 0
         for row in self.taken:
             self.model.add_exactly_one(row)
+        for row, group in zip(self.taken, problem.groups, strict=True):
+            if group.twin:
+                for x, y in zip(row, self.taken[problem.index[group.twin]], strict=True):
+                    self.model.add(x == y)
         self._flows()
         stretch = self._stretches() if contention and problem.bandwidth else {}
         self._groups(stretch)

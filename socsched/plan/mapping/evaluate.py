@@ -87,6 +87,9 @@ def evaluate(problem: Problem, schedule: Schedule) -> Evaluation:
 
 def chosen_hops(problem: Problem, choice: Sequence[int]) -> list[Hop]:
     """Return the hop of every edge; Impossible where the options have no hand-over."""
+    for group, option in zip(problem.groups, choice, strict=True):
+        if group.twin and choice[problem.index[group.twin]] != option:
+            raise Impossible(f"{group.name} and {group.twin} differ")
     found = []
     for number, edge in enumerate(problem.edges):
         hop = problem.hop(number, choice)

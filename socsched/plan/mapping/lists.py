@@ -43,20 +43,35 @@ def list_schedule(problem: Problem, choice: Sequence[int] | None = None) -> Sche
     """Return a schedule by HEFT; with `choice` given, only the order is decided."""
     table = _Table(problem, [-1] * len(problem.groups))
     rank = _ranks(problem)
+    twins, decided = _twins(problem), dict[int, int]()
     place = {group: position for position, group in enumerate(problem.order)}
     ready = sorted((-rank[g], place[g], g) for g in problem.order if not problem.before[g])
     waits = {g: len(problem.before[g]) for g in problem.order}
     while ready:
         group = ready.pop(0)[2]
-        options = range(len(problem.groups[group].options)) if choice is None else (choice[group],)
+        options: Sequence[int] = range(len(problem.groups[group].options)) if choice is None else (choice[group],)
+        if group in decided and choice is None:
+            options = (decided[group],)
         best = min((_try(table, group, option) for option in options), key=lambda t: (t.over, t.finish, t.option))
         _take(table, group, best)
+        decided.update(dict.fromkeys(twins.get(group, ()), best.option))
         for number in problem.after[group]:
             sink = problem.index[problem.edges[number].sink]
             waits[sink] -= 1
             if not waits[sink]:
                 insort(ready, (-rank[sink], place[sink], sink))
     return Schedule(tuple(table.choice), tuple(key for _, _, key in sorted(table.starts)))
+
+
+def _twins(problem: Problem) -> dict[int, set[int]]:
+    """Return the groups that must take the same option as each group that has such."""
+    found: dict[int, set[int]] = {}
+    for index, group in enumerate(problem.groups):
+        if group.twin:
+            other = problem.index[group.twin]
+            joined = {index, other} | found.get(index, set()) | found.get(other, set())
+            found.update(dict.fromkeys(joined, joined))
+    return found
 
 
 def _ranks(problem: Problem) -> list[float]:

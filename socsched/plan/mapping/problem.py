@@ -63,7 +63,10 @@ def alone_ns(option: Option, bandwidth: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that run together: `frames` jobs, released every `period_ns` from `release_ns` on."""
+    """Layers that run together: `frames` jobs, released every `period_ns` from `release_ns` on.
+
+    With `twin` it takes the same option (by its number) as the group of that name.
+    """
 
     name: str
     options: tuple[Option, ...]
@@ -71,6 +74,7 @@ class Group:
     release_ns: int = 0
     period_ns: int = 0
     frames: int = 1
+    twin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,9 @@ def _check(problem: Problem, index: Mapping[str, int]) -> None:
         for option in group.options:
             if not 1 <= option.share <= engines.get(option.engine, 0):
                 raise UsageError(f"group {group.name!r}: no {option.share} lanes on engine {option.engine!r}")
+        other = problem.groups[index.get(group.twin, 0)] if group.twin else group
+        if group.twin and (group.twin not in index or len(other.options) != len(group.options)):
+            raise UsageError(f"group {group.name!r}: no group {group.twin!r} with as many options")
     for edge in problem.edges:
         if edge.source not in index or edge.sink not in index:
             raise UsageError(f"no group for the edge {edge.source!r} -> {edge.sink!r}")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from socsched.cost.cost import Cost
+from socsched.cost.cost import Cost, Segment
 from socsched.plan.deployment import Mapping_, Unconnectable, Workload
 from socsched.plan.mapping.cpsat import Program
 from socsched.plan.mapping.problem import (
@@ -31,6 +31,7 @@ from socsched.plan.mapping.problem import (
 from socsched.plan.mapping.search import conflict
 
 _PPM = 1_000_000
+_NO_WORK = (Segment("stand-in", 0, 0, 0),)
 T = TypeVar("T")
 
 
@@ -42,6 +43,11 @@ def stage_problem(workload: Workload) -> Problem:
         Group(name, tuple(_option(workload, cost) for cost in options[name]), period_ns=graph.period_ns[name])
         for name in graph.order
     )
+    # Data that are sampled are handed over as well, but nobody waits: a stand-in for the reader ends the way.
+    sampled = [(p, c) for p, c in workload.edges if not _before(workload, p, c)]
+    groups += tuple(
+        Group(f"{p}>{c}", tuple(Option(cost.engine, _NO_WORK) for cost in options[c]), twin=c) for p, c in sampled
+    )
     edges = tuple(
         Edge(
             p, c, tuple(tuple(_hop(workload, a, b, p in graph.predecessors(c)) for b in options[c]) for a in options[p])
@@ -49,11 +55,22 @@ def stage_problem(workload: Workload) -> Problem:
         for p, c in workload.edges
         if _before(workload, p, c)
     )
+    edges += tuple(
+        Edge(
+            p,
+            f"{p}>{c}",
+            tuple(tuple(_hop(workload, a, b, p in graph.stage(c).reads) for b in options[c]) for a in options[p]),
+        )
+        for p, c in sampled
+    )
     requirements = []
     for chain in graph.pipeline.chains:
         parts = [part for part in graph.segments(chain) if part.nodes]
         sampling = sum(part.period_ns // 2 for part in parts[1:])
-        ends = tuple(part.nodes[-1] for part in parts)
+        ends = tuple(
+            f"{a.nodes[-1]}>{b.root}" if (a.nodes[-1], b.root) in sampled else a.nodes[-1]
+            for a, b in zip(parts, [*parts[1:], parts[-1]], strict=True)
+        )
         requirements.append(Requirement(f"deadline of chain {chain.name}", ends, chain.deadline_ns, sampling))
     budgets = [Budget(f"utilisation of {e.id}", e.lanes * _PPM, "1e-6") for e in workload.engines()]
     budgets += [
@@ -164,4 +181,5 @@ def exact_mapping(
 def _mapping(workload: Workload, schedule: Schedule) -> Mapping_:
     graph = workload.graph
     options = (workload.model.candidates(graph.stage(name)) for name in graph.order)
-    return {name: ways[i] for name, ways, i in zip(graph.order, options, schedule.choice, strict=True)}
+    chosen = schedule.choice[: len(graph.order)]
+    return {name: ways[i] for name, ways, i in zip(graph.order, options, chosen, strict=True)}

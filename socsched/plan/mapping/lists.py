@@ -8,6 +8,7 @@ the evaluation of the result, not in its construction.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -37,11 +38,12 @@ class _Table:
     ends: dict[int, tuple[int, ...]] = field(default_factory=dict)
     drawn: dict[str, int] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
+    lanes: dict[str, int] = field(default_factory=dict)
 
 
 def list_schedule(problem: Problem, choice: Sequence[int] | None = None) -> Schedule:
     """Return a schedule by HEFT; with `choice` given, only the order is decided."""
-    table = _Table(problem, [-1] * len(problem.groups))
+    table = _Table(problem, [-1] * len(problem.groups), lanes={e.id: e.count for e in problem.engines})
     rank = _ranks(problem)
     twins, decided = _twins(problem), dict[int, int]()
     place = {group: position for position, group in enumerate(problem.order)}
@@ -81,8 +83,10 @@ def _ranks(problem: Problem) -> list[float]:
         tail = 0.0
         for number in problem.after[group]:
             edge = problem.edges[number]
-            hops = [hop for row in edge.hops for hop in row if hop]
-            mean = sum(hop.way_ns for hop in hops) / max(len(hops), 1)
+            # Most pairs of options share a few hops.
+            hops = Counter(id(hop) for row in edge.hops for hop in row if hop)
+            kinds = {id(hop): hop for row in edge.hops for hop in row if hop}
+            mean = sum(kinds[i].way_ns * n for i, n in hops.items()) / max(sum(hops.values()), 1)
             tail = max(tail, mean + ranks[problem.index[edge.sink]])
         ranks[group] = sum(option.time_ns for option in options) / len(options) + tail
     return ranks
@@ -91,15 +95,17 @@ def _ranks(problem: Problem) -> list[float]:
 def _try(table: _Table, group: int, option: int) -> _Trial:
     problem, chosen = table.problem, table.problem.groups[group].options[option]
     hops: list[tuple[int, Hop]] = []
-    over = _overdrawn(table, chosen)
+    over = _overdrawn(table, chosen) if chosen.draws else 0
     for number in problem.before[group]:
         edge = problem.edges[number]
         hop = edge.hops[table.choice[problem.index[edge.source]]][option]
         if hop is None:
             return _Trial(_NEVER, _NEVER, option, (), ())
         hops.append((number, hop))
-        over += _overdrawn(table, hop)
-    duration = chosen.time_ns + sum(hop.pickup_ns for _, hop in hops)
+        over += _overdrawn(table, hop) if hop.draws else 0
+    duration = chosen.time_ns
+    for _, hop in hops:
+        duration += hop.pickup_ns
     placed, ends, last, worst = [], [], 0, 0
     extra: dict[tuple[str, int], Spans] = {}
     work = problem.groups[group]
@@ -118,7 +124,8 @@ def _try(table: _Table, group: int, option: int) -> _Trial:
         lanes, start = _slot(table, extra, chosen.engine, chosen.share, ready, duration)
         last = start + duration
         placed.append((chosen.engine, lanes, start, last, JobKey(frame, group)))
-        _occupy(extra, chosen.engine, lanes, start, duration)
+        if frame + 1 < work.frames:
+            _occupy(extra, chosen.engine, lanes, start, duration)
         ends.append(last)
         worst = max(worst, last - release)
     return _Trial(over, worst, option, tuple(placed), tuple(ends))
@@ -154,7 +161,9 @@ def _slot(
     table: _Table, extra: dict[tuple[str, int], Spans], engine: str, share: int, ready: int, duration: int
 ) -> tuple[tuple[int, ...], int]:
     """Return lanes and the earliest start at which `share` lanes of an engine are free for `duration`."""
-    count = table.problem.lanes(engine)
+    count = table.lanes[engine]
+    if count == 1 and not extra:
+        return (0,), _gap(table.busy.get((engine, 0), []), ready, duration)
     rows = [
         sorted([*table.busy.get((engine, lane), []), *extra[engine, lane]])
         if (engine, lane) in extra
@@ -177,7 +186,8 @@ def _gap(row: Spans, ready: int, duration: int) -> int:
     position, start = bisect_left(row, (ready, 0)), ready
     if position and row[position - 1][1] > start:
         start = row[position - 1][1]
-    for begin, end in row[position:]:
+    for place in range(position, len(row)):
+        begin, end = row[place]
         if start + duration <= begin:
             break
         start = max(start, end)

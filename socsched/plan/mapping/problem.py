@@ -101,7 +101,7 @@ class Hop:
     @property
     def way_ns(self) -> int:
         """Time it puts between producer and consumer, pick-up included."""
-        return self.handoff_ns + self.time_ns + self.delay_ns + self.pickup_ns
+        return self.handoff_ns + (self.time_ns if self.segments else 0) + self.delay_ns + self.pickup_ns
 
 
 FREE = Hop()

@@ -18,16 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from socsched.cost.contention import demand, fair_shares, stretched_ns
-from socsched.cost.cost import Segment
 from socsched.errors import MachineError
-from socsched.plan.mapping.problem import Group, JobKey, Option, Problem, Schedule, alone_ns
+from socsched.plan.mapping import grains
+from socsched.plan.mapping.grains import SCALE
+from socsched.plan.mapping.problem import JobKey, Problem, Schedule, alone_ns
 
 PAIRS = 400
 """Pairs of jobs whose overlap is modelled, at most; each costs a dozen variables."""
-GRAINS = 100_000
-_SCALE = 1 << 12
-"""Losses are multiples of 1 / _SCALE, rounded down."""
 
 
 def available() -> bool:
@@ -99,9 +96,10 @@ class Program:
         self.problem, self.cp = problem, _cp()
         self.model = self.cp.CpModel()
         self.grown = grown or {}
-        self.grain = _grain(problem)
-        self.whole = not problem.bandwidth and not any(t % self.grain for t in (*_times(problem), *_samplings(problem)))
-        self.horizon = _horizon(problem) // self.grain + 2
+        self.grain = grains.grain(problem)
+        counted = (*grains.times(problem), *grains.samplings(problem))
+        self.whole = not problem.bandwidth and not any(value % self.grain for value in counted)
+        self.horizon = grains.horizon(problem) // self.grain + 2
         self.taken = [[self.model.new_bool_var("") for _ in group.options] for group in problem.groups]
         self.flows: list[list[list[Any]]] = []
         self.jobs: dict[JobKey, _Job] = {}
@@ -252,9 +250,9 @@ class Program:
     # -- contention
 
     def _stretches(self) -> dict[tuple[int, int, int, int], tuple[int, int]]:
-        """Return what groups i and j with options a and b lose to each other (1 / _SCALE of their overlap)."""
+        """Return what groups i and j with options a and b lose to each other (1 / SCALE of their overlap)."""
         problem, found = self.problem, dict[tuple[int, int, int, int], tuple[int, int]]()
-        related = _related(problem)
+        related = grains.related(problem)
         several = {engine.id for engine in problem.engines if engine.count > 1}
         pairs = 0
         for i, left in enumerate(problem.groups):
@@ -267,7 +265,7 @@ class Program:
                     for a, first in enumerate(left.options)
                     for b, second in enumerate(right.options)
                     if first.engine != second.engine or first.engine in several
-                    if any(lost := _losses(first, second, problem.bandwidth))
+                    if any(lost := grains.losses(first, second, problem.bandwidth))
                 }
                 if losses:
                     pairs += left.frames * right.frames
@@ -295,7 +293,7 @@ class Program:
                                 (lost[side], self.taken[i][a], b)
                             )
                         for (engine, number), terms in rows.items():
-                            part = model.new_int_var(0, self.horizon * _SCALE, "")
+                            part = model.new_int_var(0, self.horizon * SCALE, "")
                             for factor, x, b in terms:
                                 if factor:
                                     model.add(part >= factor * (overlap - 3)).only_enforce_if([x, self.taken[j][b]])
@@ -307,7 +305,7 @@ class Program:
                 for x, option in zip(self.taken[key.index], group.options, strict=True)
             )
             ran = self.jobs[key].over - self.jobs[key].begun
-            model.add(ran * _SCALE >= alone * _SCALE + sum(parts) - 3 * _SCALE)
+            model.add(ran * SCALE >= alone * SCALE + sum(parts) - 3 * SCALE)
 
     def _overlap(self, first: JobKey, second: JobKey) -> Any:
         model, a, b = self.model, self.jobs[first], self.jobs[second]
@@ -470,69 +468,3 @@ class Program:
         """Order jobs that start together, which jobs without duration may: by frame, then by precedence."""
         index = self.problem.index[self.problem.edges[key.index].sink] if key.conversion else key.index
         return key.frame, place[index], not key.conversion
-
-
-def _related(problem: Problem) -> list[set[int]]:
-    """Return for every group all that come after it."""
-    after: list[set[int]] = [set() for _ in problem.groups]
-    for index in reversed(problem.order):
-        for number in problem.after[index]:
-            sink = problem.index[problem.edges[number].sink]
-            after[index] |= {sink} | after[sink]
-    return after
-
-
-def _losses(first: Option, second: Option, bandwidth: int) -> tuple[int, int]:
-    """Return what two options lose to each other while they overlap, at least, whatever segments they are in."""
-    pairs = [(a, b) for a in first.segments if a.time_ns for b in second.segments if b.time_ns]
-    lost = [_lost(a, b, bandwidth) for a, b in pairs]
-    return min((a for a, _ in lost), default=0), min((b for _, b in lost), default=0)
-
-
-def _lost(a: Segment, b: Segment, bandwidth: int) -> tuple[int, int]:
-    if not a.bytes or not b.bytes:
-        return 0, 0
-    shares = fair_shares([demand(a), demand(b)], bandwidth)
-    paces = [stretched_ns(segment, share) for segment, share in zip((a, b), shares, strict=True)]
-    alone = [stretched_ns(segment, min(demand(segment), bandwidth)) for segment in (a, b)]
-    lost = [(pace - least) * _SCALE // pace for pace, least in zip(paces, alone, strict=True)]
-    return lost[0], lost[1]
-
-
-def _times(problem: Problem) -> list[int]:
-    groups: Sequence[Group] = problem.groups
-    times = [option.time_ns for group in groups for option in group.options]
-    times += [value for group in groups for value in (group.release_ns, group.period_ns if group.frames > 1 else 0)]
-    for edge in problem.edges:
-        for hop in (hop for row in edge.hops for hop in row if hop):
-            times += [hop.handoff_ns, hop.pickup_ns, hop.time_ns, hop.delay_ns]
-    return times
-
-
-def _samplings(problem: Problem) -> list[int]:
-    return [need.sampling_ns for need in problem.requirements]
-
-
-def _grain(problem: Problem) -> int:
-    grain = math.gcd(*_times(problem), *_samplings(problem)) or 1
-    return max(grain, _horizon(problem) // GRAINS, 1) if not problem.bandwidth else max(_horizon(problem) // GRAINS, 1)
-
-
-def _horizon(problem: Problem) -> int:
-    """Return a time by which everything is done, one job after the other at the worst stretch."""
-    total = 0
-    for group in problem.groups:
-        slowest = max(_worst(option.segments, problem.bandwidth) for option in group.options)
-        total += group.frames * slowest
-    for edge in problem.edges:
-        hops = [hop for row in edge.hops for hop in row if hop]
-        frames = problem.groups[problem.index[edge.source]].frames
-        extra = (h.way_ns + _worst(h.segments, problem.bandwidth) for h in hops)
-        total += frames * max(extra, default=0)
-    return total + max(group.release_ns + (group.frames - 1) * group.period_ns for group in problem.groups)
-
-
-def _worst(segments: Sequence[Segment], bandwidth: int) -> int:
-    return 2 * sum(segment.time_ns for segment in segments) + (
-        sum(segment.bytes for segment in segments) * 10**9 // bandwidth if bandwidth else 0
-    )

@@ -142,7 +142,8 @@ def _enumerated(
 def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]) -> None:
     """Search with ever more states; each width takes twice the time of the one before, or somewhat more."""
     took = 0.0
-    for width in (16 << step for step in range(10)):
+    # Few pairs are enumerated sooner than searched by wide beams.
+    for width in (16 << step for step in range(3 if _pairs(best.problem) <= PAIRS else 10)):
         begun = time.monotonic()
         if begun + took * 2.5 > until or _proven(best, bounds):
             return

@@ -40,6 +40,8 @@ def make(
     objective: str = "latency",
     policy: str = "edf",
     profile_file: Path | None = None,
+    solver: str = "heft",
+    time_limit: float = 60.0,
 ) -> Plan:
     """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None."""
     from socsched.compile.analyze import stage_work
@@ -49,7 +51,15 @@ def make(
 
     profile = load_profile(profile_file) if profile_file else None
     made = make_plan(
-        get_pipeline(pipeline), get_platform(platform), mode, objective, policy, work=stage_work, profile=profile
+        get_pipeline(pipeline),
+        get_platform(platform),
+        mode,
+        objective,
+        policy,
+        work=stage_work,
+        profile=profile,
+        solver=solver,
+        time_limit=time_limit,
     )
     return replace(made, tool={**made.tool, "version": __version__})
 

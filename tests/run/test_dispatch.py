@@ -106,7 +106,7 @@ def test_lineage_keeps_the_oldest_frame_of_every_source() -> None:
     d.start(25)
     d.finish(slow, 10, 30, {})
     both = next(act for act in d.start(30) if act.task.name == "both")
-    assert both.job.origin == {"a": (0, 10), "b": (0, 0)}
+    assert both.origin == {"a": (0, 10), "b": (0, 0)}
     assert both.job.deadline_ns == 10 + 10 * MS
 
 

@@ -45,6 +45,7 @@ def execute(
     backends: Mapping[str, Backend] | None = None,
     options: Options = PLAIN,
     board: Board | None = None,
+    accounts: dict[str, dict[str, int]] | None = None,
 ) -> Trace:
     """Run `plan` on this machine and return what happened, in the simulator's vocabulary.
 
@@ -55,6 +56,7 @@ def execute(
     adds figures of all intermediate tensors to `Trace.details`, which costs processor time.  `alone` lets one job run
     at a time, whatever its lanes.  An interrupt (SIGINT) ends the run after the jobs under way.  `board` is where the
     lanes and meters are, this machine if none; `platform` and `backends` replace its platform and how stages are run.
+    `accounts` takes, for every sensor and timer, how many frames were released, completed, dropped and aborted.
 
     Raises UsageError for a plan this machine cannot run, StageFailed (with the trace so far) when a stage raises and no
     plan can take over.
@@ -80,4 +82,8 @@ def execute(
             feeds[name].preload(timetable.frames_of(plan, name, horizon))
     session = Session(setting, feeds, backends or {}, place, on_frame, options, alone)
     with place.prepared(plan):
-        return session.trace_of(horizon, pace == "asap", seed, stats)
+        try:
+            return session.trace_of(horizon, pace == "asap", seed, stats)
+        finally:
+            if accounts is not None:
+                accounts.update(session.accounts)

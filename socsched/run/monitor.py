@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import pairwise
 
 from socsched.plan.plan import Plan, Task
 from socsched.run.dispatch import Activation, Dispatcher
@@ -115,6 +116,6 @@ class Monitor:
             seen.append((now, dispatcher.waiting(name)))
             del seen[: -_GROWN - 1]
             depths = [depth for _, depth in seen]
-            if len(depths) == _GROWN + 1 and all(a < b for a, b in zip(depths, depths[1:], strict=False)):
+            if len(depths) == _GROWN + 1 and all(a < b for a, b in pairwise(depths)):
                 text = f"its queue grew from {depths[0]} to {depths[-1]} in {_GROWN} periods"
                 dispatcher.trace.instants.append(Instant(now, "overload", name, -1, text))

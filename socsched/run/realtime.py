@@ -76,7 +76,7 @@ def fifo_priority(tasks: Sequence[Task], everything: Sequence[Task]) -> int:
 
 
 def reservation(tasks: Sequence[Task]) -> Reservation:
-    """Return a budget that serves every task of a worker once in its period: the least period, the share they add up to.
+    """Return a budget that serves every task of a worker in its period: the least period, the share they add up to.
 
     With utilisations U_i = wcet_i / period_i the budget is sum(U_i) of the shortest period, at least the longest job's
     share of its deadline; never more than the whole processor.

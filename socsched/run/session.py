@@ -111,6 +111,7 @@ class Session:
         self.lost: set[tuple[str, int]] = set()
         self.owners: dict[Activation, tuple[Dispatcher, _Version]] = {}
         self.notices: list[str] = []
+        self.accounts: dict[str, dict[str, int]] = {}
         self.dispatcher = self._dispatcher(Trace("measured", 0, setting.seed), self.version)
 
     def trace_of(self, horizon_ns: int, asap: bool, seed: int, stats: bool) -> Trace:

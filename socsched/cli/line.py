@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
     from socsched.plan.plan import Plan
+    from socsched.run.boards.base import Board
+    from socsched.run.options import Options
     from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
@@ -154,10 +156,14 @@ def execute(
     stats: bool = False,
     seed: int = 0,
     note: Note,
+    options: Options | None = None,
+    board: Board | None = None,
+    accounts: dict[str, dict[str, int]] | None = None,
 ) -> Trace:
-    """Run a plan on this machine; `note` is told of every finished frame."""
+    """Run a plan on this machine or `board`; `note` is told of every finished frame."""
     from socsched.run.executor import FrameReport
     from socsched.run.executor import execute as run
+    from socsched.run.options import PLAIN
     from socsched.units import format_duration
 
     def on_frame(report: FrameReport) -> None:
@@ -176,7 +182,36 @@ def execute(
         pace="rate" if pace else "asap",
         on_frame=on_frame,
         stats=stats,
+        options=options or PLAIN,
+        board=board,
+        accounts=accounts,
     )
+
+
+def run_figures(
+    trace: Trace, accounts: Mapping[str, Mapping[str, int]], options: Options, board: Board
+) -> dict[str, Any]:
+    """Return what is known of a run beyond what a simulation has: accounts, overheads, how and where it ran."""
+    from socsched.run.overheads import overheads
+
+    how = {"executor": options.executor, "in_flight": options.in_flight, "realtime": options.realtime}
+    return {"accounts": dict(accounts), **overheads(trace), **how, "board": dict(board.facts())}
+
+
+def run_lines(figures: Mapping[str, Any]) -> list[str]:
+    """Return what a person reads of `run_figures`: one line about frames, one about overheads."""
+    from socsched.units import format_duration
+
+    told = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
+    lines = [f"{source}: {told.format_map(account)}" for source, account in figures["accounts"].items()]
+    late = [found["p50"] for found in figures["release_jitter_ns"].values() if found]
+    if (waits := figures["dispatch_ns"]) is not None:
+        told = (
+            f"Executor: a ready job starts after {format_duration(waits['p50'])} (p99 {format_duration(waits['p99'])})"
+        )
+        jitter = f", releases come {format_duration(max(late))} late (median)" if late else ""
+        lines.append(told + jitter)
+    return lines
 
 
 def compute(

@@ -331,7 +331,7 @@ class Session:
         elif version.rules.name == "event-chained":
             dispatcher.retire(act.place.worker, [t.name for t in version.rules.crews()[act.place.worker].tasks], now)
             dispatcher.trace.instants.append(
-                Instant(now, "fault", act.task.name, act.job.frame, f"{text}; no plan is left")
+                Instant(now, "fault", act.task.name, act.job.frame, f"{text}; no plan can take over")
             )
             self._lose(act)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import MS, Scripted, pipeline, plan, sleep, task
+from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
 
 from socsched.compile.analyze import stage_work
@@ -55,7 +55,7 @@ def found(planned: tuple[Plan, Pipeline], data: Path, options: Options) -> tuple
 @pytest.fixture(scope="module")
 def reference(planned: tuple[Plan, Pipeline], shared_data: Path) -> dict[int, Any]:
     """Return what is found frame by frame, one stage after the other."""
-    trace, boxes = found(planned, shared_data, Options("sequential"))
+    _trace, boxes = found(planned, shared_data, Options("sequential"))
     assert len(boxes) == FRAMES and all(boxes.values())
     return boxes
 

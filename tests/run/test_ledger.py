@@ -26,7 +26,11 @@ from socsched.trace.trace import Trace
 
 def test_the_worst_part_of_a_frame_decides() -> None:
     ledger = Ledger()
-    for parts, outcome in ((["completed", "dropped"], "dropped"), (["aborted", "dropped"], "aborted"), ([], "completed")):
+    for parts, outcome in (
+        (["completed", "dropped"], "dropped"),
+        (["aborted", "dropped"], "aborted"),
+        ([], "completed"),
+    ):
         before = getattr(ledger.accounts.get("s", Account()), outcome)
         ticket = ledger.release("s", 0)
         for _ in parts:
@@ -65,7 +69,9 @@ def test_no_frame_is_lost_unaccounted(rows: Any, period: int, chance: random.Ran
     tasks = []
     for i, (lanes, cost, before, queue) in enumerate(rows):
         after = {f"t{b}" if 0 <= b < i else "s" if b % 2 else "r" for b in before}
-        tasks.append(task(f"t{i}", *sorted(after), lanes=lanes, queue=queue, deadline_ns=period * (1 + i), wcet_ns=cost))
+        tasks.append(
+            task(f"t{i}", *sorted(after), lanes=lanes, queue=queue, deadline_ns=period * (1 + i), wcet_ns=cost)
+        )
     made = plan(*tasks, sensors={"s": period, "r": period}, lanes=3)
     overload = Overload(Policies({t.name: StagePolicy(policy) for t in tasks} if policy else {}))
     d = Dispatcher(made, {}, Trace("measured", 0, 0), overload=overload)
@@ -140,7 +146,9 @@ FAULTS = {
 @pytest.mark.parametrize("policy", ["", "skip", "abort", "shed"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_accounts_balance_under_every_injected_fault(name: str, policy: str, limp_home: bool) -> None:
-    policies = Policies(shed_below="hard") if policy == "shed" else Policies({"b": StagePolicy(policy)} if policy else {})
+    policies = (
+        Policies(shed_below="hard") if policy == "shed" else Policies({"b": StagePolicy(policy)} if policy else {})
+    )
     options = Options(
         faults=FAULTS[name], policies=policies, limp_home=(spare(),) if limp_home else (), hang_ns=40 * MS
     )

@@ -22,7 +22,7 @@ _LOOKS = 16
 _LEAST_S, _MOST_S = 0.001, 0.02
 _GROWN = 3
 """Periods in a row in which a queue must have grown to be told."""
-_PATIENCE_NS = 1_000_000_000
+_PATIENCE_NS = 10_000_000_000
 
 
 def hang_limit(task: Task, replaceable: bool, given_ns: int = 0) -> int:

@@ -21,7 +21,7 @@ from socsched.errors import MachineError, SocschedError
 from socsched.plan.plan import Plan, Task
 from socsched.run import realtime, timetable
 from socsched.run.backends.base import Backend, Outputs, Setting
-from socsched.run.backends.choose import prepare, queued, title_of
+from socsched.run.backends.choose import Instances, prepare, queued, title_of
 from socsched.run.boards.base import Board, Meter
 from socsched.run.collect import Collector, class_names
 from socsched.run.discipline import Discipline, Sequential, WorkerKey, discipline
@@ -89,7 +89,8 @@ class Session:
         alone: bool,
     ) -> None:
         self.options, self.board, self.alone = options, board, alone
-        self.setting, self.feeds, self.backends, self.on_frame = setting, feeds, backends, on_frame
+        self.setting, self.feeds, self.on_frame = setting, feeds, on_frame
+        self.backends = Instances(backends)
         self.plan = setting.plan
         self.needs = {stage: set(ports.values()) for stage, ports in setting.bound.items()}
         self.told: dict[str, int] = {}
@@ -324,8 +325,10 @@ class Session:
             return
         dispatcher, version = owner
         version.workers[act.place.worker].dead = True
-        self.running -= 1
-        dispatcher.abandon(act, act.begun_ns - self.origin_ns, now, text)
+        self._give_up(act, dispatcher, now, text)
+        for other in [o for o in dispatcher.running.values() if o.place and o.place.worker == act.place.worker]:
+            if self.owners.pop(other, None):  # queued behind it: nobody will report its end either
+                self._give_up(other, dispatcher, now, f"queued behind a job that hangs: {text}")
         if self._replacement(act) is not None:
             self._take_over(act, now, text)
         elif version.rules.name == "event-chained":
@@ -339,6 +342,11 @@ class Session:
             self.halted = True
         self._dispatch()
         self.state.notify_all()
+
+    def _give_up(self, act: Activation, dispatcher: Dispatcher, now: int, why: str) -> None:
+        self.running -= 1
+        begun = act.begun_ns - self.origin_ns if act.begun_ns >= 0 else now
+        dispatcher.abandon(act, begun, now, why)
 
     def _lose(self, act: Activation) -> None:
         self.lost |= {(act.task.engine, lane) for lane in act.task.lanes}

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -148,6 +149,8 @@ class Worker:
             act = item[0]
             if self._habits.awaited(act.task.name) or self._pending.empty():
                 act.begun_ns = time.monotonic_ns()
+                with suppress(Exception):  # whatever it is, its report tells
+                    item[1].wait()  # those before it have ended then, too
                 for entry in held:
                     self._report(*entry)
                 held.clear()

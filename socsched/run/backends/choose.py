@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from socsched.descriptor.pipeline import Stage
 from socsched.models.registry import get_model
@@ -65,6 +67,21 @@ def _target(setting: Setting, engine: str) -> str:
 def _converts(setting: Setting, source: str, sink: str) -> bool:
     """Whether the data a conversion is for is really there: its sink has a model that reads its source."""
     return source in setting.bound.get(sink, {}).values()
+
+
+class Instances(dict[str, Backend]):
+    """The backends of one run by sort: each is made once, when it is first asked for."""
+
+    def __init__(self, replaced: Mapping[str, Backend]) -> None:
+        super().__init__(replaced)
+        self._lock = threading.Lock()
+
+    def get(self, sort: str, default: Any = None) -> Any:
+        """Return the backend of a sort."""
+        with self._lock:
+            if sort not in self:
+                self[sort] = _load(BACKENDS[sort])
+            return self[sort]
 
 
 def _load(where: str) -> Backend:

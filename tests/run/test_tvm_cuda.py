@@ -191,7 +191,7 @@ def test_a_missing_event_would_be_seen(planned: Any, shared_data: Path, referenc
 
 
 def test_a_stage_that_cannot_be_loaded_is_named(planned: Any, shared_data: Path) -> None:
-    with pytest.raises(MachineError, match="'backbone' could not be prepared: RuntimeError: the device's code"):
+    with pytest.raises(MachineError, match=r"'backbone' could not be prepared: RuntimeError: the device's code"):
         run(planned, shared_data, FakeDevice(fails="backbone"), Options())
 
 
@@ -235,7 +235,7 @@ def test_conversions_are_casts_or_turned_matrices(given: Any, wanted: Any, kerne
 
 
 def test_conversions_the_device_has_no_kernel_for_are_refused() -> None:
-    with pytest.raises(MachineError, match="plan the conversion|no conversion"):
+    with pytest.raises(MachineError, match=r"plan the conversion|no conversion"):
         kernel_for(TensorType((1, 3, 6, 7), "fp16", "NCHW16c"), TensorType((1, 3, 6, 7), "fp32", "NCHW"))
     with pytest.raises(MachineError):
         kernel_for(TensorType((4,), "int32", ""), TensorType((4,), "fp16", ""))

@@ -42,7 +42,7 @@ template <typename A, typename B> __device__ void turn(const A* in, B* out, int 
 }
 #define PAIR(a, A, b, B) \\
   extern "C" __global__ void cast_##a##b(const A* in, B* out, long long n) { cast<A, B>(in, out, n); } \\
-  extern "C" __global__ void turn_##a##b(const A* in, B* out, int rows, int columns) { turn<A, B>(in, out, rows, columns); }
+  extern "C" __global__ void turn_##a##b(const A* in, B* out, int y, int x) { turn<A, B>(in, out, y, x); }
 PAIR(f, float, h, __half) PAIR(h, __half, f, float) PAIR(f, float, f, float) PAIR(h, __half, h, __half)
 """
 

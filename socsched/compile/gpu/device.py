@@ -49,7 +49,8 @@ class CudaDevice:
         asked = cudart().cudaDeviceGetStreamPriorityRange(ctypes.byref(low), ctypes.byref(high))
         check_status(asked, "asking for stream priorities")
         self._priorities = (low.value, high.value)
-        self._clock = Stream()
+        self._clock, self._base = Stream(), Event()
+        self._seen_ns = self._offset_ns = 0
         self._rebase()
 
     def stream(self, criticality: str) -> Stream:

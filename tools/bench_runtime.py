@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,6 +37,7 @@ from socsched.models.pointpillars.decode import decode
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
+from socsched.models.weights import load_weights
 from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition
 from socsched.run.discipline import EXECUTORS
 from socsched.run.executor import execute
@@ -222,7 +224,9 @@ def throughput(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, 
         scenes = Scenes(0)
         scenes.preload(32)
         scans = [scenes.frame(number).outputs["points"] for number in range(32)]
-        loop = TorchLoop(_weights(args.weights), get_model("pointpillars.decode").function.keywords["settings"])  # type: ignore[union-attr]
+        loop = TorchLoop(
+            dict(load_weights(args.weights)), get_model("pointpillars.decode").function.keywords["settings"]
+        )  # type: ignore[union-attr]
     for turn in range(args.rounds):
         for name in EXECUTORS:
             options = Options(name, args.in_flight)
@@ -271,11 +275,7 @@ def undisturbed(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str,
     yield f"p99 beside best effort / alone = {ratio:.2f} (bar {DISTURBED})", ratio <= DISTURBED
 
 
-def _weights(file: Path | None) -> dict[str, Any]:
-    if file is not None:
-        from socsched.models.weights import load_weights
-
-        return dict(load_weights(file))
+def _random() -> dict[str, Any]:
     networks = (pfn_network(), backbone_network(), head_network())
     return {name: array for network in networks for name, array in bench.random_weights(network).items()}
 
@@ -293,6 +293,9 @@ def main() -> int:
     parser.add_argument("--busy", type=int, default=5, help="ms between frames of the soft pipeline")
     parser.add_argument("--no-torch", action="store_true")
     args = parser.parse_args()
+    if args.weights is None:  # both sides start from the same numbers
+        args.weights = Path(tempfile.mkdtemp()) / "weights.npz"
+        np.savez(args.weights, **_random())
     here = platform(args.arch)
     results = [*undisturbed(args, here), *throughput(args, here)]
     if not args.no_torch:

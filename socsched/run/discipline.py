@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from socsched.run.dispatch import Activation
 
 Key = tuple[int, ...]
+Gates = Mapping[str, Callable[[], bool]]
 WorkerKey = tuple[str, tuple[int, ...], str]
 """Engine, lanes, and class of urgency where a device keeps several queues: names one worker thread."""
 
@@ -72,7 +73,10 @@ class Discipline(Protocol):
 
 
 class EventChained:
-    """The plan as it stands.  `depths` maps a task to how many of its engine's jobs may be queued on the device.
+    """The plan as it stands.
+
+    `depths` maps a task to how many of its engine's jobs may be queued on the device, `gates` a task with which frames
+    enter a device to whether there is room for another.
 
     With `steal`, a job whose lanes are taken may run on idle lanes of the same number, on its own engine or one that is
     declared alike; the bounds of the analysis, which knows fixed lanes, no longer cover it.
@@ -80,7 +84,10 @@ class EventChained:
 
     name, blocking, chained = "event-chained", True, True
 
-    def __init__(self, plan: Plan, depths: Mapping[str, int] | None = None, steal: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, depths: Mapping[str, int] | None = None, steal: bool = False, gates: Gates | None = None
+    ) -> None:
+        self._gates = gates or {}
         self._policies = {engine.id: policy(engine.policy) for engine in plan.engines}
         self._order = {task.name: index for index, task in enumerate(plan.tasks)}
         self._depths = depths or {}
@@ -100,6 +107,8 @@ class EventChained:
     def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
         """Return the planned place if it is free, else with `steal` a like one."""
         name = act.task.name
+        if name in self._gates and not self._gates[name]():
+            return None
         for home in (self._homes[name], *self._away[name]):
             for place in self._places[name, home]:
                 if not any(seat in taken for seat in place.seats):
@@ -232,21 +241,26 @@ def _declared(engine: PlannedEngine) -> tuple[object, ...]:
     return tuple(getattr(engine, name) for name in PlannedEngine.__slots__ if name != "id")
 
 
-EXECUTORS: dict[str, Callable[[Plan, int, Mapping[str, int], bool], Discipline]] = {
-    "event-chained": lambda plan, frames, depths, steal: EventChained(plan, depths, steal),
-    "sequential": lambda plan, frames, depths, steal: Sequential(plan),
-    "stream-per-frame": lambda plan, frames, depths, steal: StreamPerFrame(plan, frames),
-    "shared-queue": lambda plan, frames, depths, steal: SharedQueue(plan, len(_by_lanes(plan))),
+EXECUTORS: dict[str, Callable[[Plan, int, Mapping[str, int], bool, Gates], Discipline]] = {
+    "event-chained": lambda plan, frames, depths, steal, gates: EventChained(plan, depths, steal, gates),
+    "sequential": lambda plan, frames, depths, steal, gates: Sequential(plan),
+    "stream-per-frame": lambda plan, frames, depths, steal, gates: StreamPerFrame(plan, frames),
+    "shared-queue": lambda plan, frames, depths, steal, gates: SharedQueue(plan, len(_by_lanes(plan))),
 }
 
 
 def discipline(
-    name: str, plan: Plan, in_flight: int, depths: Mapping[str, int] | None = None, steal: bool = False
+    name: str,
+    plan: Plan,
+    in_flight: int,
+    depths: Mapping[str, int] | None = None,
+    steal: bool = False,
+    gates: Gates | None = None,
 ) -> Discipline:
     """Return an executor's rules for `in_flight` frames at once; UsageError when there is none of that name."""
     if name not in EXECUTORS:
         raise UsageError(f"executor {name!r} is unknown", f"executors: {', '.join(EXECUTORS)}")
-    return EXECUTORS[name](plan, in_flight, depths or {}, steal)
+    return EXECUTORS[name](plan, in_flight, depths or {}, steal, gates or {})
 
 
 def tasks_by_worker(crews: Mapping[WorkerKey, Crew]) -> dict[WorkerKey, Sequence[str]]:

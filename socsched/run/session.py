@@ -21,7 +21,7 @@ from socsched.errors import MachineError, SocschedError
 from socsched.plan.plan import Plan, Task
 from socsched.run import realtime, timetable
 from socsched.run.backends.base import Backend, Outputs, Setting
-from socsched.run.backends.choose import Instances, prepare, queued, title_of
+from socsched.run.backends.choose import Instances, gate, limit, prepare, queued, title_of
 from socsched.run.boards.base import Board, Meter
 from socsched.run.collect import Collector, class_names
 from socsched.run.discipline import Discipline, Sequential, WorkerKey, discipline
@@ -154,11 +154,15 @@ class Session:
         frames = max(self.options.in_flight, WARMUP_FRAMES)
         count = {engine.id: sum(t.engine == engine.id for t in plan.tasks) for engine in plan.engines}
         depths = {task.name: frames * count[task.engine] for task in plan.tasks if on_device[task.name]}
-        rules = (
-            Sequential(plan)
-            if self.alone
-            else discipline(self.options.executor, plan, frames, depths, self.options.steal)
-        )
+        gates = {
+            task.name: room
+            for task in plan.tasks
+            if on_device[task.name]
+            and not any(on_device.get(name) for name in task.after)
+            and (room := gate(task, setting, self.backends)) is not None
+        }
+        chosen, steal = self.options.executor, self.options.steal
+        rules = Sequential(plan) if self.alone else discipline(chosen, plan, frames, depths, steal, gates)
         engines = {task.name: task.engine for task in plan.tasks}
         chained = {
             task.name: frozenset(
@@ -399,7 +403,7 @@ class Session:
         self.version = version
         self.dispatcher = self._dispatcher(Trace("measured", 0, self.setting.seed), version, lossless=True)
         self.warming = []
-        for frame in range(max(WARMUP_FRAMES, self.options.in_flight)):
+        for frame in range(self._warm_frames(version)):
             with self.state:
                 for name in timetable.names(version.plan):
                     outputs = self.feeds[name].warm().outputs if name in self.feeds else {}
@@ -408,11 +412,16 @@ class Session:
             if not self._wait_idle():
                 break
         self.warming = None
+        limit(self.backends, self._warm_frames(version))
         if self.interrupted:
             raise KeyboardInterrupt
         if self.failure is not None:
             act, error = self.failure
             raise StageFailed(act.task.name, act.job.frame, error, self.dispatcher.trace) from error
+
+    def _warm_frames(self, version: _Version) -> int:
+        """One more than can be under way where frames have slots: the last one's is given back a moment late."""
+        return max(WARMUP_FRAMES, self.options.in_flight + any(version.chained.values()))
 
     def _release_and_wait(self, horizon_ns: int, asap: bool) -> None:
         """Release in a thread of its own; tell of finished frames in this one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -67,6 +67,19 @@ def _target(setting: Setting, engine: str) -> str:
 def _converts(setting: Setting, source: str, sink: str) -> bool:
     """Whether the data a conversion is for is really there: its sink has a model that reads its source."""
     return source in setting.bound.get(sink, {}).values()
+
+
+def gate(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Callable[[], bool] | None:
+    """Return what says whether another frame fits on a task's device, None where any number does."""
+    room = getattr(_backend(sort_of(task, setting), replaced), "room", None)
+    return None if room is None else lambda: bool(room(task.name))
+
+
+def limit(backends: Mapping[str, Backend], frames: int) -> None:
+    """Let devices take no more than `frames` frames at once."""
+    for backend in backends.values():
+        if hasattr(backend, "limit"):
+            backend.limit(frames)
 
 
 class Instances(dict[str, Backend]):

@@ -46,11 +46,16 @@ class Lease:
 
 
 class Slots:
-    """Slots in any number; those given back are used again first."""
+    """Slots in any number; those given back are used again first.  Beyond `limit` there is no `room` for new frames."""
 
     def __init__(self) -> None:
-        self.made = 0
+        self.made, self.limit = 0, 0
         self._free: list[int] = []
+
+    @property
+    def room(self) -> bool:
+        """Whether a frame can enter without a slot beyond the limit (0: none), whose graphs would have to be made."""
+        return bool(self._free) or not self.limit or self.made < self.limit
 
     def take(self) -> Lease:
         """Return a slot nobody uses."""
@@ -112,9 +117,28 @@ class TvmCudaBackend:
 
     def __init__(self, device: Device | None = None, compile_: Compile | None = None) -> None:
         self._device, self._compile = device, compile_ or _compiled
-        self._slots = Slots()
+        self._slots: dict[str, Slots] = {}
+        self._limit = 0
         self._local = threading.local()
         self._lock = threading.Lock()
+
+    def room(self, task: str) -> bool:
+        """Whether a slot is free for another frame that enters the device with `task`."""
+        return self.slots(task).room
+
+    def limit(self, frames: int) -> None:
+        """Let no more than `frames` frames be on the device at once, for each task they enter with."""
+        self._limit = frames
+        for slots in self._slots.values():
+            slots.limit = frames
+
+    def slots(self, task: str) -> Slots:
+        """Return the slots of frames that enter the device with `task`."""
+        with self._lock:
+            if task not in self._slots:
+                self._slots[task] = Slots()
+                self._slots[task].limit = self._limit
+            return self._slots[task]
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return a stage or conversion for the calling thread, on its stream for the task's criticality."""
@@ -128,11 +152,11 @@ class TvmCudaBackend:
             artifact = self._compile(task, stage, setting)
             bound = setting.bound[stage.name]
             inputs = {name: bound[name] for name in artifact.input_names}
-            return DeviceStage(self._device, stream, artifact, inputs, self._slots)
+            return DeviceStage(self._device, stream, artifact, inputs, self.slots(task.name))
         move = next(t for t in setting.plan.transitions if t.task == task.name)
         engines = {t.name: t.engine for t in setting.plan.tasks}
         if engines[move.sink] == task.engine:
-            return Upload(self._device, stream, move, setting, self._slots)
+            return Upload(self._device, stream, move, setting, self.slots(task.name))
         return Download(self._device, stream, move, setting)
 
     def _stream(self, criticality: str) -> Any:

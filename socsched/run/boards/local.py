@@ -14,7 +14,11 @@ from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan
 from socsched.run.boards.base import Meter
+from socsched.run.meters import Nvml, SamplingMeter
 from socsched.run.telemetry import PowerMeter
+
+_GPU_INTERVAL_S = 0.1
+"""The driver averages power over about this long."""
 
 
 class LocalBoard:
@@ -35,8 +39,10 @@ class LocalBoard:
         return cpus(lanes) if known.get(engine, "cpu") == "cpu" else set()
 
     def meters(self) -> Sequence[Meter]:
-        """Return a meter of the package energy counters, where this user may read any."""
-        return (PowerMeter(power_counters()),)
+        """Return meters of the package energy counters and of an NVIDIA GPU, where this user may read any."""
+        gpu = Nvml()
+        found: list[Meter] = [PowerMeter(power_counters())]
+        return [*found, SamplingMeter(gpu.read, _GPU_INTERVAL_S)] if gpu.available else found
 
     def facts(self) -> Mapping[str, Any]:
         """Return the system's name and version."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from socsched.run.options import Options
 
 F = TypeVar("F", bound="Callable[..., Any]")
-BOARDS = ("local",)
+BOARDS = ("local", "jetson")
 EXECUTORS = ("event-chained", "sequential", "stream-per-frame", "shared-queue")
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -71,6 +71,10 @@ def run_options(function: F) -> F:
 
 def board_of(how: Mapping[str, Any]) -> Board:
     """Return the board that is asked for."""
+    if how["board"] == "jetson":
+        from socsched.run.boards.jetson import JetsonBoard
+
+        return JetsonBoard(apply_mode=how["apply_mode"])
     if how["apply_mode"]:
         raise UsageError("--apply-mode needs a board with power modes", "add --board jetson")
     from socsched.run.boards.local import LocalBoard

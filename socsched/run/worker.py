@@ -106,7 +106,7 @@ class Worker:
             self._reaper.start()
         while (act := self._jobs.get()) is not None:
             self._execute(act)
-            act = None  # whoever waits for the next job must not keep this one's tensors alive
+            del act  # whoever waits for the next job must not keep this one's tensors alive
         self._pending.put(None)
 
     def _execute(self, act: Activation) -> None:
@@ -154,6 +154,8 @@ class Worker:
                 for entry in held:
                     self._report(*entry)
                 held.clear()
+                del entry
+            del item, act  # whoever waits for the next job must not keep this one's slot
 
     def _report(self, act: Activation, pending: Pending, launched: int) -> None:
         result: Mapping[str, Any] | BaseException = pending.outputs

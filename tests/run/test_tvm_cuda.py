@@ -31,7 +31,7 @@ from socsched.run.options import Options
 from socsched.trace.trace import Trace
 
 ON_DEVICE = ("pfn", "scatter", "backbone", "head")
-SCANS = 4
+SCANS = 3
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,7 @@ def reference(planned: tuple[Plan, Platform, Pipeline], checkout: Path, shared_d
     return {frame: found["detections"] for frame, found in trace.details.items()}
 
 
-@pytest.mark.parametrize("in_flight", [1, 3])
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(("executor", "in_flight"), [("event-chained", 1), *((name, 3) for name in EXECUTORS)])
 def test_frames_on_the_device_come_out_as_the_reference_has_them(
     planned: Any, shared_data: Path, reference: dict[int, Any], executor: str, in_flight: int
 ) -> None:
@@ -168,7 +167,7 @@ def test_streams_are_those_of_the_stages_weight_and_different_ones_wait_for_even
     mixed = replace(
         made, tasks=tuple(replace(t, criticality="soft") if t.name in ("scatter", "head") else t for t in made.tasks)
     )
-    for seed in range(3):
+    for seed in range(2):
         device = FakeDevice(seed)
         _, found = run((mixed, platform, pipe), shared_data, device, Options(in_flight=3))
         assert found == reference
@@ -216,7 +215,7 @@ def test_frames_on_the_device_are_no_more_than_it_was_warmed_up_for(planned: Any
     for in_flight in (1, 3):
         backend = TvmCudaBackend(FakeDevice(), compiled)
         scans = [shared_data / "kitti" / "000002.bin"]
-        execute(made, pipe, platform=platform, scans=scans, frames=12, pace="asap",
+        execute(made, pipe, platform=platform, scans=scans, frames=6, pace="asap",
                 options=Options(in_flight=in_flight), backends={"cuda": backend})  # fmt: skip
         assert 1 <= backend.slots("voxelise>pfn").made <= max(in_flight + 1, 2), "no graph is made once frames count"
 
@@ -247,7 +246,7 @@ def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, 
     freed, plain = threading.Event(), device.wait
 
     def wait(start: Any, end: Any) -> Any:
-        if next(calls) > 40:
+        if next(calls) > 30:
             freed.wait(60)
         return plain(start, end)
 

@@ -262,15 +262,53 @@ def scans(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path
 
 
 def profile(
-    pipeline: str, platform: str, repeat: int, files: Sequence[Path] | None, weights: Path | None, seed: int, note: Note
+    pipeline: str,
+    platform: str,
+    repeat: int,
+    files: Sequence[Path] | None,
+    weights: Path | None,
+    seed: int,
+    note: Note,
+    until: float | None = None,
 ) -> Profile:
-    """Measure the stages of a pipeline on this machine."""
+    """Measure the stages of a pipeline on this machine, with `until` as long as their medians are not that certain."""
     from socsched.descriptor.catalog import get_pipeline
     from socsched.run.profile import measure
 
     chosen = get_pipeline(pipeline)
     plan = _spread(make(pipeline, platform), chosen)
-    return measure(plan, chosen, repeat=repeat, scans=files, weights=weights, seed=seed, note=note)
+    return measure(plan, chosen, repeat=repeat, interval=until, scans=files, weights=weights, seed=seed, note=note)
+
+
+def beside(
+    profile: Profile,
+    pipeline: str,
+    files: Sequence[Path] | None,
+    weights: Path | None,
+    repeat: int,
+    note: Note,
+    contention: bool,
+    conversions: bool,
+) -> Profile:
+    """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
+    from socsched.compile.analyze import stage_work
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.registry import bindings
+    from socsched.plan.planner import make_plan
+    from socsched.run import corun
+    from socsched.run.backends.base import Setting
+
+    chosen, here = get_pipeline(pipeline), get_platform("host")
+    plan = make_plan(chosen, here, work=stage_work, profile=profile)
+    tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need lanes of their own
+    plan = replace(plan, tasks=tuple(tasks))
+    heard = corun.record(plan, chosen, here, files, weights)
+    setting = Setting(plan, chosen, here, bindings(chosen), weights)
+    return replace(
+        profile,
+        contention=corun.contention(plan, setting, heard, repeat=repeat, note=note) if contention else (),
+        conversions=corun.conversions(heard, here, repeat=repeat, note=note) if conversions else (),
+    )
 
 
 def _spread(plan: Plan, pipeline: Pipeline) -> Plan:

@@ -130,9 +130,8 @@ def main() -> int:
     waits = overheads(trace)["dispatch_ns"]
     print(f"a ready job starts after {waits['p50'] / 1e3:.0f} us (median), {waits['p99'] / 1e3:.0f} us (p99)")
     print(f"resident {first[1] / 2**20:.1f} MiB at {first[0]:.0f} s, {last[1] / 2**20:.1f} MiB at {last[0]:.0f} s,")
-    print(
-        f"of which trace {first[4] / 2**20:.1f} and {last[4] / 2**20:.1f} MiB; peak descriptors {max(s[2] for s in watch.samples)}"
-    )
+    most = max(sample[2] for sample in watch.samples)
+    print(f"of which trace {first[4] / 2**20:.1f} and {last[4] / 2**20:.1f} MiB; at most {most} descriptors")
     rows = (
         (f"memory grew by {grown / 2**20:.2f} MiB (bar 1 MiB)", grown < ALLOWED_BYTES),
         (f"descriptors {files:+d}, threads {threads:+d}", files <= 0 and threads <= 0),

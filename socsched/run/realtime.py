@@ -149,20 +149,24 @@ def _try_in_thread() -> str:
 
 
 def lock_memory() -> str:
-    """Keep all pages of this process in memory, now and later; returns why not, empty when it worked.
-
-    Memory that is freed also stays with the process (no trimming, no mappings of single large blocks), so that no page
-    is faulted in again in the loop.
-    """
+    """Keep all pages of this process in memory, now and later; returns why not, empty when it worked."""
     libc = _libc()
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_TRIM, -1)
-        libc.mallopt(_MMAP_MOST, 0)
     if not _may_lock():
         return "memory not locked: the limit is below what the process needs (`ulimit -l unlimited`)"
     if libc.mlockall(_LOCK_ALL):
         return f"memory not locked ({os.strerror(ctypes.get_errno())})"
     return ""
+
+
+def keep_memory() -> None:
+    """Let memory that is freed stay with the process: no trimming, no mapping of its own for a large block.
+
+    Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame.
+    """
+    libc = _libc()
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_TRIM, -1)
+        libc.mallopt(_MMAP_MOST, 0)
 
 
 def unlock_memory() -> None:
@@ -204,6 +208,7 @@ def quiet_interpreter(lock: bool = False, note: Callable[[str], None] = print) -
     gc.freeze()
     gc.disable()
     sys.setswitchinterval(_SWITCH_S)
+    keep_memory()
     refused = lock_memory() if lock else "not asked for"
     if lock and refused:
         note(refused)

@@ -246,7 +246,7 @@ def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, 
     freed, plain = threading.Event(), device.wait
 
     def wait(start: Any, end: Any) -> Any:
-        if next(calls) > 30:
+        if next(calls) > 70:
             freed.wait(60)
         return plain(start, end)
 

@@ -5,8 +5,7 @@
 
 Resident memory (VmRSS), descriptors and threads are read once a second from /proc.  After the first minute memory may
 grow by less than 1 MiB, as a least-squares line over the rest says, and no descriptor may be added.  A run keeps its
-trace in memory, which grows with every job; it is measured with the trace's own size taken off: the lists are counted
-before and after.  Exit code 1 when something grew, or a frame is not accounted for.
+trace in memory, which grows with every job and frame; that part is counted from its records and taken off.  Exit code 1 when something grew, or a frame is not accounted for.
 """
 
 from __future__ import annotations
@@ -77,7 +76,18 @@ def _size(trace: Trace) -> int:
         total += sys.getsizeof(rows) + (len(rows) * _record(rows[len(rows) // 2]) if rows else 0)
     for lists in (trace.releases, trace.counters):
         total += sum(sys.getsizeof(found) + len(found) * 96 for found in lists.values())
-    return total + len(trace.details) * 600
+    frames = list(trace.details.values())
+    return total + (len(frames) * _deep(frames[len(frames) // 2]) if frames else 0)
+
+
+def _deep(value: Any) -> int:
+    """Return the bytes of what was found in a frame."""
+    size = sys.getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(_deep(part) for part in value.values())  # keys are shared
+    if isinstance(value, (list, tuple)):
+        return size + sum(_deep(part) for part in value)
+    return 0 if isinstance(value, str) else size
 
 
 def _record(row: Any) -> int:

@@ -208,7 +208,8 @@ def quiet_interpreter(lock: bool = False, note: Callable[[str], None] = print) -
     gc.freeze()
     gc.disable()
     sys.setswitchinterval(_SWITCH_S)
-    keep_memory()
+    if lock:
+        keep_memory()
     refused = lock_memory() if lock else "not asked for"
     if lock and refused:
         note(refused)

@@ -5,7 +5,8 @@
 
 Resident memory (VmRSS), descriptors and threads are read once a second from /proc.  After the first minute memory may
 grow by less than 1 MiB, as a least-squares line over the rest says, and no descriptor may be added.  A run keeps its
-trace in memory, which grows with every job and frame; that part is counted from its records and taken off.  Exit code 1 when something grew, or a frame is not accounted for.
+trace in memory, which grows with every job and frame; that part is counted from its records and taken off.  Exit code 1
+when something grew, or a frame is not accounted for.
 """
 
 from __future__ import annotations

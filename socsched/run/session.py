@@ -401,7 +401,7 @@ class Session:
         """
         self.origin_ns = time.monotonic_ns()
         self.version = version
-        self.dispatcher = self._dispatcher(Trace("measured", 0, self.setting.seed), version, lossless=True)
+        self.dispatcher = self._dispatcher(Trace("measured", 0, self.setting.seed), version, warming=True)
         self.warming = []
         for frame in range(self._warm_frames(version)):
             with self.state:
@@ -539,12 +539,13 @@ class Session:
     # -- the trace
 
     def _dispatcher(
-        self, trace: Trace, version: _Version, ledger: Ledger | None = None, lossless: bool = False
+        self, trace: Trace, version: _Version, ledger: Ledger | None = None, warming: bool = False
     ) -> Dispatcher:
-        overload = Overload(self.policies) if self.policies.stages or self.policies.shed_below else None
-        return Dispatcher(
-            version.plan, self.needs, trace, version.rules, lossless or self.lossless, ledger or Ledger(), overload
-        )
+        """Return the bookkeeping of a plan; while warming up every stage runs, whatever its policy and queue."""
+        wanted = not warming and (self.policies.stages or self.policies.shed_below)
+        overload = Overload(self.policies) if wanted else None
+        lossless = warming or self.lossless
+        return Dispatcher(version.plan, self.needs, trace, version.rules, lossless, ledger or Ledger(), overload)
 
     def _close(self, trace: Trace, horizon_ns: int, asap: bool, meters: Sequence[Meter]) -> None:
         last = max((piece.end_ns for piece in trace.slices), default=0)

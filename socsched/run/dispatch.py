@@ -27,7 +27,6 @@ Values = dict[str, Outputs]
 """Stage or sensor name -> what it put out."""
 Origin = dict[str, tuple[int, int]]
 """Sensor or timer -> (frame, release in ns) of the oldest data."""
-_BARE_JOB: dict[str, Any] = {"origin": {}} if "origin" in Job.__slots__ else {}
 
 
 @dataclass(slots=True, eq=False)
@@ -265,9 +264,7 @@ class Dispatcher:
     def _activate(self, task: Task, frame: int, inputs: list[_Delivery], now_ns: int) -> None:
         """Make a job of `inputs`; the holds on their tickets become the job's."""
         release = min(delivery.release_ns for delivery in inputs)
-        job = Job(
-            task=task.name, frame=frame, activation_ns=now_ns, deadline_ns=release + task.deadline_ns, **_BARE_JOB
-        )
+        job = Job(task.name, frame, now_ns, release + task.deadline_ns)
         values = {name: out for delivery in inputs for name, out in delivery.values.items()}
         tickets = tuple(ticket for delivery in inputs for ticket in delivery.tickets)
         origin = inputs[0].origin if len(inputs) == 1 else _oldest([delivery.origin for delivery in inputs])

@@ -13,7 +13,8 @@ from socsched.descriptor.platform import Figure, Source
 class Sensor:
     """A source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM.
 
-    `gap_ns`: of a sporadic sensor, how much later than its period the next frame may come.  `source` (a key of `Pipeline.sources`) or `assumed` vouches for its numbers.
+    `gap_ns`: of a sporadic sensor, how much later than its period the next frame may come.  `source` (a key of
+    `Pipeline.sources`) or `assumed` vouches for its numbers.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """A cheaper variant of a stage: in another `precision`, or at a `cost` (ns; `relative`: 1/`PER_COST` of planned)."""
+    """A cheaper variant of a stage: in another `precision`, or at a `cost` in ns (`relative`: 1/`PER_COST` of it)."""
 
     precision: str
     cost: int = 0

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model, draw
 from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
-from socsched.cost.cost import Cost, Segment
+from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.graph.taskgraph import TaskGraph
+from socsched.plan.execution import degraded_segments, execution_times, handing_over, longest_ns
 from socsched.plan.plan import PlannedEngine, PlannedSensor, Task, Transition
 
 Mapping_ = Mapping[str, Cost]
@@ -55,7 +56,7 @@ class Workload:
     def sensors(self) -> tuple[PlannedSensor, ...]:
         """Return the pipeline's sensors as the plan shows them."""
         return tuple(
-            PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame)
+            PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame, s.gap_ns)
             for s in self.graph.pipeline.sensors
         )
 
@@ -209,6 +210,11 @@ def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, 
         error=cost.error,
         model=stage.model,
         params=stage.params,
+        overflow=stage.overflow,
+        on_late=stage.on_late,
+        degraded=degraded_segments(stage, cost, workload.model),
+        times=execution_times(stage, cost),
+        release_jitter_ns=stage.jitter_ns,
     )
 
 
@@ -266,8 +272,7 @@ def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list
     for task in tasks:
         time = paid.get(task.name, 0)
         if time > 0:
-            segments = (*task.segments, Segment("hand-over", time, time, 0))
-            task = replace(task, segments=segments, cost_ns=task.cost_ns + time)
+            task = handing_over(task, time)
         result.append(task)
     return result
 
@@ -304,7 +309,10 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, i
 
 def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
     """Stretch every task by the worst that lanes outside its own can do to it while they use the DRAM."""
-    rivals = {t.name: Rival(t.engine, max(map(draw, t.segments), default=0.0), max(len(t.lanes), 1)) for t in tasks}
+    rivals = {
+        t.name: Rival(t.engine, max(map(draw, (*t.segments, *t.degraded)), default=0.0), max(len(t.lanes), 1))
+        for t in tasks
+    }
     lanes: dict[tuple[str, int], list[Task]] = {}
     for task in tasks:
         for lane in task.lanes:
@@ -317,7 +325,9 @@ def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
             for lane, members in lanes.items()
             if lane not in own
         ]
-        result.append(replace(task, wcet_ns=contention.worst_pace(task.engine, task.segments, others)))
+        variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
+        worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
+        result.append(replace(task, wcet_ns=longest_ns(task, worst)))
     return result
 
 

@@ -125,12 +125,13 @@ def convert(
     """Return planned tasks as the tests see them, by name; stretches each task's largest segment like its WCET."""
     by_engine = {engine.id: engine for engine in engines}
     starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
+    # sporadic frames come a period apart at least, which all that follows allows for
     result: dict[str, RtTask] = {}
     waiting = list(tasks)
     while waiting:
         for task in [t for t in waiting if t.timer or all(name in starts for name in t.after)]:
             first = task.offset_ns if task.timer else min(starts[name][0] for name in task.after)
-            last = task.offset_ns if task.timer else max(starts[name][1] for name in task.after)
+            last = first + task.release_jitter_ns if task.timer else max(starts[name][1] for name in task.after)
             starts[task.name] = (first, last)
             result[task.name] = _convert(task, by_engine[task.engine], first, last - first)
             waiting.remove(task)
@@ -164,4 +165,8 @@ def longest_segment(task: Task, preemption: str) -> int:
     if preemption == "none" or not task.segments:
         return task.wcet_ns
     longest = max(segment.time_ns for segment in task.segments)
-    return min(task.wcet_ns, longest + task.wcet_ns - sum(segment.time_ns for segment in task.segments))
+    stretched = longest + task.wcet_ns - sum(segment.time_ns for segment in task.segments)
+    if task.degraded:
+        variant = max(segment.time_ns for segment in task.degraded)
+        stretched = max(stretched, variant + task.wcet_ns - sum(segment.time_ns for segment in task.degraded))
+    return min(task.wcet_ns, stretched)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from socsched.plan.plan import Plan, PlannedEngine, PlannedSensor, Task
 
@@ -127,15 +127,34 @@ def convert(
     starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
     # sporadic frames come a period apart at least, which all that follows allows for
     result: dict[str, RtTask] = {}
+    late = timer_jitter(tasks)
     waiting = list(tasks)
     while waiting:
         for task in [t for t in waiting if t.timer or all(name in starts for name in t.after)]:
             first = task.offset_ns if task.timer else min(starts[name][0] for name in task.after)
             last = first + task.release_jitter_ns if task.timer else max(starts[name][1] for name in task.after)
             starts[task.name] = (first, last)
-            result[task.name] = _convert(task, by_engine[task.engine], first, last - first)
+            found = _convert(task, by_engine[task.engine], first, last - first)
+            result[task.name] = replace(found, deadline=max(found.deadline - late[task.name], 1))
             waiting.remove(task)
     return {task.name: result[task.name] for task in tasks}
+
+
+def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
+    """Return by how much (ns) the timer behind each task may come late.
+
+    A frame of a sensor counts from when it came, that of a timer from when it should have come: a deadline in the plan
+    is longer by this much than the one the tests see, which counts from the latest release.
+    """
+    late: dict[str, int] = {}
+    waiting = list(tasks)
+    known = {task.name for task in tasks}
+    while waiting:
+        for task in [t for t in waiting if all(name in late for name in t.after if name in known)]:
+            before = (late[name] for name in task.after if name in known)
+            late[task.name] = task.release_jitter_ns if task.timer else max(before, default=0)
+            waiting.remove(task)
+    return late
 
 
 def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int) -> RtTask:

@@ -9,8 +9,10 @@ from socsched.cost.contention import ContentionModel, Rival, contention_model, d
 from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
+from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
-from socsched.plan.execution import degraded_segments, execution_times, handing_over, longest_ns
+from socsched.plan.engine_levels import levels
+from socsched.plan.execution import degraded_segments, execution_times, handing_over, longest_ns, slowed_by_lanes
 from socsched.plan.plan import PlannedEngine, PlannedSensor, Task, Transition
 
 Mapping_ = Mapping[str, Cost]
@@ -97,6 +99,13 @@ class Workload:
         """Return what making `size` bytes visible to another engine costs the producer (ns)."""
         return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
 
+    def weights_bytes(self, cost: Cost) -> int:
+        """Return how many bytes of weights a stage keeps on its engine, 0 where the engine has room for all."""
+        if self.model.platform.engine(cost.engine).weights is None:
+            return 0
+        work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
+        return sum(operator.weight_bytes for operator in work.operators) if work else 0
+
     def output_bytes(self, cost: Cost) -> int:
         """Return how many bytes a stage hands on when it runs as chosen."""
         stage = self.graph.stage(cost.stage)
@@ -106,6 +115,7 @@ class Workload:
 
 def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
     engine, state = model.platform.engine(name), model.mode.engines[name]
+    preemption, weights = engine.preemption, engine.weights
     return PlannedEngine(
         id=name,
         kind=engine.kind,
@@ -116,7 +126,20 @@ def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
         bandwidth=round(min(engine.bandwidth.value, model.dram)),
         idle_mw=round(engine.idle_mw.value),
         dynamic_mw=round(state.dynamic_mw.value),
+        migration_ns=_rounded(preemption.migration_ns),
+        reshape_ns=_rounded(engine.reconfigure_ns),
+        reset_ns=_rounded(preemption.reset_ns),
+        in_flight=preemption.in_flight,
+        quantum_ns=engine.quantum_ns,
+        capacities=engine.capacities[: state.units] if engine.shares == "unit" else (),
+        memory_bytes=_rounded(weights.size if weights else None),
+        swap_bandwidth=_rounded(weights.swap if weights else None),
+        levels=levels(engine, state),
     )
+
+
+def _rounded(figure: Figure | None) -> int:
+    return round(figure.value) if figure else 0
 
 
 def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
@@ -172,7 +195,8 @@ def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
     tasks = _hand_over(workload, mapping, tasks)
     tasks = assign_lanes(tasks, mapping, {e.id: e.lanes for e in workload.engines()})
     transitions = _transitions(workload, mapping, conversions)
-    return Deployment(workload, mapping, tuple(with_wcet(tasks, workload.contention())), tuple(transitions))
+    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), workload.engines())
+    return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
 
 
 def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, str], Cost]) -> Task:
@@ -215,6 +239,7 @@ def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, 
         degraded=degraded_segments(stage, cost, workload.model),
         times=execution_times(stage, cost),
         release_jitter_ns=stage.jitter_ns,
+        weights_bytes=workload.weights_bytes(cost),
     )
 
 

@@ -6,12 +6,13 @@ what a job takes at most is the worst case of the planned segments times the lar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import PER_COST, Stage
-from socsched.plan.plan import ExecutionTimes, Task
+from socsched.plan.plan import ExecutionTimes, PlannedEngine, Task
 
 _FEW_BITS = 1 << 31
 """Factors of larger numbers lose their last bits upwards in the simulator: a part in 2**29 at most."""
@@ -62,3 +63,15 @@ def longest_ns(task: Task, worst_ns: int) -> int:
     scaled = -(-worst_ns * longest // planned)
     lost = scaled >> 28 if longest >= _FEW_BITS else 0
     return scaled + max(len(task.segments), len(task.degraded)) + lost
+
+
+def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> list[Task]:
+    """Return the tasks with the WCET they have on their slowest lane; costs refer to lanes of capacity 1024."""
+    speeds = {engine.id: engine.capacities for engine in engines}
+    result = []
+    for task in tasks:
+        slowest = min((speeds[task.engine][lane] for lane in task.lanes), default=1024) if speeds[task.engine] else 1024
+        if slowest < 1024:
+            task = replace(task, wcet_ns=-(-task.wcet_ns * 1024 // slowest) + len(task.segments))
+        result.append(task)
+    return result

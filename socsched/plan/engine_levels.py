@@ -7,7 +7,7 @@ from dataclasses import replace
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.platform import Engine, EngineMode
 from socsched.errors import UsageError
-from socsched.plan.plan import Level, Plan
+from socsched.plan.plan import Level, Plan, PlannedEngine
 
 GOVERNORS = ("static", "ccedf")
 
@@ -27,14 +27,22 @@ def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
     return (*kept, Level(state.clock_hz, top)) if kept else ()
 
 
+def governable(engine: PlannedEngine) -> bool:
+    """Say whether a governor can serve an engine: it has a choice of clocks, and its jobs run one after another.
+
+    Jobs side by side would each need the clock their own lane's load asks for, and a cluster has one clock.
+    """
+    return len(engine.levels) > 1 and engine.lanes == 1
+
+
 def governed(plan: Plan, governor: str) -> Plan:
-    """Return the plan with a governor on every engine that has a choice of clocks; UsageError when none has."""
+    """Return the plan with a governor on every engine it can serve; UsageError when there is none."""
     if governor not in GOVERNORS:
         raise UsageError(f"no governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
-    if governor != "static" and not any(len(engine.levels) > 1 for engine in plan.engines):
+    if governor != "static" and not any(map(governable, plan.engines)):
         raise UsageError(
-            f"governor {governor}: no engine of the plan has operating points to choose from",
-            "give engines of the platform operating_points, and plan anew",
+            f"governor {governor}: no engine of the plan has both operating points and one lane",
+            "engines whose units are shared out keep their clock; give the others operating_points, and plan anew",
         )
-    engines = (replace(e, governor=governor) if len(e.levels) > 1 else e for e in plan.engines)
+    engines = (replace(e, governor=governor) if governable(e) else e for e in plan.engines)
     return replace(plan, engines=tuple(engines))

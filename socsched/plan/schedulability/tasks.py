@@ -160,21 +160,22 @@ def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
 
 
 def dispatch_ns(task: Task, engine: PlannedEngine) -> int:
-    """Return what a job may pay whenever it is dispatched (ns): regrouping its lanes, fetching its weights."""
+    """Return what a job may pay whenever it is dispatched (ns): a reset, regrouping lanes, fetching its weights."""
     fetched = task.weights_bytes * 10**9 if engine.memory_bytes else 0
-    return engine.reshape_ns + -(-fetched // max(engine.swap_bandwidth or engine.bandwidth, 1))
+    reset = engine.reset_ns if engine.preemption == "restart" else 0
+    return reset + engine.reshape_ns + -(-fetched // max(engine.swap_bandwidth or engine.bandwidth, 1))
 
 
 def switch_cost(engine: PlannedEngine, tasks: Sequence[Task]) -> int:
     """Return what one preemption on an engine costs at most (ns), whoever pays.
 
-    A job that is killed loses the segment it was in, and who takes over waits for the reset.
+    A job that is killed loses the segment it was in.
     """
     if engine.preemption == "none":
         return 0
     found = engine.switch_ns + engine.migration_ns + max((dispatch_ns(task, engine) for task in tasks), default=0)
     if engine.preemption == "restart":
-        found += engine.reset_ns + max((longest_segment(task, "segment") for task in tasks), default=0)
+        found += max((longest_segment(task, "segment") for task in tasks), default=0)
     return found
 
 

@@ -36,6 +36,7 @@ class Workload:
     edges: tuple[tuple[str, str], ...] = ()
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
+    _engines: tuple[PlannedEngine, ...] = ()
 
     @staticmethod
     def of(graph: TaskGraph, model: CostModel, policy: str) -> Workload:
@@ -44,9 +45,11 @@ class Workload:
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""
-        return tuple(
-            _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
-        )
+        if not self._engines:
+            self._engines = tuple(
+                _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
+            )
+        return self._engines
 
     def contention(self) -> ContentionModel:
         """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""

@@ -294,6 +294,20 @@ def result(plan: Plan, trace: Trace) -> dict[str, Any]:
     return figures(trace, plan)
 
 
+def given_up(trace: Trace) -> dict[str, dict[str, int]]:
+    """Return how many jobs each stage gave up, by reason; only stages that did."""
+    from socsched.trace.given_up import given_up as counts
+
+    return counts(trace)
+
+
+def governed(plan: Plan, governor: str) -> Plan:
+    """Return the plan with a governor on every engine that has a choice of clocks."""
+    from socsched.plan.engine_levels import governed as changed
+
+    return changed(plan, governor)
+
+
 def scans_of(given: Path | None) -> list[Path] | None:
     """Return the scan files of a file or folder, None when none is given."""
     from socsched.models.pointpillars.scan import list_scans

@@ -20,6 +20,23 @@ from socsched.cli.options import (
 )
 
 
+def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print every policy the simulator knows, and end."""
+    if not value:
+        return
+    from socsched.sim.policies import descriptions
+
+    found = descriptions()
+    if ctx.ensure_object(Output).json:
+        ctx.obj.document({"policies": found})
+    else:
+        width = max(map(len, found))
+        for name, text in found.items():
+            click.echo(f"{name:{width}}  {text}")
+        click.echo(f"{'np-NAME':{width}}  Any of them without preemption.")
+    ctx.exit(0)
+
+
 @click.command("simulate", short_help="Run a plan or a pipeline on a simulated board.")
 @click.argument("plan", metavar="PLAN.json|PIPELINE|TASKSET.json")
 @platform_option(required=False)
@@ -38,6 +55,21 @@ from socsched.cli.options import (
     "faults_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML file with sensor faults, slow, stalled or dead engines, overruns, foreign traffic.",
+)
+@click.option(
+    "--governor",
+    type=click.Choice(["static", "ccedf"]),
+    default="static",
+    show_default=True,
+    help="Who sets the clocks of engines with one lane: nobody, or cycle-conserving EDF, up to the planned one.",
+)
+@click.option(
+    "--policies",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_policies,
+    help="List the policies --policy knows, and end.",
 )
 @click.option("--jobs", type=click.IntRange(0), default=0, help="Of a task set: also list the first N jobs.")
 @click.option(
@@ -79,6 +111,7 @@ def command(
     folder: Path | None,
     jobs: int,
     execution: str,
+    governor: str,
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
@@ -99,6 +132,10 @@ def command(
     made = line.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
+    if governor != "static":
+        made = line.governed(made, governor)
+        served = [engine.id for engine in made.engines if engine.governor == governor]
+        output.note(f"{governor} sets the clock of {', '.join(served)}")
     kept = bool(folder) or functional or not line.many_jobs(made, duration)
     done = line.simulated(made, duration, seed, chosen, faults_file, kept)
     trace = done.trace
@@ -112,6 +149,9 @@ def command(
             line.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
         )
     result = line.summed_up(done) if trace is None else line.result(made, trace)
+    lost = line.given_up(trace) if trace is not None else {}
+    if lost:
+        result["given_up"] = lost
     if folder and trace is not None:
         results.save(folder, made, trace, result)
         also = ", frames.jsonl" if functional else ""
@@ -128,6 +168,8 @@ def command(
             terminal.power_line(made, result),
         ):
             screen.print(item)
+        if lost:
+            screen.print(terminal.given_up(lost))
         if functional and trace is not None:
             screen.print(terminal.found(trace.details))
 

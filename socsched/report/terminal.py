@@ -142,6 +142,13 @@ def outcome(result: Mapping[str, Any]) -> RenderableType:
     return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10))
 
 
+def given_up(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
+    """Return how many jobs each stage gave up, by reason."""
+    reasons = list(next(iter(counts.values()), {}))
+    rows = [[name, *(str(entry[reason]) for reason in reasons)] for name, entry in counts.items()]
+    return table("Jobs given up", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
+
+
 def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
     """Return what the stages detected in each frame, counted by class."""
     rows = []

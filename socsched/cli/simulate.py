@@ -86,9 +86,11 @@ def command(
     answered a task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
-    it is planned on; times stay the model's.  Exit code 0: every frame in time, 1: some late or dropped.
+    it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
+    so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, results, tasksets
+    from socsched.units import format_duration
 
     output: Output = ctx.obj
     chosen = policy if _given(ctx, "policy") else None
@@ -100,6 +102,8 @@ def command(
     if not made.tasks:
         return line.refused(output, made)
     trace = line.simulate(made, duration, seed, chosen, faults_file)
+    if trace.duration_ns < duration:
+        output.note(f"interrupted: the result covers the first {format_duration(trace.duration_ns)}")
     if functional:
         output.note("computing frames as the board's engines would; their times stay the model's")
         pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)

@@ -19,6 +19,8 @@ from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 from socsched.trace.trace import Job, Trace
 
+MODERATE = settings(max_examples=60, deadline=None)
+
 
 @st.composite
 def simulations(draw: st.DrawFn) -> tuple[Plan, Faults, Simulated]:
@@ -28,6 +30,7 @@ def simulations(draw: st.DrawFn) -> tuple[Plan, Faults, Simulated]:
     return made, harm, run(made, HORIZON, draw(st.integers(0, 3)), None, harm)
 
 
+@MODERATE
 @given(simulations())
 def test_lanes_hold_one_job_at_a_time_and_time_runs_forwards(drawn: tuple[Plan, Faults, Simulated]) -> None:
     made, _, simulated = drawn
@@ -49,6 +52,7 @@ def test_lanes_hold_one_job_at_a_time_and_time_runs_forwards(drawn: tuple[Plan, 
         assert job.finish_ns < 0 or job.start_ns <= job.finish_ns
 
 
+@MODERATE
 @given(simulations())
 def test_energy_is_the_integral_of_power_and_the_sum_of_what_lanes_took(
     drawn: tuple[Plan, Faults, Simulated],
@@ -70,6 +74,7 @@ def test_energy_is_the_integral_of_power_and_the_sum_of_what_lanes_took(
     assert simulated.outcome.number("traffic") == pytest.approx(moved, rel=1e-9)
 
 
+@MODERATE
 @given(simulations())
 def test_lanes_are_busy_for_as_long_as_jobs_hold_them(drawn: tuple[Plan, Faults, Simulated]) -> None:
     made, harm, simulated = drawn
@@ -85,6 +90,7 @@ def test_lanes_are_busy_for_as_long_as_jobs_hold_them(drawn: tuple[Plan, Faults,
         assert still or waits or shown == spent[index]
 
 
+@MODERATE
 @given(simulations())
 def test_bandwidth_stays_under_the_cap(drawn: tuple[Plan, Faults, Simulated]) -> None:
     """Without foreign traffic, which is counted as wanted, not as served (below)."""
@@ -102,6 +108,7 @@ def test_foreign_traffic_does_not_exceed_the_cap() -> None:
     assert trace.counters["bandwidth_gbps"] == [(0, 0.0), (0, 1.0), (200, 0.8)]
 
 
+@MODERATE
 @given(plans())
 def test_fluid_retiming_conserves_work(made: Plan) -> None:
     """Between events every segment advances by time over its pace among those present, and ends when that is all of it.
@@ -138,7 +145,7 @@ def edf_plans(draw: st.DrawFn) -> Plan:
     return replace(made, engines=hosts, tasks=tasks)
 
 
-@settings(max_examples=200)
+@MODERATE
 @given(edf_plans())
 def test_no_deadline_inversion_under_edf(made: Plan) -> None:
     """At no instant does a ready job wait that could have lanes which are idle or held by later deadlines."""

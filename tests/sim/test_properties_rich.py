@@ -117,11 +117,14 @@ def test_fluid_retiming_conserves_work(made: Plan) -> None:
     """
     trace = simulate(made, HORIZON)
     model = contention_model(made.contention, made.dram_bandwidth, {e.id: e.kind for e in made.engines})
+    names = [t.name for t in made.tasks]
     parts = {(t.name, s.name): (t.engine, s) for t in made.tasks for s in t.segments}
     progress: dict[tuple[int, str], float] = defaultdict(float)
     edges = sorted({t for piece in trace.slices for t in (piece.start_ns, piece.end_ns)})
     for begin, end in pairwise(edges):
         running = [s for s in trace.slices if s.start_ns <= begin and end <= s.end_ns and s.name != "switch"]
+        # in the order of tasks, as the simulator asks: sums of shares round differently in another
+        running.sort(key=lambda s: names.index(trace.jobs[s.job].task))
         keys = [(piece.job, piece.name) for piece in running]
         segments = [parts[trace.jobs[job].task, name] for job, name in keys]
         drawing = [i for i, (_, s) in enumerate(segments) if s.bytes]

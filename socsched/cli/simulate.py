@@ -119,9 +119,11 @@ def command(
     answered a task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
-    it is planned on; times stay the model's.  Exit code 0: every frame in time, 1: some late or dropped.
+    it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
+    so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, results, tasksets
+    from socsched.units import format_duration
 
     output: Output = ctx.obj
     chosen = policy if _given(ctx, "policy") else None
@@ -140,7 +142,7 @@ def command(
     done = line.simulated(made, duration, seed, chosen, faults_file, kept)
     trace = done.trace
     if done.interrupted:
-        output.warn(f"interrupted: the figures cover the first {done.duration_ns / 1e9:.3f} s")
+        output.note(f"interrupted: the result covers the first {format_duration(done.duration_ns)}")
     if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
         pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)

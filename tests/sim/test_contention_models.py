@@ -9,10 +9,10 @@ from builders import MS, engine, plan, task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
 from socsched.plan.deployment import with_wcet
 from socsched.plan.plan import Plan
-from socsched.sim.conductor import planned_model
 from socsched.sim.engine import simulate
 from socsched.trace.trace import Trace
 
@@ -92,7 +92,8 @@ def task_lists(draw: st.DrawFn) -> list[Any]:
 @given(task_lists())
 def test_no_job_executes_longer_than_the_analysis_charges(name: str, tasks: list[Any]) -> None:
     made = made_of(tasks, CHOICES[name])
-    charged = {t.name: t.wcet_ns for t in with_wcet(made.tasks, planned_model(made))}
+    model = contention_model(made.contention, made.dram_bandwidth, {e.id: e.kind for e in made.engines})
+    charged = {t.name: t.wcet_ns for t in with_wcet(made.tasks, model)}
     trace = simulate(made, 60_000)
     least = {t.name: t.cost_ns for t in made.tasks}
     for job in trace.jobs:

@@ -1,7 +1,8 @@
 """The board looks after itself: power cap and temperature, one operating point at a time.
 
-Temperature follows one lumped mass (a thermal resistance and a time constant; Skadron et al., ISCA 2003, section 4,
-with a single node), stepped in whole millikelvins so that every machine gets the same.
+Temperature follows one lumped mass (a thermal resistance and a time constant; the thermal circuit of Skadron et al.,
+"Temperature-aware microarchitecture", ISCA 2003, with a single node), stepped in whole millikelvins so that every
+machine gets the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Chains with known phases: which job can read which, from intervals of reading and of data being there.
 
 Becker, Dasari, Mubeen, Behnam, Nolte, "End-to-end timing analysis of cause-effect chains in automotive embedded
-systems", Journal of Systems Architecture 80 2017, equations 3-10 (read and data intervals from response times).
+systems", Journal of Systems Architecture 2017 (read and data intervals from response times).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _phased(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "chain: Becker, response times",
-    "Becker et al., Journal of Systems Architecture 80 2017, equations 3-10",
+    "Becker et al., Journal of Systems Architecture 2017, intervals from response times",
     SCOPE,
     run,
     kind="chain",

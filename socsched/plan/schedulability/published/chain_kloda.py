@@ -1,6 +1,6 @@
 """Chains on one processor, released together: the release that reads the data, job by job.
 
-Kloda, Bertout, Sorel, "Latency analysis for data chains of real-time periodic tasks", ETFA 2018, algorithm 1.
+Kloda, Bertout, Sorel, "Latency analysis for data chains of real-time periodic tasks", ETFA 2018.
 """
 
 from __future__ import annotations
@@ -44,6 +44,4 @@ def _together(problem: Problem) -> str:
     return in_time(problem) or ("" if hyperperiods(tasks, tasks) else "the hyperperiod has too many jobs")
 
 
-TEST = SchedulabilityTest(
-    "chain: Kloda", "Kloda, Bertout, Sorel, ETFA 2018, algorithm 1", SCOPE, run, kind="chain", also=_together
-)
+TEST = SchedulabilityTest("chain: Kloda", "Kloda, Bertout, Sorel, ETFA 2018", SCOPE, run, kind="chain", also=_together)

@@ -1,7 +1,8 @@
 """EDF worst-case response times: every job of a deadline busy period.
 
-Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772 1996, equations 6-10 (preemptive, jitter);
-George, Rivierre, Spuri, INRIA RR-2966 1996, section 4.3 (without preemption a job that has started is not delayed).
+Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772 1996 (preemptive, jitter); George, Rivierre,
+Spuri, "Preemptive and non-preemptive real-time uniprocessor scheduling", INRIA RR-2966 1996 (without preemption a job
+that has started is not delayed).
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "EDF response times",
-    "Spuri, INRIA RR-2772 1996, equations 6-10; George, Rivierre, Spuri, INRIA RR-2966 1996, section 4.3",
+    "Spuri, INRIA RR-2772 1996; George, Rivierre, Spuri, INRIA RR-2966 1996",
     Scope(rules=("edf",), preemption=("full", "limited", "none"), takes=frozenset({"jitter"})),
     run,
     exact=True,

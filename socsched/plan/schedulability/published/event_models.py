@@ -1,8 +1,8 @@
 """Fixed priorities over event streams: releases late by jitter, but never closer than a least distance.
 
-Henia, Hamann, Jersak, Racu, Richter, Ernst, "System level performance analysis - the SymTA/S approach", IEE Computers
-and Digital Techniques 152(2) 2005: local busy windows under static priorities, and streams whose jitter grows by the
-spread of responses from task to task.
+Henia et al., "System level performance analysis - the SymTA/S approach", IEE Proceedings - Computers and Digital
+Techniques 2005: local busy windows under static priorities, and streams whose jitter grows by the spread of responses
+from task to task.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _streams(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "event streams",
-    "Henia et al., IEE Computers and Digital Techniques 152(2) 2005, local analysis",
+    "Henia et al., IEE Proceedings - Computers and Digital Techniques 2005, local analysis",
     Scope(takes=frozenset({"jitter"})),
     run,
     also=_streams,

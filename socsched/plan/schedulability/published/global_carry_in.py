@@ -1,6 +1,8 @@
 """Global fixed priorities: at most m - 1 tasks carry work into the window of a job.
 
-Guan, Stigge, Yi, Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS 2009, theorem 2.
+Guan, Stigge, Yi, Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS 2009, equations 5
+and 7-9 (interference) and 12 (iteration), with the carry-in workload of Bertogna & Cirinei, RTSS 2007, equation 8,
+instead of equation 6.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "global response times, limited carry-in",
-    "Guan, Stigge, Yi, Yu, RTSS 2009, theorem 2",
+    "Guan, Stigge, Yi, Yu, RTSS 2009, equations 7-9 and 12",
     Scope(processors="many", deadlines="constrained"),
     run,
 )

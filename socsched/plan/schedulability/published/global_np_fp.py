@@ -1,8 +1,8 @@
 """Global fixed priorities without preemption: how long all processors can be busy before a job starts.
 
-Guan, Yi, Deng, Gu, Yu, "Schedulability analysis for non-preemptive fixed-priority multiprocessor scheduling", Journal
-of Systems Architecture 57(5) 2011, section 4 (problem window from release to start), with the workload bound of
-Bertogna & Cirinei, RTSS 2007: of lower priority only the m jobs begun before the release can be in the way.
+After Guan, Yi, Gu, Deng, Yu, "New schedulability test conditions for non-preemptive scheduling on multiprocessor
+platforms", RTSS 2008, here over the window from release to start and with the workload bound of Bertogna & Cirinei,
+RTSS 2007, equation 8: of lower priority only the m jobs begun before the release can be in the way.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _start(
 
 TEST = SchedulabilityTest(
     "global non-preemptive fixed priorities",
-    "Guan et al., Journal of Systems Architecture 57(5) 2011, section 4",
+    "after Guan, Yi, Gu, Deng, Yu, RTSS 2008",
     Scope(preemption=("none",), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
     run,
 )

@@ -1,7 +1,7 @@
 """Global EDF and fixed priorities: response times from the workload in the window of a job.
 
 Bertogna & Cirinei, "Response-time analysis for globally scheduled symmetric multiprocessor platforms", RTSS 2007,
-theorems 7 (fixed priorities) and 8 (EDF) with the iteration over slacks of section 5.
+workload in a window by equations 4 and 8, under EDF by 5 and 9 as well, with their iteration over slacks.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _jittery_edf(problem: Problem) -> bool:
 
 TEST = SchedulabilityTest(
     "global response times",
-    "Bertogna & Cirinei, RTSS 2007, theorems 7 and 8",
+    "Bertogna & Cirinei, RTSS 2007, equations 4, 5, 8 and 9",
     Scope(rules=("edf", "fp", "rm", "dm"), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
     run,
     also=_no_jitter_under_edf,

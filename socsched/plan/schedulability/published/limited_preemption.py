@@ -1,7 +1,8 @@
 """Fixed priorities with fixed preemption points: the last region, once begun, is not delayed.
 
-Buttazzo, Bertogna, Yao, "Limited preemptive scheduling for real-time systems: a survey", IEEE TII 9(1) 2013, equations
-13-17 (after Bril et al., RTS 42 2009): every job of the busy period, from its start of the last region.
+Buttazzo, Bertogna, Yao, "Limited preemptive scheduling for real-time systems: a survey", IEEE TII 9(1) 2013, fixed
+preemption points (after Bril, Lukkien, Verhaegh, RTS 42 2009): every job of the busy period, up to where its last
+region starts.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _points(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "fixed preemption points",
-    "Buttazzo, Bertogna, Yao, IEEE TII 9(1) 2013, equations 13-17",
+    "Buttazzo, Bertogna, Yao, IEEE TII 9(1) 2013, fixed preemption points",
     Scope(preemption=("limited",), takes=frozenset({"jitter", "blocking"})),
     run,
     also=_points,

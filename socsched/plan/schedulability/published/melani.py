@@ -1,7 +1,8 @@
 """Global EDF and fixed priorities over parallel graphs: interference within a graph and between graphs.
 
 Melani, Bertogna, Bonifaci, Marchetti-Spaccamela, Buttazzo, "Response-time analysis of conditional DAG tasks in
-multiprocessor systems", ECRTS 2015, theorem 1 and equations 9-11 (without conditions).
+multiprocessor systems", ECRTS 2015, without conditions and, under EDF, without their second bound on interference, from
+deadlines.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "global graphs (Melani)",
-    "Melani et al., ECRTS 2015, theorem 1",
+    "Melani et al., ECRTS 2015",
     Scope(
         rules=("edf", "fp", "rm", "dm"),
         processors="any",

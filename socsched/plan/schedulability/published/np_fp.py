@@ -1,7 +1,8 @@
 """Fixed priorities without preemption: every job of the level-i busy period, as a job can push its successor.
 
-Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis", RTS 35 2007, equations 9-14; Bril,
-Lukkien, Verhaegh, RTS 42 2009 (self-pushing).
+Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
+RTS 35 2007; Bril, Lukkien, Verhaegh, "Worst-case response time analysis of real-time tasks under fixed-priority
+scheduling with deferred preemption", RTS 42 2009 (self-pushing).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "non-preemptive fixed priorities",
-    "Davis, Burns, Bril, Lukkien, RTS 35 2007, equations 9-14",
+    "Davis, Burns, Bril, Lukkien, RTS 35 2007",
     Scope(preemption=("none",), takes=frozenset({"jitter", "blocking"})),
     run,
 )

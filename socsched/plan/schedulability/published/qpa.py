@@ -1,7 +1,7 @@
 """EDF on one processor: the demand of every interval fits it, found by quick processor-demand analysis.
 
 Baruah, Mok, Rosier, RTSS 1990 (demand bound function); Zhang & Burns, "Schedulability analysis for real-time systems
-with EDF scheduling", IEEE TC 58(9) 2009, theorem 6 (QPA); jitter shortens windows (Spuri, INRIA RR-2772 1996).
+with EDF scheduling", IEEE TC 58(9) 2009 (QPA); jitter shortens windows (Spuri, INRIA RR-2772 1996).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "EDF demand bound (QPA)",
-    "Baruah, Mok, Rosier, RTSS 1990; Zhang & Burns, IEEE TC 58(9) 2009, theorem 6",
+    "Baruah, Mok, Rosier, RTSS 1990; Zhang & Burns, IEEE TC 58(9) 2009",
     Scope(rules=("edf",), takes=frozenset({"jitter"})),
     run,
     exact=True,

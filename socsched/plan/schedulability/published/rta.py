@@ -1,7 +1,7 @@
 """Fixed priorities, deadlines within periods: w = C + B + sum of ceil((w + J_j) / T_j) C_j, and R = w + J.
 
 Joseph & Pandya, The Computer Journal 29(5) 1986; Audsley et al., "Applying new scheduling theory to static priority
-pre-emptive scheduling", Software Engineering Journal 8(5) 1993, equation 9 (blocking and jitter).
+pre-emptive scheduling", Software Engineering Journal 8(5) 1993 (blocking and jitter).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "response-time analysis",
-    "Joseph & Pandya 1986; Audsley et al., SEJ 8(5) 1993, equation 9",
+    "Joseph & Pandya 1986; Audsley et al., SEJ 8(5) 1993",
     SCOPE,
     run,
     exact=True,

@@ -129,6 +129,14 @@ def _graphs(rule: str, alone: bool, typed: bool = False) -> Callable[[Random], T
     return make
 
 
+def _streams(draw: Random) -> TaskSet:
+    tasks = []
+    for task in plain(draw.randint(2, 4), draw.uniform(0.3, 0.95), draw, deadlines="arbitrary"):
+        jitter = draw.choice([0, draw.randint(0, 3 * task.period_ns)])
+        tasks.append(replace(task, jitter_ns=jitter, distance_ns=draw.randint(0, task.period_ns)))
+    return taskset(tasks, Policy("fp", "partitioned", True))
+
+
 def _suspending(draw: Random) -> TaskSet:
     tasks = [
         replace(task, suspension_ns=draw.choice([0, draw.randint(0, max(task.deadline_ns - task.wcet_ns, 0))]))
@@ -187,6 +195,7 @@ FAMILIES: dict[str, Callable[[Random], TaskSet]] = {
     "rate monotonic": _one("rm", deadlines="implicit"),
     "fixed priorities": _one("fp"),
     "fixed priorities, any deadlines, jitter": _one("fp", deadlines="arbitrary", jitter=True),
+    "fixed priorities, event streams": _streams,
     "fixed priorities, no preemption": _one("fp", False, "arbitrary"),
     "fixed priorities, no preemption, jitter": _one("fp", False, "arbitrary", True),
     "fixed priorities, regions": _regions("fp"),

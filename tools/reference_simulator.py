@@ -57,6 +57,7 @@ class Simulation:
         self.offsets, self.ranks = offsets, taskset.ranks
         self.queues: list[list[Job]] = [[] for _ in taskset.tasks]
         self.released = [0] * len(taskset.tasks)
+        self.latest = [-(10**9)] * len(taskset.tasks)
         self.pending: list[Job] = []
         self.running: dict[int, list[Piece]] = {}
         self.requests: list[tuple[tuple[float, ...], Job, list[int]]] = []
@@ -83,7 +84,9 @@ class Simulation:
                 late = self.draw.randint(0, task.jitter_ns) if not self.worst else 0
                 if self.worst and self.released[index] == 1:
                     late = task.jitter_ns  # the first as late as possible, the next at once
-                self.pending.append(self._job(index, task, arrival, arrival + late))
+                release = max(arrival + late, self.latest[index] + task.distance_ns)
+                self.latest[index] = release
+                self.pending.append(self._job(index, task, arrival, release))
         for job in [job for job in self.pending if job.release <= now]:
             self.pending.remove(job)
             self.queues[job.task].append(job)

@@ -79,14 +79,17 @@ def _chain(taskset: TaskSet, seen: Seen) -> dict[str, int]:
         else:
             rows = seen.jobs[task.name]
             steps.append(([start for start, _ in rows], [end for _, end in rows]))
-    found: dict[str, int] = {"reaction_time": 0, "data_age": 0, "reduced_data_age": 0}
-    for before, written in zip(steps[0][0], steps[0][1][1:], strict=False):
+    found = dict.fromkeys(("reaction_time", "reduced_reaction_time", "data_age", "reduced_data_age"), 0)
+    starts = steps[0][0]
+    for number, written in enumerate(steps[0][1]):
         at: int | None = written
         for reads, writes in steps[1:]:
             job = bisect_left(reads, at or 0)
             at = writes[job] if at is not None and job < len(writes) else None
         if at is not None:
-            found["reaction_time"] = max(found["reaction_time"], at - before)
+            found["reduced_reaction_time"] = max(found["reduced_reaction_time"], at - starts[number])
+        if at is not None and number:
+            found["reaction_time"] = max(found["reaction_time"], at - starts[number - 1])
     for start, end, following in zip(steps[-1][0], steps[-1][1], steps[-1][1][1:], strict=False):
         source: int | None = start
         for reads, writes in reversed(steps[:-1]):

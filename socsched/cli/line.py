@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
     from socsched.plan.plan import Plan
+    from socsched.run.boards.base import Board
+    from socsched.run.options import Options
+    from socsched.sim.engine import Simulated
     from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
@@ -39,6 +42,8 @@ def make(
     objective: str = "latency",
     policy: str = "edf",
     profile_file: Path | None = None,
+    solver: str = "heft",
+    time_limit: float = 60.0,
 ) -> Plan:
     """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None."""
     from socsched.compile.analyze import stage_work
@@ -48,7 +53,15 @@ def make(
 
     profile = load_profile(profile_file) if profile_file else None
     made = make_plan(
-        get_pipeline(pipeline), get_platform(platform), mode, objective, policy, work=stage_work, profile=profile
+        get_pipeline(pipeline),
+        get_platform(platform),
+        mode,
+        objective,
+        policy,
+        work=stage_work,
+        profile=profile,
+        solver=solver,
+        time_limit=time_limit,
     )
     return replace(made, tool={**made.tool, "version": __version__})
 
@@ -136,10 +149,42 @@ def planned_policy(name: str) -> str:
 
 def simulate(plan: Plan, duration_ns: int, seed: int, policy: str | None = None, faults: Path | None = None) -> Trace:
     """Simulate a plan; `policy` replaces the planned one."""
-    from socsched.sim.engine import simulate as run
+    trace = simulated(plan, duration_ns, seed, policy, faults).trace
+    assert trace is not None
+    return trace
+
+
+def simulated(
+    plan: Plan,
+    duration_ns: int,
+    seed: int,
+    policy: str | None = None,
+    faults: Path | None = None,
+    record: bool = True,
+) -> Simulated:
+    """Simulate a plan, with a trace or without; `policy` replaces the planned one."""
+    from socsched.sim.engine import run
     from socsched.sim.faults import load_faults
 
-    return run(plan, duration_ns, seed, policy, load_faults(faults, plan) if faults else None)
+    harm = load_faults(faults, plan) if faults else None
+    return run(plan, duration_ns, seed, policy, harm, record=record)
+
+
+TRACED_JOBS = 500_000
+"""Jobs up to which a simulation is traced even if nobody keeps the trace: its percentiles are then exact."""
+
+
+def many_jobs(plan: Plan, duration_ns: int) -> bool:
+    """Say whether a simulation is long enough to go without a trace where nobody keeps it."""
+    return sum(duration_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
+
+
+def summed_up(done: Simulated) -> dict[str, Any]:
+    """Return the figures of a simulation without trace."""
+    from socsched.sim.totals import totals
+    from socsched.trace.summary import result
+
+    return result(totals(done), done.lowered.plan)
 
 
 def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:
@@ -167,10 +212,14 @@ def execute(
     stats: bool = False,
     seed: int = 0,
     note: Note,
+    options: Options | None = None,
+    board: Board | None = None,
+    accounts: dict[str, dict[str, int]] | None = None,
 ) -> Trace:
-    """Run a plan on this machine; `note` is told of every finished frame."""
+    """Run a plan on this machine or `board`; `note` is told of every finished frame."""
     from socsched.run.executor import FrameReport
     from socsched.run.executor import execute as run
+    from socsched.run.options import PLAIN
     from socsched.units import format_duration
 
     def on_frame(report: FrameReport) -> None:
@@ -189,7 +238,36 @@ def execute(
         pace="rate" if pace else "asap",
         on_frame=on_frame,
         stats=stats,
+        options=options or PLAIN,
+        board=board,
+        accounts=accounts,
     )
+
+
+def run_figures(
+    trace: Trace, accounts: Mapping[str, Mapping[str, int]], options: Options, board: Board
+) -> dict[str, Any]:
+    """Return what is known of a run beyond what a simulation has: accounts, overheads, how and where it ran."""
+    from socsched.run.overheads import overheads
+
+    how = {"executor": options.executor, "in_flight": options.in_flight, "realtime": options.realtime}
+    return {"accounts": dict(accounts), **overheads(trace), **how, "board": dict(board.facts())}
+
+
+def run_lines(figures: Mapping[str, Any]) -> list[str]:
+    """Return what a person reads of `run_figures`: one line about frames, one about overheads."""
+    from socsched.units import format_duration
+
+    told = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
+    lines = [f"{source}: {told.format_map(account)}" for source, account in figures["accounts"].items()]
+    late = [found["p50"] for found in figures["release_jitter_ns"].values() if found]
+    if (waits := figures["dispatch_ns"]) is not None:
+        told = (
+            f"Executor: a ready job starts after {format_duration(waits['p50'])} (p99 {format_duration(waits['p99'])})"
+        )
+        jitter = f", releases come {format_duration(max(late))} late (median)" if late else ""
+        lines.append(told + jitter)
+    return lines
 
 
 def compute(
@@ -216,6 +294,20 @@ def result(plan: Plan, trace: Trace) -> dict[str, Any]:
     return figures(trace, plan)
 
 
+def given_up(trace: Trace) -> dict[str, dict[str, int]]:
+    """Return how many jobs each stage gave up, by reason; only stages that did."""
+    from socsched.trace.given_up import given_up as counts
+
+    return counts(trace)
+
+
+def governed(plan: Plan, governor: str) -> Plan:
+    """Return the plan with a governor on every engine that has a choice of clocks."""
+    from socsched.plan.engine_levels import governed as changed
+
+    return changed(plan, governor)
+
+
 def scans_of(given: Path | None) -> list[Path] | None:
     """Return the scan files of a file or folder, None when none is given."""
     from socsched.models.pointpillars.scan import list_scans
@@ -240,15 +332,53 @@ def scans(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path
 
 
 def profile(
-    pipeline: str, platform: str, repeat: int, files: Sequence[Path] | None, weights: Path | None, seed: int, note: Note
+    pipeline: str,
+    platform: str,
+    repeat: int,
+    files: Sequence[Path] | None,
+    weights: Path | None,
+    seed: int,
+    note: Note,
+    until: float | None = None,
 ) -> Profile:
-    """Measure the stages of a pipeline on this machine."""
+    """Measure the stages of a pipeline on this machine, with `until` as long as their medians are not that certain."""
     from socsched.descriptor.catalog import get_pipeline
     from socsched.run.profile import measure
 
     chosen = get_pipeline(pipeline)
     plan = _spread(make(pipeline, platform), chosen)
-    return measure(plan, chosen, repeat=repeat, scans=files, weights=weights, seed=seed, note=note)
+    return measure(plan, chosen, repeat=repeat, interval=until, scans=files, weights=weights, seed=seed, note=note)
+
+
+def beside(
+    profile: Profile,
+    pipeline: str,
+    files: Sequence[Path] | None,
+    weights: Path | None,
+    repeat: int,
+    note: Note,
+    contention: bool,
+    conversions: bool,
+) -> Profile:
+    """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
+    from socsched.compile.analyze import stage_work
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.registry import bindings
+    from socsched.plan.planner import make_plan
+    from socsched.run import corun
+    from socsched.run.backends.base import Setting
+
+    chosen, here = get_pipeline(pipeline), get_platform("host")
+    plan = make_plan(chosen, here, work=stage_work, profile=profile)
+    tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need lanes of their own
+    plan = replace(plan, tasks=tuple(tasks))
+    heard = corun.record(plan, chosen, here, files, weights)
+    setting = Setting(plan, chosen, here, bindings(chosen), weights)
+    return replace(
+        profile,
+        contention=corun.contention(plan, setting, heard, repeat=repeat, note=note) if contention else (),
+        conversions=corun.conversions(heard, here, repeat=repeat, note=note) if conversions else (),
+    )
 
 
 def _spread(plan: Plan, pipeline: Pipeline) -> Plan:

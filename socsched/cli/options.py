@@ -165,7 +165,7 @@ class Named(click.ParamType[str]):
 def planning_options(function: F, simulated: bool = False) -> F:
     """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
     chosen: click.ParamType[str] = Named("policy") if simulated else click.Choice(["edf", "fp"])
-    policies = "Scheduling policy" + (": any the simulator knows." if simulated else " of preemptive engines.")
+    policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines.")
     decorators = (
         click.option(
             "--objective",

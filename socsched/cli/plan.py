@@ -23,6 +23,14 @@ from socsched.cli.options import (
 @mode_option
 @planning_options
 @click.option(
+    "--solver",
+    type=click.Choice(["auto", "heft", "cpsat"]),
+    default="heft",
+    show_default=True,
+    help="heft: list schedule and local search; cpsat: proof or better mapping by OR-Tools; auto: if it is installed.",
+)
+@click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
+@click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here (plan.json)."
 )
 @output_options
@@ -35,6 +43,8 @@ def command(
     objective: str,
     policy: str,
     profile_file: Path | None,
+    solver: str,
+    time_limit: float,
     file: Path | None,
 ) -> int:
     """Map PIPELINE onto a platform: engine, precision and priority of every stage, bounds, power, verdict.
@@ -43,7 +53,7 @@ def command(
     """
     from socsched.cli import line
 
-    plan = line.make(pipeline, platform, mode, objective, policy, profile_file)
+    plan = line.make(pipeline, platform, mode, objective, policy, profile_file, solver, time_limit)
     if file:
         line.save_plan(plan, file)
         output.note(f"wrote {file}")

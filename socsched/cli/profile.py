@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from socsched.cli.options import Output, output_options, pipeline_argument, platform_option, seed_option, terminal_width
+from socsched.cli.options import (
+    Output,
+    Percentage,
+    output_options,
+    pipeline_argument,
+    platform_option,
+    seed_option,
+    terminal_width,
+)
 
 
 @click.command("profile", short_help="Measure what each stage costs on this machine.")
@@ -22,6 +30,9 @@ from socsched.cli.options import Output, output_options, pipeline_argument, plat
     help="Where the profile goes.",
 )
 @click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Measurements per stage.")
+@click.option("--until", type=Percentage(), help="Measure on until every median is known within this, e.g. 2%.")
+@click.option("--contention", is_flag=True, help="Also measure how stages slow each other down.")
+@click.option("--conversions", is_flag=True, help="Also measure conversions of the stages' tensors.")
 @click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
 @seed_option
@@ -33,6 +44,9 @@ def command(
     platform: str,
     file: Path,
     repeat: int,
+    until: float | None,
+    contention: bool,
+    conversions: bool,
     input_path: Path | None,
     weights: Path | None,
     seed: int,
@@ -43,7 +57,10 @@ def command(
     from socsched.cli import line
     from socsched.cost.profile import save_profile
 
-    profile = line.profile(pipeline, platform, repeat, line.scans_of(input_path), weights, seed, output.note)
+    scans = line.scans_of(input_path)
+    profile = line.profile(pipeline, platform, repeat, scans, weights, seed, output.note, until)
+    if contention or conversions:
+        profile = line.beside(profile, pipeline, scans, weights, repeat, output.note, contention, conversions)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_profile(profile, file)
     output.note(f"wrote {file}")

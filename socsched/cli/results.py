@@ -25,6 +25,7 @@ PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
     "birdseye.png",
     "notes.json",
 )
+JOURNAL = "journal.jsonl"
 MAX_PICTURE = 450_000
 """Bytes of a picture that a report of at most one megabyte can hold."""
 
@@ -39,6 +40,7 @@ def save(folder: Path, plan: Plan, trace: Trace, result: Mapping[str, Any], page
     plan_io.save(plan, folder / PLAN)
     (folder / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     trace_io.save(trace, folder / TRACE)
+    (folder / JOURNAL).unlink(missing_ok=True)
     write_perfetto(trace, plan, folder / PERFETTO)
     if trace.details:
         from socsched.run.collect import write_frames
@@ -49,12 +51,18 @@ def save(folder: Path, plan: Plan, trace: Trace, result: Mapping[str, Any], page
 
 
 def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
-    """Read plan, trace and result of a folder."""
+    """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal."""
     from socsched.plan import io as plan_io
     from socsched.trace import io as trace_io
     from socsched.trace.metrics import result
 
-    plan, trace = plan_io.load(folder / PLAN), trace_io.load(folder / TRACE)
+    plan = plan_io.load(folder / PLAN)
+    if (folder / JOURNAL).is_file():
+        from socsched.run.journal import recover
+
+        trace = recover(folder / JOURNAL)
+    else:
+        trace = trace_io.load(folder / TRACE)
     return plan, trace, result(trace, plan)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ from socsched.cli.options import (
     seed_option,
     terminal_width,
 )
+from socsched.cli.run_options import run_options
 
 
 @click.command("run", short_help="Execute a plan on this machine and measure it.")
@@ -43,13 +45,14 @@ from socsched.cli.options import (
     "--pipeline", type=NameOrPath("pipelines"), help="Where the plan's pipeline file is, if its name does not tell."
 )
 @click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
-@click.option("--board", type=click.Choice(["local"]), default="local", show_default=True, help="Where to run.")
+@run_options
 @seed_option
 @folder_option
 @output_options
 @click.pass_obj
 def command(
     output: Output,
+    /,
     plan: Path,
     frames: int | None,
     duration: int | None,
@@ -59,24 +62,31 @@ def command(
     pace: bool,
     pipeline: str | None,
     stats: bool,
-    board: str,
     seed: int,
     folder: Path | None,
+    **how: Any,
 ) -> int:
     """Execute a plan on this machine: compile what is not cached, run every frame, measure, compare with the plan.
 
     Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, results
+    from socsched.cli.run_options import board_of, options_of
 
     if frames and duration:
         raise click.UsageError("--frames and --duration exclude each other")
     made = line.load_plan(plan)
     if not made.tasks:
         return line.refused(output, made)
+    found = line.pipeline_of(made, pipeline, output.warn)
+    board = board_of(how)
+    if folder:
+        line.save_plan(made, folder / results.PLAN)
+    options = options_of(how, made, found, board, folder / results.JOURNAL if folder else None)
+    accounts: dict[str, dict[str, int]] = {}
     trace = line.execute(
         made,
-        line.pipeline_of(made, pipeline, output.warn),
+        found,
         frames=frames,
         duration_ns=duration,
         scans=line.scans_of(input_path),
@@ -86,8 +96,11 @@ def command(
         stats=stats,
         seed=seed,
         note=output.note,
+        options=options,
+        board=board,
+        accounts=accounts,
     )
-    result = line.result(made, trace)
+    result = line.result(made, trace) | {"run": line.run_figures(trace, accounts, options, board)}
     if folder:
         results.save(folder, made, trace, result)
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
@@ -100,6 +113,7 @@ def command(
             terminal.predicted_against_measured(made, result),
             terminal.outcome(result),
             terminal.power_line(made, result),
+            *line.run_lines(result["run"]),
         ):
             screen.print(item)
 

@@ -20,6 +20,23 @@ from socsched.cli.options import (
 )
 
 
+def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print every policy the simulator knows, and end."""
+    if not value:
+        return
+    from socsched.sim.policies import descriptions
+
+    found = descriptions()
+    if ctx.ensure_object(Output).json:
+        ctx.obj.document({"policies": found})
+    else:
+        width = max(map(len, found))
+        for name, text in found.items():
+            click.echo(f"{name:{width}}  {text}")
+        click.echo(f"{'np-NAME':{width}}  Any of them without preemption.")
+    ctx.exit(0)
+
+
 @click.command("simulate", short_help="Run a plan or a pipeline on a simulated board.")
 @click.argument("plan", metavar="PLAN.json|PIPELINE|TASKSET.json")
 @platform_option(required=False)
@@ -38,6 +55,21 @@ from socsched.cli.options import (
     "faults_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML file with sensor faults, slow, stalled or dead engines, overruns, foreign traffic.",
+)
+@click.option(
+    "--governor",
+    type=click.Choice(["static", "ccedf"]),
+    default="static",
+    show_default=True,
+    help="Who sets the clocks of engines with one lane: nobody, or cycle-conserving EDF, up to the planned one.",
+)
+@click.option(
+    "--policies",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_policies,
+    help="List the policies --policy knows, and end.",
 )
 @click.option("--jobs", type=click.IntRange(0), default=0, help="Of a task set: also list the first N jobs.")
 @click.option(
@@ -79,6 +111,7 @@ def command(
     folder: Path | None,
     jobs: int,
     execution: str,
+    governor: str,
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
@@ -86,9 +119,11 @@ def command(
     answered a task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
-    it is planned on; times stay the model's.  Exit code 0: every frame in time, 1: some late or dropped.
+    it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
+    so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, results, tasksets
+    from socsched.units import format_duration
 
     output: Output = ctx.obj
     chosen = policy if _given(ctx, "policy") else None
@@ -99,16 +134,27 @@ def command(
     made = line.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
-    trace = line.simulate(made, duration, seed, chosen, faults_file)
-    if functional:
+    if governor != "static":
+        made = line.governed(made, governor)
+        served = [engine.id for engine in made.engines if engine.governor == governor]
+        output.note(f"{governor} sets the clock of {', '.join(served)}")
+    kept = bool(folder) or functional or not line.many_jobs(made, duration)
+    done = line.simulated(made, duration, seed, chosen, faults_file, kept)
+    trace = done.trace
+    if done.interrupted:
+        output.note(f"interrupted: the result covers the first {format_duration(done.duration_ns)}")
+    if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
         pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)
         scans = line.scans_of(input_path)
         trace.details.update(
             line.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
         )
-    result = line.result(made, trace)
-    if folder:
+    result = line.summed_up(done) if trace is None else line.result(made, trace)
+    lost = line.given_up(trace) if trace is not None else {}
+    if lost:
+        result["given_up"] = lost
+    if folder and trace is not None:
         results.save(folder, made, trace, result)
         also = ", frames.jsonl" if functional else ""
         output.note(f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)")
@@ -124,7 +170,9 @@ def command(
             terminal.power_line(made, result),
         ):
             screen.print(item)
-        if functional:
+        if lost:
+            screen.print(terminal.given_up(lost))
+        if functional and trace is not None:
             screen.print(terminal.found(trace.details))
 
     output.result(result, show)

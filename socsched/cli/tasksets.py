@@ -49,9 +49,9 @@ def simulate(
 
         screen = console(terminal_width())
         screen.print(_table(document))
-        if done.interrupted:
-            screen.print("interrupted: the figures cover what was simulated")
 
+    if done.interrupted:
+        output.note("interrupted: the figures cover what was simulated")
     output.result(document, show)
     return EXIT_VIOLATED if late else EXIT_OK
 

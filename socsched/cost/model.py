@@ -49,6 +49,7 @@ class CostModel:
     reference: Reference = described
     _known: dict[str, tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
+    _variants: dict[tuple[str, str, str, int], Cost | None] = field(default_factory=dict)
 
     @property
     def dram(self) -> float:
@@ -71,6 +72,15 @@ class CostModel:
         if key not in self._works:
             self._works[key] = self.work(stage, precision)
         return self._works[key]
+
+    def variant(self, stage: Stage, chosen: Cost, precision: str) -> Cost | None:
+        """Return what a stage costs in another data type where it is mapped, None where the engine cannot run it so."""
+        key = (stage.name, chosen.engine, precision, chosen.share)
+        if key not in self._variants:
+            found = self._pair(stage, self.platform.engine(chosen.engine), precision)
+            costs = [] if isinstance(found, str) else found
+            self._variants[key] = next((cost for cost in costs if cost.share == chosen.share), None)
+        return self._variants[key]
 
     def _all(self, stage: Stage) -> tuple[list[Cost], list[Refusal]]:
         if stage.name not in self._known:

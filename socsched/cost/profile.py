@@ -1,21 +1,23 @@
 """Measured stage costs in a file (`profile.json`); where one fits, it wins over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples"}]}; `time_ns` is what to plan with, `error` its relative
-uncertainty.
+"precision", "share", "time_ns", "error", "samples", "median_ns"}], "contention": [{"victim", "aggressor", "factor",
+"samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what to plan
+with, `error` its relative uncertainty, `median_ns` what to expect.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from socsched.errors import DescriptorError, Finding, InputError
 
 SCHEMA_VERSION = "1"
+_ANEW = "write it anew with `socsched profile`"
 _FIELDS: dict[str, tuple[type, ...]] = {
     "stage": (str,),
     "engine": (str,),
@@ -24,7 +26,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "share": (int,),
     "time_ns": (int,),
 }
-_OPTIONAL: dict[str, tuple[type, ...]] = {"error": (int, float), "samples": (int,)}
+_OPTIONAL: dict[str, tuple[type, ...]] = {"error": (int, float), "samples": (int,), "median_ns": (int,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,29 @@ class MeasuredCost:
     time_ns: int
     error: float = 0.05
     samples: int = 0
+    median_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoRun:
+    """How many times as long (median) the stage `victim` takes while `aggressor` runs beside it without a pause."""
+
+    victim: str
+    aggressor: str
+    factor: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredConversion:
+    """Median time of bringing the tensor a stage puts out ("stage.port") from one data type and layout to another."""
+
+    tensor: str
+    given: str
+    wanted: str
+    bytes: int
+    time_ns: int
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +74,8 @@ class Profile:
     costs: tuple[MeasuredCost, ...]
     tool: str = ""
     date: str = ""
+    contention: tuple[CoRun, ...] = ()
+    conversions: tuple[MeasuredConversion, ...] = ()
 
     def find(self, stage: str, engine: str, modes: tuple[str, ...], precision: str, share: int) -> MeasuredCost | None:
         """Return the measurement for exactly this configuration (`modes`: the mode's name and aliases), else None."""
@@ -69,6 +96,8 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         "tool": profile.tool,
         "date": profile.date,
         "costs": costs,
+        "contention": [asdict(entry) for entry in profile.contention],
+        "conversions": [asdict(entry) for entry in profile.conversions],
     }
     Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
@@ -87,11 +116,17 @@ def load_profile(path: str | Path) -> Profile:
         ) from None
     findings = [Finding(str(path), 1, 1, where, expected) for where, expected in _faults(document)]
     if findings:
-        raise DescriptorError(findings, "write it anew with `socsched profile`")
+        raise DescriptorError(findings, _ANEW)
     costs = tuple(
         MeasuredCost(**{k: v for k, v in entry.items() if k in _FIELDS | _OPTIONAL}) for entry in document["costs"]
     )
-    return Profile(document["platform"], costs, str(document.get("tool", "")), str(document.get("date", "")))
+    try:
+        beside = tuple(CoRun(**entry) for entry in document.get("contention", ()))
+        moves = tuple(MeasuredConversion(**entry) for entry in document.get("conversions", ()))
+    except TypeError as error:
+        raise DescriptorError([Finding(str(path), 1, 1, "profile", f"known fields: {error}")], _ANEW) from None
+    tool, date = str(document.get("tool", "")), str(document.get("date", ""))
+    return Profile(document["platform"], costs, tool, date, beside, moves)
 
 
 def _faults(document: Any) -> list[tuple[str, str]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from socsched.descriptor.fields import (
     LAYOUT_PATTERN,
     BandwidthFigure,
+    Duration,
     DurationFigure,
     FileModel,
     Frequency,
@@ -38,6 +39,7 @@ from socsched.descriptor.platform import (
     OperatingPoints,
     Precision,
     Preemption,
+    WeightsMemory,
 )
 
 Resolve = Callable[[OperatorRulesFile], OperatorRules]
@@ -64,15 +66,33 @@ class PrecisionFile(FileModel):
 class PreemptionFile(FileModel):
     """When an engine gives a running job up."""
 
-    kind: Literal["full", "segment", "none"] = Field(description="at any instant, between segments, or never")
+    kind: Literal["full", "segment", "none", "restart"] = Field(
+        description="at any instant, between segments, never, or at once by killing what runs, which starts over"
+    )
     cost: DurationFigure = Field(description="time one switch takes")
     segment: str = Field("", description="what a segment is called: kernel, loadable, tile, ...")
     granularity: DurationFigure | None = Field(None, description="how long a segment or time slice lasts")
+    reset: DurationFigure | None = Field(None, description="with kind restart: time until the engine can be used again")
+    in_flight: int = Field(1, ge=1, le=1000, description="with kind segment: segments launched ahead, running one too")
+    migration: DurationFigure | None = Field(None, description="besides cost, for a job that resumes on another unit")
 
     def lower(self) -> Preemption:
         """Return the preemption as the rest of socsched sees it."""
         granularity = self.granularity.lower() if self.granularity else None
-        return Preemption(self.kind, self.cost.lower(), self.segment, granularity)
+        reset = self.reset.lower() if self.reset else None
+        migration = self.migration.lower() if self.migration else None
+        return Preemption(self.kind, self.cost.lower(), self.segment, granularity, reset, self.in_flight, migration)
+
+
+class WeightsMemoryFile(FileModel):
+    """Room for weights on the engine."""
+
+    size: SizeFigure = Field(description="capacity")
+    swap: BandwidthFigure = Field(description="rate at which weights that are not there are fetched")
+
+    def lower(self) -> WeightsMemory:
+        """Return the memory as the rest of socsched sees it."""
+        return WeightsMemory(self.size.lower(), self.swap.lower())
 
 
 class OperatingPointFile(FileModel):
@@ -144,6 +164,12 @@ class EngineFile(Grounded):
     gating: GatingFile | None = Field(None, description="groups of units a mode's mask switches off")
     precisions: dict[PrecisionName, PrecisionFile] = Field(min_length=1, description="data types it computes in")
     preemption: PreemptionFile = Field(description="when it gives a running job up")
+    quantum: Duration = Field(0, description="time slice of round-robin; absent: 1 ms")
+    reconfigure: DurationFigure | None = Field(None, description="regrouping units last used in other groups")
+    weights: WeightsMemoryFile | None = Field(None, description="room for weights; absent: no limit")
+    capacities: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        default_factory=list, description="speed of each unit where they differ, 1024 for the one costs refer to"
+    )
     launch: DurationFigure = Field(description="overhead per segment (kernel, loadable)")
     submit: DurationFigure = Field(description="overhead per job")
     handoff: DurationFigure = Field(description="overhead when a job's output goes to another engine")
@@ -189,6 +215,10 @@ class EngineFile(Grounded):
             gating=self.gating.lower() if self.gating else None,
             source=self.source,
             assumed=self.assumed,
+            quantum_ns=self.quantum,
+            reconfigure_ns=self.reconfigure.lower() if self.reconfigure else None,
+            weights=self.weights.lower() if self.weights else None,
+            capacities=tuple(self.capacities),
         )
         if self.dynamic is None:
             return replace(engine, dynamic_mw=dynamic_power(engine, engine.units, round(engine.clock_hz.value)))

@@ -11,9 +11,10 @@ from socsched.descriptor.platform import Figure, Source
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """A periodic source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM.
+    """A source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM.
 
-    `source` (a key of `Pipeline.sources`) or `assumed` vouches for its numbers.
+    `gap_ns`: of a sporadic sensor, how much later than its period the next frame may come.  `source` (a key of
+    `Pipeline.sources`) or `assumed` vouches for its numbers.
     """
 
     name: str
@@ -24,6 +25,36 @@ class Sensor:
     bytes_per_frame: int = 0
     source: str = ""
     assumed: str = ""
+    gap_ns: int = 0
+
+
+PER_COST = 10**9
+"""Factors on a planned cost are whole numbers of 1/`PER_COST`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How long jobs of a stage take: `values` ascending, drawn alike, or quantiles at equal steps with `interpolate`.
+
+    Values are in ns, or with `relative` in 1/`PER_COST` of the planned cost.
+    """
+
+    values: tuple[int, ...]
+    relative: bool
+    interpolate: bool
+
+    def times_ns(self, cost_ns: int) -> tuple[int, ...]:
+        """Return the values in ns for a stage of this planned cost, rounded up."""
+        return tuple(-(-value * cost_ns // PER_COST) if self.relative else value for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """A cheaper variant of a stage: in another `precision`, or at a `cost` in ns (`relative`: 1/`PER_COST` of it)."""
+
+    precision: str
+    cost: int = 0
+    relative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +87,10 @@ class Stage:
     `model` names a built-in model ("pointpillars.backbone"), or is "onnx" with the param `file` (absolute path); a
     stage without is known by its execution times only.  `source` or `assumed` vouches for its plain numbers.
     `params` go to the model.  `precisions` are those whose accuracy the user accepts, best first.
-    `queue` is the most frames that may wait at the stage; a frame that finds it full is dropped.
+    `queue` is the most frames that may wait at the stage; one more costs the `overflow` (newest | oldest) frame.
+    `on_late` says what becomes of a job that cannot meet its deadline: continue | skip (not started) | abort (at its
+    deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes what is planned.  `jitter_ns`: most a
+    timer can come late.
     `output_bytes` is what a stage without model hands on (a model knows its own outputs).
     `share` is the most engine units one job can use (1 for single-threaded code, 0 = as many as there are).
     """
@@ -77,6 +111,11 @@ class Stage:
     criticality: str = "firm"
     source: str = ""
     assumed: str = ""
+    overflow: str = "newest"
+    on_late: str = "continue"
+    execution: Execution | None = None
+    degraded: Degraded | None = None
+    jitter_ns: int = 0
 
     @property
     def modelled(self) -> bool:

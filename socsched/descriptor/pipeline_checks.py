@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TypeVar
 
 from socsched.descriptor.fields import Quantity
 from socsched.descriptor.validation import Tree, check_figures
 from socsched.units import format_duration
 
 _PERIOD = Quantity("duration", positive=True).read
+_TIME = Quantity("duration").read
+Value = TypeVar("Value")
 
 
 def check_names(root: Tree) -> None:
@@ -27,8 +30,19 @@ def check_triggers(root: Tree) -> None:
             stage.at("period").report("expected one trigger, after or period; got both", key=True)
         if not after and not timer and isinstance(stage.value, dict):
             stage.report("expected a trigger: after (sensors or stages) or period (a timer)")
-        if not timer and stage.at("offset").value is not None:
-            stage.at("offset").report("offset belongs to a timer; expected it only beside period", key=True)
+        for key in ("offset", "jitter"):
+            if not timer and stage.at(key).value is not None:
+                stage.at(key).report(f"{key} belongs to a timer; expected it only beside period", key=True)
+
+
+def check_late(root: Tree) -> None:
+    """Report stages that degrade to nothing, or have a cheaper variant that never runs."""
+    for stage in root.at("stages").items():
+        degrades, variant = stage.at("on_late").text == "degrade", stage.at("degraded")
+        if degrades and variant.value is None:
+            stage.at("on_late").report("expected degraded beside it: what a late job runs instead")
+        if not degrades and variant.value is not None:
+            variant.report("expected on_late: degrade beside it, else it never runs", key=True)
 
 
 def check_references(root: Tree) -> None:
@@ -113,17 +127,37 @@ def _periods(root: Tree) -> dict[str, float]:
     """Return the period (ns) of every sensor and stage that has a readable one, handed on along after."""
     timers = [*root.at("sensors").items(), *root.at("stages").items()]
     periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
+    found = {name: period for name, period in periods.items() if period}
+    _hand_on(root, found)
+    return found
+
+
+def _hand_on(root: Tree, found: dict[str, Value]) -> None:
+    """Give every stage what the first of its sources that has something has, along after."""
     consumers: dict[str, list[str]] = {}
     for stage in root.at("stages").items():
         for name in stage.at("after").texts():
             consumers.setdefault(name.text, []).append(stage.key)
-    found = {name: period for name, period in periods.items() if period}
     pending = list(found)
     for producer in pending:
         fresh = [consumer for consumer in consumers.get(producer, ()) if consumer not in found]
         found.update(dict.fromkeys(fresh, found[producer]))
         pending += fresh
-    return found
+
+
+def check_sporadic(root: Tree) -> None:
+    """Report joins of a sporadic sensor's frames with others: frame k of one may come any time after the other's."""
+    sporadic = {s.key: s.key for s in root.at("sensors").items() if s.at("sporadic").parse(_TIME)}
+    if not sporadic:
+        return
+    owner: dict[str, str] = dict(sporadic)
+    _hand_on(root, owner)
+    for stage in root.at("stages").items():
+        names = stage.at("after").texts()
+        mixed = [name for name in names if owner.get(name.text) != owner.get(names[0].text)]
+        if mixed:
+            which = owner.get(mixed[0].text) or owner.get(names[0].text)
+            mixed[0].report(f"frames of the sporadic {which!r} cannot be joined with others; sample them with reads")
 
 
 def check_chains(root: Tree) -> None:
@@ -163,6 +197,8 @@ CHECKS = (
     check_costs,
     check_cycles,
     check_rates,
+    check_late,
+    check_sporadic,
     check_chains,
     check_figures,
 )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from socsched.descriptor.execution_file import DegradedFile, ExecutionFile
 from socsched.descriptor.fields import (
     Count,
     Duration,
@@ -29,19 +30,19 @@ Criticality = Literal["hard", "firm", "soft"]
 
 
 class SensorFile(Grounded):
-    """A periodic source of frames."""
+    """A source of frames: periodic, or sporadic."""
 
     kind: Name = Field(description="what it is: lidar, camera, imu, ...")
-    period: Period = Field(description="time between frames, such as 100 ms")
+    period: Period = Field(description="time between frames, such as 100 ms; the shortest one where they are sporadic")
     offset: Duration = Field(0, description="release of the first frame after the start")
     jitter: Duration = Field(0, description="most a release can come late")
+    sporadic: Duration = Field(0, description="most the time between frames can be longer than period")
     bytes_per_frame: Size = Field(0, description="bytes a frame brings into memory")
 
     def lower(self, name: str) -> Sensor:
         """Return the sensor as the rest of socsched sees it."""
-        return Sensor(
-            name, self.kind, self.period, self.offset, self.jitter, self.bytes_per_frame, self.source, self.assumed
-        )
+        times = (self.period, self.offset, self.jitter)
+        return Sensor(name, self.kind, *times, self.bytes_per_frame, self.source, self.assumed, self.sporadic)
 
 
 class AnchorFile(FileModel):
@@ -78,13 +79,20 @@ class StageFile(Grounded):
     after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
     period: Period | None = Field(None, description="runs on its own timer with this period")
     offset: Duration = Field(0, description="first activation of the timer after the start")
+    jitter: Duration = Field(0, description="most an activation of the timer can come late")
     reads: list[str] = Field(default_factory=list, description="sensors and stages sampled at start")
     params: dict[str, Any] = Field(default_factory=dict, description="parameters of the model")
     precisions: list[PrecisionName] = Field(
         default=["fp32"], min_length=1, description="accepted data types, best first"
     )
     costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
-    queue: int = Field(1, ge=1, le=1000, description="frames that may wait; one more is dropped")
+    execution: ExecutionFile | None = Field(None, description="how long jobs take; absent: the planned cost")
+    queue: int = Field(1, ge=1, le=1000, description="frames that may wait; with one more, overflow is dropped")
+    overflow: Literal["newest", "oldest"] = Field("newest", description="frame dropped when the queue is full")
+    on_late: Literal["continue", "skip", "abort", "degrade"] = Field(
+        "continue", description="what a job does that cannot meet its deadline"
+    )
+    degraded: DegradedFile | None = Field(None, description="with on_late: degrade, what it runs instead")
     share: Count = Field(0, description="most engine units one job can use, 0 = as many as there are")
     output_bytes: Size = Field(0, description="what a stage without model hands on")
     criticality: Criticality = Field("firm", description="what a late job means: hard, firm or soft")
@@ -108,6 +116,11 @@ class StageFile(Grounded):
             criticality=self.criticality,
             source=self.source,
             assumed=self.assumed,
+            overflow=self.overflow,
+            on_late=self.on_late,
+            execution=self.execution.lower() if self.execution else None,
+            degraded=self.degraded.lower() if self.degraded else None,
+            jitter_ns=self.jitter,
         )
 
 

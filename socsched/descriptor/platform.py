@@ -36,17 +36,30 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """When an engine gives a running job up: `kind` full | segment | none, and what one switch costs (ns).
+    """When an engine gives a running job up: `kind` full | segment | none | restart, and what one switch costs (ns).
 
     `full`: at any instant; `segment`: between segments of the job (kernels of a GPU, loadables or tiles of an NPU);
     `none`: never before the job ends.  `segment_kind` names the segment for people ("kernel", "loadable");
     `granularity_ns` is how long others wait for it: a segment's length or a time slice, where anybody says.
+    `restart`: what runs is killed at once and starts its segment again; who takes over waits `reset_ns`.  `in_flight`:
+    segments launched ahead, which still run (1: the running one).  `migration_ns`: besides, on resuming elsewhere.
     """
 
     kind: str
     cost_ns: Figure
     segment_kind: str = ""
     granularity_ns: Figure | None = None
+    reset_ns: Figure | None = None
+    in_flight: int = 1
+    migration_ns: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsMemory:
+    """Room for weights on an engine (`size`, bytes), and how fast absent ones are fetched (`swap`, bytes/s)."""
+
+    size: Figure
+    swap: Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +157,8 @@ class Engine:
     `performance` is the speed of one unit at `clock_hz` on general code (7-zip MIPS), which carries times of host code
     from one CPU to another.  `capacity` (DMIPS per MHz as device trees count it) and `coefficient` (dynamic power of
     one unit in uW/MHz/V^2) go with `points`.  `source` or `assumed` vouch for plain numbers.
+    `quantum_ns`: time slice of policies that have one, 0: theirs.  `reconfigure_ns`: regrouping units that were last
+    used in other groups.  `capacities`: speed of each unit where they differ, 1024 for the one costs refer to.
     """
 
     id: str
@@ -174,6 +189,10 @@ class Engine:
     gating: Gating | None = None
     source: str = ""
     assumed: str = ""
+    quantum_ns: int = 0
+    reconfigure_ns: Figure | None = None
+    weights: WeightsMemory | None = None
+    capacities: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,35 @@ def check_engines(root: Tree) -> None:
         preemption = engine.at("preemption")
         if preemption.at("kind").text == "segment" and not preemption.at("segment").text:
             preemption.report("segment preemption needs segment, what a segment is called (kernel, loadable, ...)")
+        _check_preemption(preemption)
+        _check_capacities(engine)
         _check_points(engine)
         if isinstance(engine.value, dict) and engine.at("dynamic").value is None and not _power_known(engine):
             wanted = "dynamic_coefficient and operating_points with voltage, or operating_points with power"
             engine.report(f"expected dynamic, the power at full load, or {wanted}")
+
+
+def _check_preemption(preemption: Tree) -> None:
+    """Report what a kind of preemption lacks, and what belongs to another kind."""
+    kind = preemption.at("kind").text
+    if kind == "restart" and preemption.at("reset").value is None:
+        preemption.report("restart preemption needs reset, the time until the engine can be used again")
+    for key, owner in (("reset", "restart"), ("in_flight", "segment")):
+        if kind and kind != owner and preemption.at(key).value is not None:
+            preemption.at(key).report(f"{key} belongs to kind {owner}, got kind {kind}", key=True)
+
+
+def _check_capacities(engine: Tree) -> None:
+    """Report capacities that are not one a unit, or of which none is the unit that costs refer to."""
+    given, units = engine.at("capacities"), engine.at("units").value
+    if not isinstance(given.value, list) or not given.value:
+        return
+    if isinstance(units, int) and len(given.value) != units:
+        given.report(f"expected one capacity for each of the {units} units, got {len(given.value)}")
+    if 1024 not in given.value:
+        given.report("expected 1024 for the unit that costs refer to")
+    if engine.at("shares").text == "whole":
+        given.report("expected shares: unit beside it; a job takes this engine whole", key=True)
 
 
 def _power_known(engine: Tree) -> bool:

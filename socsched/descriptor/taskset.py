@@ -114,6 +114,7 @@ class TaskFile(FileModel):
     offset: Time | None = Field(None, description="arrival of the first job; 0 without one")
     phase: Time | None = Field(None, description="another name of offset")
     jitter: Time | None = Field(None, description="most a release comes after its arrival; 0 without one")
+    distance: Time | None = Field(None, description="least time between two releases, where jitter could bunch them")
     cpu: int | None = Field(None, ge=0, le=1023, description="its processor (from 0) under a partitioned policy")
     prio: int | None = Field(None, description="priority, lower number first; under RM and DM it breaks ties only")
     rm_rank: int | None = Field(None, description="another name of prio")
@@ -193,6 +194,7 @@ class TaskSetFile(FileModel):
                     requests=tuple(Request(ns(r.time), ns(r.handling)) for r in task.requests),
                     graph=_graph(task.graph, ns),
                     accesses=task.accesses,
+                    distance_ns=ns(task.distance),
                 )
             )
         names = {task.name: index for index, task in enumerate(tasks)}

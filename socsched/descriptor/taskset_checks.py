@@ -21,8 +21,20 @@ POLICY = re.compile(
     re.IGNORECASE,
 )
 TIMES = (
-    *("period", "deadline", "wcet", "bcet", "offset", "phase", "jitter", "blocking", "longest_region", "suspension"),
-    *("time", "handling", "overhead", "latency", "contention", "horizon"),
+    *(
+        "period",
+        "deadline",
+        "wcet",
+        "bcet",
+        "offset",
+        "phase",
+        "jitter",
+        "blocking",
+        "longest_region",
+        "suspension",
+        "distance",
+    ),
+    *("suspension", "time", "handling", "overhead", "latency", "contention", "horizon"),
 )
 _POSITIVE = ("period", "deadline", "wcet", "time")
 
@@ -74,6 +86,9 @@ def _check_tasks(root: Tree) -> None:
         wcet, bcet = _number(task.at("wcet")), _number(task.at("bcet"))
         if wcet is not None and bcet is not None and bcet > wcet:
             task.at("bcet").report(f"expected at most the wcet of {task.at('wcet').value}, got {task.at('bcet').value}")
+        period, distance = _number(task.at("period")), _number(task.at("distance"))
+        if period is not None and distance is not None and distance > period:
+            task.at("distance").report(f"expected at most the period of {task.at('period').value}")
         for one, other in (("offset", "phase"), ("prio", "rm_rank")):
             if task.at(one).value is not None and task.at(other).value is not None:
                 task.at(other).report(f"expected {one} or {other}, which mean the same, not both")

@@ -77,7 +77,8 @@ class PeriodicTask:
     `prio` the priority given, lower first, None where the rule needs none.  `regions_ns` lie between fixed preemption
     points and add up to the WCET, `longest_region_ns` may lie anywhere; `suspension_ns` is how long a job waits of its
     own accord in all; `blocking_ns` how long jobs of lower priority hold what it needs; `requests` go to the
-    accelerator, each at once waited for; `accesses` are memory accesses its WCET leaves out.
+    accelerator, each at once waited for; `accesses` are memory accesses its WCET leaves out; releases are at least
+    `distance_ns` apart, however late some are.
     """
 
     id: int
@@ -97,6 +98,7 @@ class PeriodicTask:
     requests: tuple[Request, ...] = ()
     graph: Graph | None = None
     accesses: int = 0
+    distance_ns: int = 0
 
     @property
     def region_ns(self) -> int:

@@ -71,6 +71,11 @@ class TaskGraph:
                 cut[-1][1].append(node)
         return tuple(ChainSegment(root, tuple(nodes), self._rate(root, nodes), sampled) for root, nodes, sampled in cut)
 
+    def gap_ns(self, name: str) -> int:
+        """Return how much longer than its period a sensor or stage may have to wait for its next frame (ns)."""
+        sources = self.sources.get(name, (name,))
+        return max((s.gap_ns for s in self.pipeline.sensors if s.name in sources), default=0)
+
     def _rate(self, root: str, nodes: list[str]) -> int:
         if root in self.period_ns:
             return self.period_ns[root]
@@ -88,7 +93,8 @@ def task_graph(pipeline: Pipeline) -> TaskGraph:
     for name in order:
         stage = pipeline.stage(name)
         if stage.period_ns is not None:
-            period[name], offset[name], jitter[name], sources[name] = stage.period_ns, stage.offset_ns, 0, (name,)
+            period[name], offset[name] = stage.period_ns, stage.offset_ns
+            jitter[name], sources[name] = stage.jitter_ns, (name,)
             continue
         period[name] = _common_period(stage, sensors, period)
         offset[name] = min(sensors[n].offset_ns if n in sensors else offset[n] for n in stage.after)

@@ -20,7 +20,7 @@ from socsched.plan.schedulability import edf
 from socsched.plan.schedulability.chains import Stretch, data_age, reaction_time
 from socsched.plan.schedulability.edf_demand import Overload
 from socsched.plan.schedulability.holistic import holistic
-from socsched.plan.schedulability.tasks import Response, RtTask, convert
+from socsched.plan.schedulability.tasks import Response, RtTask, convert, timer_jitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,12 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
         choice, responses, rank = _edf(rt, needs, 12 if thorough else 5)
     else:
         choice, responses, rank = _fp(rt, needs)
+    late = timer_jitter(tasks)
     tasks = tuple(
         replace(
             task,
-            deadline_ns=choice.deadlines[task.name],
+            deadline_ns=_deadline(task, choice.deadlines[task.name], responses[task.name], workload.policy)
+            + late[task.name],
             priority=rank[task.name],
             jitter_ns=_jitter(responses, task.name, rt),
         )
@@ -74,6 +76,17 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     )
     chains, ages = _chains(graph, tasks, responses)
     return Assessment(tasks, responses, chains, ages, choice.overload)
+
+
+def _deadline(task: Task, deadline: int, response: Response, policy: str) -> int:
+    """Return a task's deadline from its latest release; one that gives jobs up gets all the time it may need.
+
+    Under fixed priorities a local deadline orders nothing, and a chain may hold its own although one is exceeded: were
+    the job given up then, the bounds of chains that sample it would not hold.  EDF keeps the deadlines it was given.
+    """
+    if policy == "edf" or task.on_late not in ("skip", "abort") or not response.bounded:
+        return deadline
+    return max(deadline, response.value)
 
 
 def _jitter(responses: Mapping[str, Response], name: str, tasks: Mapping[str, RtTask]) -> int:

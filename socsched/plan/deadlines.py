@@ -36,7 +36,7 @@ def stretches(graph: TaskGraph, chain: Chain, names: Iterable[str]) -> tuple[Str
         last = segment.nodes[-1]
         if index + 1 < len(cut) and f"{last}>{cut[index + 1].root}" in known:
             last = f"{last}>{cut[index + 1].root}"
-        result.append(Stretch(segment.period_ns, last))
+        result.append(Stretch(segment.period_ns + graph.gap_ns(segment.root), last))
     return tuple(result)
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model, draw
 from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
-from socsched.cost.cost import Cost, Segment
+from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
+from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
+from socsched.plan.engine_levels import levels
+from socsched.plan.execution import degraded_segments, execution_times, handing_over, longest_ns, slowed_by_lanes
 from socsched.plan.plan import PlannedEngine, PlannedSensor, Task, Transition
 
 Mapping_ = Mapping[str, Cost]
@@ -33,6 +36,7 @@ class Workload:
     edges: tuple[tuple[str, str], ...] = ()
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
+    _engines: tuple[PlannedEngine, ...] = ()
 
     @staticmethod
     def of(graph: TaskGraph, model: CostModel, policy: str) -> Workload:
@@ -41,9 +45,11 @@ class Workload:
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""
-        return tuple(
-            _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
-        )
+        if not self._engines:
+            self._engines = tuple(
+                _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
+            )
+        return self._engines
 
     def contention(self) -> ContentionModel:
         """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
@@ -55,7 +61,7 @@ class Workload:
     def sensors(self) -> tuple[PlannedSensor, ...]:
         """Return the pipeline's sensors as the plan shows them."""
         return tuple(
-            PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame)
+            PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame, s.gap_ns)
             for s in self.graph.pipeline.sensors
         )
 
@@ -96,6 +102,13 @@ class Workload:
         """Return what making `size` bytes visible to another engine costs the producer (ns)."""
         return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
 
+    def weights_bytes(self, cost: Cost) -> int:
+        """Return how many bytes of weights a stage keeps on its engine, 0 where the engine has room for all."""
+        if self.model.platform.engine(cost.engine).weights is None:
+            return 0
+        work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
+        return sum(operator.weight_bytes for operator in work.operators) if work else 0
+
     def output_bytes(self, cost: Cost) -> int:
         """Return how many bytes a stage hands on when it runs as chosen."""
         stage = self.graph.stage(cost.stage)
@@ -105,6 +118,7 @@ class Workload:
 
 def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
     engine, state = model.platform.engine(name), model.mode.engines[name]
+    preemption, weights = engine.preemption, engine.weights
     return PlannedEngine(
         id=name,
         kind=engine.kind,
@@ -115,7 +129,20 @@ def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
         bandwidth=round(min(engine.bandwidth.value, model.dram)),
         idle_mw=round(engine.idle_mw.value),
         dynamic_mw=round(state.dynamic_mw.value),
+        migration_ns=_rounded(preemption.migration_ns),
+        reshape_ns=_rounded(engine.reconfigure_ns),
+        reset_ns=_rounded(preemption.reset_ns),
+        in_flight=preemption.in_flight,
+        quantum_ns=engine.quantum_ns,
+        capacities=engine.capacities[: state.units] if engine.shares == "unit" else (),
+        memory_bytes=_rounded(weights.size if weights else None),
+        swap_bandwidth=_rounded(weights.swap if weights else None),
+        levels=levels(engine, state),
     )
+
+
+def _rounded(figure: Figure | None) -> int:
+    return round(figure.value) if figure else 0
 
 
 def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
@@ -171,7 +198,8 @@ def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
     tasks = _hand_over(workload, mapping, tasks)
     tasks = assign_lanes(tasks, mapping, {e.id: e.lanes for e in workload.engines()})
     transitions = _transitions(workload, mapping, conversions)
-    return Deployment(workload, mapping, tuple(with_wcet(tasks, workload.contention())), tuple(transitions))
+    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), workload.engines())
+    return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
 
 
 def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, str], Cost]) -> Task:
@@ -209,6 +237,12 @@ def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, 
         error=cost.error,
         model=stage.model,
         params=stage.params,
+        overflow=stage.overflow,
+        on_late=stage.on_late,
+        degraded=degraded_segments(stage, cost, workload.model),
+        times=execution_times(stage, cost),
+        release_jitter_ns=stage.jitter_ns,
+        weights_bytes=workload.weights_bytes(cost),
     )
 
 
@@ -266,8 +300,7 @@ def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list
     for task in tasks:
         time = paid.get(task.name, 0)
         if time > 0:
-            segments = (*task.segments, Segment("hand-over", time, time, 0))
-            task = replace(task, segments=segments, cost_ns=task.cost_ns + time)
+            task = handing_over(task, time)
         result.append(task)
     return result
 
@@ -304,7 +337,10 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, i
 
 def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
     """Stretch every task by the worst that lanes outside its own can do to it while they use the DRAM."""
-    rivals = {t.name: Rival(t.engine, max(map(draw, t.segments), default=0.0), max(len(t.lanes), 1)) for t in tasks}
+    rivals = {
+        t.name: Rival(t.engine, max(map(draw, (*t.segments, *t.degraded)), default=0.0), max(len(t.lanes), 1))
+        for t in tasks
+    }
     lanes: dict[tuple[str, int], list[Task]] = {}
     for task in tasks:
         for lane in task.lanes:
@@ -317,7 +353,9 @@ def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
             for lane, members in lanes.items()
             if lane not in own
         ]
-        result.append(replace(task, wcet_ns=contention.worst_pace(task.engine, task.segments, others)))
+        variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
+        worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
+        result.append(replace(task, wcet_ns=longest_ns(task, worst)))
     return result
 
 

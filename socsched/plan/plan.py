@@ -152,6 +152,25 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
+class Throttle:
+    """How the board protects itself: every `period_ns` it looks at the power and temperature of that time.
+
+    Above `cap_mw` (0: no cap), or at `trip_mc` (thousandths of a degree Celsius, 0: never), the engine that draws most
+    goes one operating point down; below `recover` of the cap and `recover_mc`, the last one lowered goes one up again.
+    Temperature: one lumped mass, dT/dt = (ambient + P R - T) / tau, with R in mK/W and tau in ns.
+    """
+
+    period_ns: int
+    cap_mw: int = 0
+    recover: float = 0.9
+    ambient_mc: int = 25_000
+    resistance_mk_per_w: int = 0
+    time_constant_ns: int = 0
+    trip_mc: int = 0
+    recover_mc: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ChainResult:
     """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns."""
 
@@ -205,3 +224,4 @@ class Plan:
     contention: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     tool: Mapping[str, str] = field(default_factory=dict)
+    throttle: Throttle | None = None

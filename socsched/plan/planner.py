@@ -18,7 +18,10 @@ from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.assess import Assessment, assess
 from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
 from socsched.plan.explain import levers, reasons
+from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
+from socsched.plan.mapping.search import SOLVERS
+from socsched.plan.mapping.stages import Exact, exact_mapping
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Violation
 from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
@@ -86,6 +89,7 @@ class Solution:
     candidate: Candidate
     search: Improved
     score: Score
+    exact: Exact[Candidate] | None = None
 
 
 def solve(workload: Workload, objective: str, budget: int = 400, time_limit: float | None = None) -> Solution:
@@ -106,6 +110,27 @@ def solve(workload: Workload, objective: str, budget: int = 400, time_limit: flo
     return Solution(candidate, search, _score(candidate, objective))
 
 
+def prove(solution: Solution, workload: Workload, objective: str, seconds: float) -> Solution:
+    """Let CP-SAT look for a better mapping and bound all others; the objective latency only."""
+
+    def judged(mapping: Mapping[str, Cost]) -> tuple[int, Candidate] | None:
+        try:
+            candidate = judge(workload, mapping)
+        except Unconnectable:
+            return None
+        feasible = candidate.verdict == "feasible"
+        return (int(objective_value(candidate, objective)), candidate) if feasible else None
+
+    feasible = solution.candidate.verdict == "feasible"
+    exact = exact_mapping(workload, judged, int(solution.score[1]) if feasible else None, seconds)
+    if exact.best is None:
+        return replace(solution, exact=exact)
+    score = _score(exact.best, objective)
+    if feasible and score >= solution.score:
+        return replace(solution, exact=exact)
+    return Solution(exact.best, solution.search, score, exact)
+
+
 def make_plan(
     pipeline: Pipeline,
     platform: Platform,
@@ -117,14 +142,21 @@ def make_plan(
     profile: Profile | None = None,
     time_limit: float | None = 60.0,
     budget: int = 400,
+    solver: str = "heft",
 ) -> Plan:
     """Return a complete plan with its verdict; every mode is tried where `mode` is None.
 
     `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within
-    `time_limit` seconds altogether.  A stage no engine can run makes the plan infeasible, without tasks.  Raises
-    UsageError for unknown names.
+    `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the
+    limit goes into a proof, or a better mapping.  A stage no engine can run makes the plan infeasible, without tasks.
+    Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
     _check(objective, policy)
+    if solver not in SOLVERS:
+        raise UsageError(f"no solver {solver!r}", f"one of {', '.join(SOLVERS)}")
+    proving = solver == "cpsat" or (solver == "auto" and available())
+    if proving:
+        require()
     graph, started = task_graph(pipeline), time.monotonic()
     solutions: list[Solution] = []
     modes = platform.modes if mode is None else (_mode(platform, mode),)
@@ -133,7 +165,12 @@ def make_plan(
         if homeless(graph, model):
             continue
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-        solutions.append(solve(Workload.of(graph, model, policy), objective, budget, left))
+        workload = Workload.of(graph, model, policy)
+        solution = solve(workload, objective, budget, left)
+        if proving and objective == "latency":
+            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+            solution = prove(solution, workload, objective, left / max(len(modes) - len(solutions), 1))
+        solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
         model = CostModel(platform, option, work, profile)
@@ -191,7 +228,8 @@ def _plan(
     others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
     judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
     outcome = candidate.verdict
-    if outcome == "infeasible" and not best.search.complete:
+    proved = best.exact is not None and best.exact.status == "infeasible"
+    if outcome == "infeasible" and not proved and (not best.search.complete or best.exact is not None):
         outcome = "undecided"
     return Plan(
         platform=model.platform.name,
@@ -229,9 +267,15 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, secon
     value, bound = best.score[1], None
     if objective == "latency":
         bound = lower_bound(best.candidate.deployment)
+    name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
+    more: dict[str, Any] = {}
+    if best.exact is not None:
+        name, status = "cpsat", best.exact.status
+        bound = max(bound or 0, best.exact.bound)
+        more = {"proposed": best.exact.tried, "conflict": list(best.exact.conflict)}
     return {
-        "name": "heft+improve",
-        "status": "local optimum" if best.search.complete else "budget used up",
+        "name": name,
+        "status": status,
         "objective": objective,
         "value": value,
         "bound": bound,
@@ -242,6 +286,7 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, secon
             s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}
             for s in solutions
         },
+        **more,
     }
 
 

@@ -67,6 +67,7 @@ def _test(outcome: Outcome, unit: int) -> dict[str, Any]:
         "cpus": list(outcome.cpus),
         "schedulable": answer.schedulable,
         "note": answer.note,
+        "compared": [{"name": name, "value": value} for name, value in answer.terms],  # ns, or ppm where it says so
         "bounds": {name: _in(found.value, unit) for name, found in answer.bounds.items()},
         "chain": {name: _in(found.value, unit) for name, found in answer.chain.items()},
     }

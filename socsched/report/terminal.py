@@ -142,6 +142,13 @@ def outcome(result: Mapping[str, Any]) -> RenderableType:
     return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10))
 
 
+def given_up(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
+    """Return how many jobs each stage gave up, by reason."""
+    reasons = list(next(iter(counts.values()), {}))
+    rows = [[name, *(str(entry[reason]) for reason in reasons)] for name, entry in counts.items()]
+    return table("Jobs given up", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
+
+
 def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
     """Return what the stages detected in each frame, counted by class."""
     rows = []
@@ -201,6 +208,9 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     for chain in document["chains"]:
         bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
         title = f"{chain['name']}: {bound}, deadline {format_duration(chain['deadline_ns'])}"
+        tight = chain["tightest"]
+        if tight["bound_ns"] is not None and tight["bound_ns"] < chain["bound_ns"]:
+            title += f"; {format_duration(tight['bound_ns'])} by {' and '.join(tight['tests'])}"
         rows = [[format_duration(term["ns"]), term["name"]] for term in chain["terms"]]
         parts += [table(title, ["time", "of which"], rows, (0,)), Text("")]
     rows = [
@@ -212,12 +222,22 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
         [test["name"], ", ".join(test["bounds"]) or "-", test["reason"], test["source"]] for test in document["tests"]
     ]
     parts += [table("Which test bounds what", ["test", "bounds", "why not more", "source"], rows), Text("")]
+    rows = [
+        [task["name"], _bound(task["own_bound_ns"]), _bound(task["bound_ns"]), task["test"] or "-", task["reason"]]
+        for task in document["tasks"]
+    ]
+    columns = ["task", "the plan's own", "tightest", "by", "why no other test was asked"]
+    parts += [table("Bounds of tasks, from the nominal release", columns, rows, (1, 2)), Text("")]
     growth = document["growth"]
     rows = [["all together", _factor(growth["all"])], *([n, _factor(f)] for n, f in growth["tasks"].items())]
     parts.append(table("How much slower, with every deadline still proved", ["task", "factor"], rows, (1,)))
     if plan.violations:
         parts += [Text(""), violations(plan)]
     return Group(*parts)
+
+
+def _bound(value: int | None) -> str:
+    return "none" if value is None else format_duration(value)
 
 
 def _factor(value: float | None) -> str:

@@ -58,7 +58,7 @@ def compute(
         stats=stats,
         alone=True,
         platform=simulated(platform),
-        backends={"synthetic": _Nothing()},
+        backends={"synthetic": _Nothing(), "conversion": _Nothing()},
     )
     return trace.details
 

@@ -12,7 +12,7 @@ Key = Callable[[Job, Task], tuple[int, ...]]
 
 
 def edf(job: Job, task: Task) -> tuple[int, ...]:
-    """Order by absolute deadline, then by activation (Liu & Layland, JACM 20(1) 1973, section 7)."""
+    """Order by absolute deadline, then by activation (Liu & Layland, JACM 20(1) 1973, theorem 7)."""
     return (job.deadline_ns, job.activation_ns)
 
 

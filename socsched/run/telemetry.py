@@ -34,6 +34,11 @@ class PowerMeter:
         """Return (ns since `start_ns`, mW) of every interval that began after it."""
         return [(time_ns - start_ns, power) for time_ns, power in self.samples if time_ns >= start_ns]
 
+    def counters(self, start_ns: int) -> dict[str, list[tuple[int, float]]]:
+        """Return `steps` as the counter power_mw, nothing where nothing was measured."""
+        steps = self.steps(start_ns)
+        return {"power_mw": steps} if steps else {}
+
     def _run(self) -> None:
         before, then = self._read(), time.monotonic_ns()
         while not self._stop.wait(self._interval):

@@ -37,15 +37,22 @@ _DIRECTIVES = {
 _loaded: dict[str, Any] = {}
 
 
-def kernel(prefer: str | None = None) -> Any:
-    """Return the class `Kernel`, compiled if possible.
+WORTH = 30_000
+"""Segments from which on compiling pays: about as long as interpreting them takes."""
+
+
+def kernel(prefer: str | None = None, segments: int = WORTH) -> Any:
+    """Return the class `Kernel` for a simulation of about so many segments, compiled if possible.
 
     `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted) or
-    ``auto``.  Raises MachineError with the reason when ``compiled`` is asked for in vain.
+    ``auto``: compiled where it is already or will pay.  Both give the same results.  Raises MachineError with the
+    reason when ``compiled`` is asked for in vain.
     """
     from socsched.errors import MachineError
 
     wanted = prefer or os.environ.get("SOCSCHED_KERNEL") or "auto"
+    if wanted == "auto" and "auto" not in _loaded and segments < WORTH and not _ready():
+        return _interpreted()
     if wanted not in _loaded:
         if wanted == "python":
             _loaded[wanted] = _interpreted()
@@ -95,11 +102,22 @@ def _digest() -> str:
     return seen.hexdigest()[:24]
 
 
-def _built() -> Path:
-    """Return the folder with the compiled package, building it the first time."""
+def _home() -> Path:
     from socsched.compile.store import cache_dir
 
-    home = cache_dir() / "kernel" / _digest()
+    return cache_dir() / "kernel" / _digest()
+
+
+def _ready() -> bool:
+    try:
+        return (_home() / "ready").exists()
+    except _Impossible:
+        return False
+
+
+def _built() -> Path:
+    """Return the folder with the compiled package, building it the first time."""
+    home = _home()
     if not (home / "ready").exists():
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as aside:

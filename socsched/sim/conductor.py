@@ -8,10 +8,12 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from socsched.cost.contention import contention_model
+from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.sim.faults import Faults
+from socsched.plan.plan import Plan
+from socsched.sim.board import Board
+from socsched.sim.faults import Delay, Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
 from socsched.sim.results import Mark
@@ -21,25 +23,33 @@ _DRAWS = 1024
 _LIMIT = 1 << 31
 
 
+def planned_model(plan: Plan) -> ContentionModel:
+    """Return the contention model a plan carries; UsageError when it is unknown or its parameters cannot be used."""
+    return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
+
+
 class Conductor:
     """Answers the kernel's questions about one simulation; `marks` are the instants it adds to the trace."""
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
         self.marks: list[Mark] = []
-        self.model = contention_model(
-            self.plan.contention, self.plan.dram_bandwidth, {e.id: e.kind for e in self.plan.engines}
-        )
+        self.model = planned_model(self.plan)
         self._engines = {engine.id: index for index, engine in enumerate(self.plan.engines)}
         self._tasks = {task.name: index for index, task in enumerate(self.plan.tasks)}
         self._streams = list(lowered.streams)
         self._random: dict[int, Random] = {}
         self._slow = [Fraction(1)] * len(self.plan.engines)
+        self._stalled = [[0, 0] for _ in self.plan.engines]
+        self._delays: list[list[int]] = [[] for _ in lowered.sources]
         self._hogs: list[tuple[str, int]] = []
         self._orders = [p.order if callable(p.order) else None for p in lowered.policies]
         self._edges = self._schedule(faults)
         self._overruns(faults, seed)
         self.tables["numbers"]["first_edge"] = self._edges[0][0] if self._edges else FAR
+        rule = self.plan.throttle
+        self.board = Board(self.plan, rule, self.tables) if rule else None
+        self.tables["numbers"]["first_control"] = rule.period_ns if rule else FAR
 
     # -- questions
 
@@ -105,13 +115,36 @@ class Conductor:
         for stall in faults.stalls:
             window(stall.from_ns, stall.until_ns, "stall", self._engines[stall.engine], stall.lost)
         for delay in faults.delays:
-            window(delay.from_ns, delay.until_ns, "delay", self._source(delay.sensor), delay.by_ns)
+            source = self._source(delay.sensor)
+            begin, end = self._expected(source, delay)
+            if begin < 0:
+                self._delay(0, True, source, delay.by_ns)
+                edges.append((end, order, "delay", False, source, delay.by_ns))
+                order += 1
+            elif begin < end:
+                window(begin, end, "delay", source, delay.by_ns)
         for burst in faults.bursts:
             edges.append((burst.at_ns, order, "burst", True, self._source(burst.sensor), burst.frames))
             order += 1
         for hog in faults.hogs:
             window(hog.from_ns, hog.until_ns, "hog", hog.engine, hog.bandwidth)
         return [(time, change, *rest) for time, _, change, *rest in sorted(edges, key=lambda edge: edge[:2])]
+
+    def _expected(self, source: int, delay: Delay) -> tuple[int, int]:
+        """Return in which window the frames to delay are expected: the kernel expects a frame when the last one came.
+
+        Negative: from before the start.  Frames of a sporadic sensor have no instant that is known beforehand; those
+        whose predecessor comes in the window are delayed.
+        """
+        sensor = self.plan.sensors[source]
+        if sensor.gap_ns:
+            return delay.from_ns, delay.until_ns
+        first, after = (-((sensor.offset_ns - at) // sensor.period_ns) for at in (delay.from_ns, delay.until_ns))
+        first = max(first, 0)
+        if after <= first:
+            return 0, 0
+        start = sensor.offset_ns + (first - 1) * sensor.period_ns if first else -1
+        return start, sensor.offset_ns + (after - 1) * sensor.period_ns + delay.by_ns
 
     def _source(self, name: str) -> int:
         return self.lowered.sources.index(name)
@@ -143,7 +176,8 @@ class Conductor:
         return 0
 
     def _delay(self, now: int, begins: bool, source: int, by_ns: int) -> int:
-        self.tables["s_delay"][source] += by_ns if begins else -by_ns
+        (self._delays[source].append if begins else self._delays[source].remove)(by_ns)
+        self.tables["s_delay"][source] = max(self._delays[source], default=0)
         return 0
 
     def _burst(self, now: int, begins: bool, source: int, frames: int) -> int:
@@ -152,7 +186,9 @@ class Conductor:
 
     def _stall(self, now: int, begins: bool, engine: int, lost: bool) -> int:
         before = self.tables["n_still"][engine]
-        self.tables["n_still"][engine] = (2 if lost else 1) if begins else 0
+        self._stalled[engine][lost] += 1 if begins else -1
+        stands, dead = self._stalled[engine]
+        self.tables["n_still"][engine] = 2 if dead else 1 if stands else 0
         if before != self.tables["n_still"][engine]:
             self.marks.append((now, FAULT_STALL if begins else FAULT_OVER, engine, 0))
         return 1 << engine
@@ -167,7 +203,12 @@ class Conductor:
 
     def control(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
         """Let the board react to power and temperature; return when it looks again, and which engines changed."""
-        return FAR, 0
+        assert self.board is not None
+        return self.board.look(now, spent, traffic)
+
+    def all_marks(self) -> list[Mark]:
+        """Return every instant that faults and the board add to the trace."""
+        return sorted([*self.marks, *(self.board.marks if self.board else ())])
 
 
 def scaled_segment(segment: Segment, factor: Fraction) -> Segment:

@@ -63,7 +63,7 @@ def run(
     """
     lowered = lower(plan, seed, policy)
     conductor = Conductor(lowered, faults or Faults(), seed)
-    found = kernel(implementation)(lowered.tables, conductor, duration_ns, int(record))
+    found = kernel(implementation, _segments(plan, duration_ns))(lowered.tables, conductor, duration_ns, int(record))
     interrupted = False
     # The loop makes records, never cycles, and looking for cycles among millions of records takes half the time.
     collecting = gc.isenabled()
@@ -80,7 +80,10 @@ def run(
     outcome = Outcome(found.close(duration_ns))
     trace = None
     if record:
-        trace = Trace.from_columns(
-            "simulated", duration_ns, seed, columns(lowered, outcome, conductor.marks, duration_ns)
-        )
+        trace = Trace.from_columns("simulated", duration_ns, seed, columns(lowered, outcome, conductor))
     return Simulated(lowered, duration_ns, seed, outcome, trace, interrupted)
+
+
+def _segments(plan: Plan, duration_ns: int) -> int:
+    """Return about how many segments will run."""
+    return sum(duration_ns // max(task.period_ns, 1) * max(len(task.segments), 1) for task in plan.tasks)

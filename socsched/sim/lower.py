@@ -86,7 +86,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         "scale": float(scale),
         "picojoule": plan.dram_picojoule_per_byte,
         "static": float(plan.base_mw + sum(engine.idle_mw for engine in plan.engines)),
-        "capacity": int(plan.dram_bandwidth > 0),
+        "capacity": int(plan.dram_bandwidth > 0 or bool(plan.contention)),
         "streams": len(streams.names),
         "first_edge": FAR,
         "first_control": FAR,

@@ -13,6 +13,8 @@ from socsched.trace.columns import MISS_OPEN, Columns, InstantColumns, JobColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from socsched.sim.conductor import Conductor
+
     Ints = NDArray[np.int64]
 
 Mark = tuple[int, int, int, int]
@@ -44,18 +46,18 @@ class Outcome:
         return joined.reshape(-1, width)
 
 
-def _ordered(rows: Ints) -> Ints:
-    """Put rows in the order of their first number, a permutation of 0 to their count."""
-    placed = np.empty_like(rows)
-    placed[rows[:, 0]] = rows
-    return placed
+def _ordered(rows: Ints) -> list[Ints]:
+    """Return the columns of rows in the order of their first number, a permutation of 0 to their count."""
+    where = np.empty(len(rows), np.int64)
+    where[rows[:, 0]] = np.arange(len(rows))
+    return [np.take(column, where) for column in rows.T[1:]]
 
 
-def columns(lowered: Lowered, outcome: Outcome, marks: Sequence[Mark], end_ns: int) -> Columns:
-    """Return everything recorded as columns of a trace; `marks` are the conductor's own instants."""
+def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns:
+    """Return everything recorded as columns of a trace, what the conductor noted included."""
+    marks, board = conductor.all_marks(), conductor.board
     plan, tasks = lowered.plan, len(lowered.plan.tasks)
-    jobs = _ordered(outcome.rows("jobs", 13)).T
-    slices = _ordered(outcome.rows("slices", 7)).T
+    jobs, slices = _ordered(outcome.rows("jobs", 13)), _ordered(outcome.rows("slices", 7))
     frames = outcome.rows("samples", 1)[:, 0]
     names = tuple(task.name for task in plan.tasks)
     subjects = (*names, *lowered.sources, *(engine.id for engine in plan.engines))
@@ -66,10 +68,10 @@ def columns(lowered: Lowered, outcome: Outcome, marks: Sequence[Mark], end_ns: i
         engines=tuple(engine.id for engine in plan.engines),
         names=lowered.names,
         subjects=subjects,
-        jobs=JobColumns(*(*(np.ascontiguousarray(column) for column in jobs[1:]), frames)),
-        slices=SliceColumns(*(np.ascontiguousarray(column) for column in slices[1:])),
+        jobs=JobColumns(*(*jobs, frames)),
+        slices=SliceColumns(*slices),
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
-        counters=_counters(lowered, outcome),
+        counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else []),
         releases={name: releases[releases[:, 0] == index, 1] for index, name in enumerate(lowered.sources)},
     )
 
@@ -83,7 +85,9 @@ def _instants(notes: Ints, marks: Sequence[Mark], first_engine: int) -> InstantC
     return InstantColumns(*(np.ascontiguousarray(column) for column in known.T))
 
 
-def _counters(lowered: Lowered, outcome: Outcome) -> dict[str, tuple[Ints, NDArray[np.float64]]]:
+def _counters(
+    lowered: Lowered, outcome: Outcome, temperature: Sequence[tuple[int, float]]
+) -> dict[str, tuple[Ints, NDArray[np.float64]]]:
     numbers = lowered.tables["numbers"]
     steps = outcome.rows("steps", 3)
     times = np.concatenate([np.zeros(1, np.int64), steps[:, 0]])
@@ -92,12 +96,14 @@ def _counters(lowered: Lowered, outcome: Outcome) -> dict[str, tuple[Ints, NDArr
     power = numbers["static"] + loads / numbers["scale"] + rates * numbers["picojoule"]
     moved = np.concatenate([[True], rates[1:] != rates[:-1]])
     found = {"power_mw": (times, power), "bandwidth_gbps": (times[moved], rates[moved])}
+    if temperature:
+        instants, degrees = zip(*temperature, strict=True)
+        found["temperature_c"] = (np.array(instants, np.int64), np.array(degrees, np.float64))
     depths = outcome.rows("depths", 3)
     for task in np.unique(depths[:, 1]):
         own = depths[depths[:, 1] == task]
         frames = np.concatenate([np.zeros(1), own[:, 2].astype(np.float64)])
         name = f"queue.{lowered.plan.tasks[int(task)].name}"
         found[name] = (np.concatenate([np.zeros(1, np.int64), own[:, 0]]), frames)
-    return {
-        name: found[name] for name in ("power_mw", "bandwidth_gbps", *sorted(n for n in found if n[:6] == "queue."))
-    }
+    queues = sorted(name for name in found if name.startswith("queue."))
+    return {name: found[name] for name in (*(name for name in found if name not in queues), *queues)}

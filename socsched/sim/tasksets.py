@@ -98,7 +98,7 @@ def answer(tasks: TaskSet, simulated: Simulated, jobs: int = 0) -> dict[str, Any
     rows = []
     for index, task in enumerate(tasks.tasks):
         count = int(done[index])
-        mean = int(sums[index]) / count / tasks.unit_ns if count else None
+        mean = int(sums[index]) / (count * tasks.unit_ns) if count else None
         rows.append(
             {
                 "id": task.id,

@@ -144,6 +144,17 @@ def test_analyze_shows_terms_that_add_up_to_the_bound(plan_file: Path, said) -> 
     assert all(factor >= document["growth"]["all"] for factor in document["growth"]["tasks"].values())
 
 
+def test_analyze_says_which_test_bounds_what(plan_file: Path, said) -> None:
+    _, document = said("analyze", str(plan_file))
+    rows = {row["name"]: row for row in document["tests"]}
+    stages = {name for row in rows.values() for name in row["bounds"]} - {c["name"] for c in document["chains"]}
+    assert {"voxelise", "backbone"} <= stages
+    assert rows["chain: sampling after responses"]["bounds"] == [chain["name"] for chain in document["chains"]]
+    assert rows["holistic response times"]["bounds"] == []
+    assert rows["holistic response times"]["reason"] == "the plan's policy is edf"
+    assert all(row["bounds"] or row["reason"] for row in rows.values())
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -84,7 +84,7 @@ CASES = [
         " did you mean 'fp31'?",
     ]),
     ("kind: full", "kind: maybe", [
-        "29:24: engines.cpu.preemption.kind: expected one of 'full', 'segment' or 'none', got 'maybe'",
+        "29:24: engines.cpu.preemption.kind: expected one of 'full', 'segment', 'none' or 'restart', got 'maybe'",
     ]),
     ("kind: full", "kind: segment", [
         "29:17: engines.cpu.preemption: segment preemption needs segment, what a segment is called (kernel,"

@@ -1,7 +1,6 @@
 """The schedulability tests against textbook examples, exact tools and brute force.
 
-Not covered, because no such analysis is implemented: exact EDF response times (a bound may not be below them, which is
-checked), global EDF, LET chains, compositional analysis, memory contention per cache line, utilisation bounds.
+The plan's own tests; those of task-set files, and the rest of the examples, are in tests/oracle.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 
 from socsched.cost.cost import Segment
 from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.trace.trace import Trace
 
 MS = 1_000_000
 UNLIMITED = 1 << 40
@@ -78,3 +79,29 @@ def task_set(data: dict[str, Any], unit_ns: int = 1000, **engine_changes: Any) -
         for row in data["tasks"]
     ]
     return plan(tasks, [engine(lanes=lanes, **engine_changes)])
+
+
+def spans(trace: Trace, name: str | None = None) -> list[tuple[str, int, int]]:
+    """Return what ran, as (segment, start, end) in the order of starts; only that of task `name` if given.
+
+    At an instant, pieces that held their lanes for no time are left out.
+    """
+    pieces = [s for s in trace.slices if name is None or trace.jobs[s.job].task == name]
+    ordered = sorted(pieces, key=lambda s: (s.start_ns, s.end_ns, s.engine, s.lanes))
+    return [(s.name, s.start_ns, s.end_ns) for s in ordered if s.start_ns < s.end_ns]
+
+
+def places(trace: Trace, name: str) -> list[tuple[tuple[int, ...], int, int]]:
+    """Return where and when task `name` ran, as (lanes, start, end)."""
+    pieces = [s for s in trace.slices if trace.jobs[s.job].task == name]
+    return [(tuple(s.lanes), s.start_ns, s.end_ns) for s in sorted(pieces, key=lambda s: s.start_ns)]
+
+
+def times(trace: Trace, name: str) -> list[tuple[int, int]]:
+    """Return start and end of every job of task `name`, -1 for what never came."""
+    return [(job.start_ns, job.finish_ns) for job in trace.jobs if job.task == name]
+
+
+def notes(trace: Trace, kind: str) -> list[tuple[int, str, int]]:
+    """Return instants of a kind, as (time, subject, frame)."""
+    return [(n.time_ns, n.subject, n.frame) for n in trace.instants if n.kind == kind]

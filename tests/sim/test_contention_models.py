@@ -8,12 +8,11 @@ import pytest
 from builders import MS, engine, plan, task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from socsched.sim.memory import Memory, planned_model
 
+from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
 from socsched.plan.deployment import with_wcet
 from socsched.plan.plan import Plan
-from socsched.sim import engine as simulation
 from socsched.sim.engine import simulate
 from socsched.trace.trace import Trace
 
@@ -29,18 +28,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "linear": {"model": "linear", "parameters": COEFFICIENTS},
     "pairwise": {"model": "pairwise", "parameters": FACTORS},
 }
-
-
-@pytest.fixture(autouse=True)
-def carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the simulation the model its plan carries."""
-
-    class Carried(simulation.Simulation):
-        def __init__(self, model: Any, *rest: Any) -> None:
-            super().__init__(model, *rest)
-            self.memory = Memory(model.plan.dram_bandwidth, planned_model(model.plan))
-
-    monkeypatch.setattr(simulation, "Simulation", Carried)
 
 
 def made_of(tasks: list[Any], choice: dict[str, Any]) -> Plan:
@@ -105,7 +92,8 @@ def task_lists(draw: st.DrawFn) -> list[Any]:
 @given(task_lists())
 def test_no_job_executes_longer_than_the_analysis_charges(name: str, tasks: list[Any]) -> None:
     made = made_of(tasks, CHOICES[name])
-    charged = {t.name: t.wcet_ns for t in with_wcet(made.tasks, planned_model(made))}
+    model = contention_model(made.contention, made.dram_bandwidth, {e.id: e.kind for e in made.engines})
+    charged = {t.name: t.wcet_ns for t in with_wcet(made.tasks, model)}
     trace = simulate(made, 60_000)
     least = {t.name: t.cost_ns for t in made.tasks}
     for job in trace.jobs:

@@ -177,8 +177,8 @@ def test_faults() -> None:
         (10, "fault", "b"),
         (100, "drop", "s"),
         (205, "fault", "cpu"),
-        (215, "fault", "b"),
         (215, "fault", "cpu"),
+        (215, "fault", "b"),
         (310, "fault", "b"),
     ]
 

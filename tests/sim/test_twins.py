@@ -17,7 +17,9 @@ from socsched.plan.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.engine import Simulated, run
 from socsched.sim.faults import Faults
+from socsched.sim.totals import totals
 from socsched.trace.metrics import result
+from socsched.trace.summary import result as summary
 from socsched.trace.trace import Trace
 
 
@@ -107,3 +109,25 @@ def test_every_frame_is_accounted_for(data: st.DataObject) -> None:
         assert len(jobs) == sum(states.count(s) for s in ("done", "dropped", "aborted", "unfinished"))
         frames = [job.frame for job in jobs]
         assert len(set(frames)) == len(frames)
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether figures agree: exactly, but for floating-point sums and the resolution of percentiles."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[k], other[k]) for k in one)
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return abs(one - other) <= 1e-6 + 2**-10 * abs(one)
+    return bool(one == other)
+
+
+@given(st.data())
+def test_a_simulation_without_trace_gives_the_same_result(data: st.DataObject) -> None:
+    made = data.draw(plans(rich=True))
+    harm = data.draw(faults(made, rich=True))
+    kept, lean = (run(made, HORIZON, 3, None, harm, record=record) for record in (True, False))
+    assert kept.trace is not None
+    found = summary(totals(lean), made)
+    assert found.pop("resolution") == "2^-10"
+    expected = result(kept.trace, made)
+    for name, value in expected.items():
+        assert close(value, found[name]), (name, value, found[name])

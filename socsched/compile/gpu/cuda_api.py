@@ -24,7 +24,8 @@ def cudart() -> Any:
     raise MachineError("libcudart.so is not installed: stages cannot run on the GPU", "install the CUDA runtime")
 
 
-def _check(status: int, what: str) -> None:
+def check_status(status: int, what: str) -> None:
+    """Raise MachineError with CUDA's words unless `status` is 0."""
     if status:
         text = cudart().cudaGetErrorString
         text.restype = ctypes.c_char_p
@@ -37,25 +38,25 @@ class Stream:
     def __init__(self, priority: int = 0) -> None:
         handle = ctypes.c_void_p()
         made = cudart().cudaStreamCreateWithPriority(ctypes.byref(handle), _NON_BLOCKING, priority)
-        _check(made, "creating a stream")
+        check_status(made, "creating a stream")
         self.handle = handle
 
     def synchronize(self) -> None:
         """Wait for everything launched so far."""
-        _check(cudart().cudaStreamSynchronize(self.handle), "a stage")
+        check_status(cudart().cudaStreamSynchronize(self.handle), "a stage")
 
     def begin_capture(self) -> None:
         """Record what is launched from now on instead of running it."""
-        _check(cudart().cudaStreamBeginCapture(self.handle, _THREAD_LOCAL), "capturing a stage")
+        check_status(cudart().cudaStreamBeginCapture(self.handle, _THREAD_LOCAL), "capturing a stage")
 
     def end_capture(self) -> Graph:
         """Return what was launched since `begin_capture` as a graph."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         api = cudart()
-        _check(api.cudaStreamEndCapture(self.handle, ctypes.byref(graph)), "capturing a stage")
+        check_status(api.cudaStreamEndCapture(self.handle, ctypes.byref(graph)), "capturing a stage")
         made = api.cudaGraphInstantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         api.cudaGraphDestroy(graph)
-        _check(made, "making a stage's graph executable")
+        check_status(made, "making a stage's graph executable")
         return Graph(executable)
 
 
@@ -69,7 +70,7 @@ class Graph:
         """Start it on `stream` and return at once."""
         status = self._launch(self._executable, stream.handle)
         if status:
-            _check(status, "launching a stage")
+            check_status(status, "launching a stage")
 
     def __del__(self) -> None:
         cudart().cudaGraphExecDestroy(self._executable)

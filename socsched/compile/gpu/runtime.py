@@ -10,7 +10,7 @@ import numpy as np
 
 from socsched.compile.aligned import check
 from socsched.compile.artifact import Artifact
-from socsched.compile.gpu.cuda_api import Graph
+from socsched.compile.gpu.cuda_api import Graph, Stream
 from socsched.compile.gpu.device_code import supplied
 from socsched.compile.gpu.shapes import up
 from socsched.compile.gpu.sm_share import stream_for
@@ -48,7 +48,7 @@ class GpuStage:
     def __init__(self, artifact: Artifact, priority: int = 0) -> None:
         self.artifact = artifact
         self.inputs, self.outputs = artifact.inputs, artifact.outputs
-        self._machine, self._device = _open(artifact)
+        self._machine, self._device = open_machine(artifact)
         self._stream = stream_for(artifact.share, priority)
         self._captured: dict[tuple[tuple[int, ...], ...], Captured] = {}
 
@@ -83,12 +83,6 @@ class GpuStage:
         self._stream.synchronize()
 
     def _capture(self, shapes: tuple[tuple[int, ...], ...]) -> Captured:
-        """Run it, then record it, keeping every buffer: the machine's pool would give them to other stages.
-
-        The first runs load the code and fill the pool, neither of which may happen in a recording.
-        """
-        import tvm_ffi
-
         from socsched.compile.layouts import NUMPY_DTYPES
         from socsched.compile.tvm_runtime import tvm
 
@@ -96,24 +90,34 @@ class GpuStage:
             tvm.runtime.tensor(np.zeros(shape, NUMPY_DTYPES[tensor.dtype]), device=self._device)
             for shape, tensor in zip(shapes, self.inputs, strict=True)
         )
-        held: list[Any] = []
+        return record(self._machine, self._device, self._stream, given)
 
-        def hold(function: Any, name: str, before: bool, result: Any, *operands: Any) -> int:
-            held.extend(operands)
-            return _GO_ON
 
-        with tvm_ffi.use_raw_stream(self._device, self._stream.handle.value or 0):
-            for _ in range(_WARM_UP):
-                self._machine["main"](*given)
-            self._stream.synchronize()
-            self._machine.set_instrument(hold)
-            try:
-                self._stream.begin_capture()
-                results = tuple(self._machine["main"](*given))
-                graph = self._stream.end_capture()
-            finally:
-                self._machine.set_instrument(lambda *arguments: _GO_ON)
-        return Captured(graph, given, results, tuple(held))
+def record(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...]) -> Captured:
+    """Run a machine on the tensors `given`, then record it, keeping every buffer: its pool would give them to others.
+
+    The first runs load the code and fill the pool, neither of which may happen in a recording.
+    """
+    import tvm_ffi
+
+    held: list[Any] = []
+
+    def hold(function: Any, name: str, before: bool, result: Any, *operands: Any) -> int:
+        held.extend(operands)
+        return _GO_ON
+
+    with tvm_ffi.use_raw_stream(device, stream.handle.value or 0):
+        for _ in range(_WARM_UP):
+            machine["main"](*given)
+        stream.synchronize()
+        machine.set_instrument(hold)
+        try:
+            stream.begin_capture()
+            results = tuple(machine["main"](*given))
+            graph = stream.end_capture()
+        finally:
+            machine.set_instrument(lambda *arguments: _GO_ON)
+    return Captured(graph, given, results, tuple(held))
 
 
 def filled_up(array: Array, tensor: TensorType) -> Array:
@@ -131,7 +135,8 @@ def filled_up(array: Array, tensor: TensorType) -> Array:
     return filled
 
 
-def _open(artifact: Artifact) -> tuple[Any, Any]:
+def open_machine(artifact: Artifact) -> tuple[Any, Any]:
+    """Return the virtual machine of an artefact and its device; MachineError when it cannot run here."""
     from socsched.compile.tvm_runtime import VirtualMachine, tvm
 
     device = tvm.cuda(0)

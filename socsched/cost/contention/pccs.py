@@ -1,8 +1,8 @@
 """Processor-centric contention slowdown: a piecewise linear model per engine, over own and external demand.
 
-"PCCS: Processor-Centric Contention-aware Slowdown Model for Heterogeneous System-on-Chips", MICRO 2021,
-doi 10.1145/3466752.3480101.  An engine whose own demand is x (GB/s alone) keeps a relative speed RS (%) beside an
-external demand y:
+Xu, Belviranli, Shen, Vetter, "PCCS: Processor-Centric Contention-aware Slowdown Model for Heterogeneous
+System-on-Chips", MICRO 2021, doi 10.1145/3466752.3480101.  An engine whose own demand is x (GB/s alone) keeps a
+relative speed RS (%) beside an external demand y:
 
 - minor region, x <= `normal`: RS falls in proportion to y, by `mrmc` % at the largest external demand `peak`;
 - normal region: beyond that, RS falls by `rate` % for every GB/s that x + min(y, `cbp`) exceeds `tbwdc` (total

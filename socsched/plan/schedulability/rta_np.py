@@ -1,7 +1,7 @@
 """Fixed priorities without preemption: response times with jitter, checking every job of the busy period.
 
 Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
-Real- Time Systems 35 2007, equations 9-14: once a job has started, nothing delays it.
+Real-Time Systems 35 2007: once a job has started, nothing delays it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from socsched.cost.cost import Segment
 from socsched.plan.plan import Plan, PlannedEngine, PlannedSensor, Task
 
 Lane = tuple[str, int]
@@ -125,43 +126,96 @@ def convert(
     """Return planned tasks as the tests see them, by name; stretches each task's largest segment like its WCET."""
     by_engine = {engine.id: engine for engine in engines}
     starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
+    # sporadic frames come a period apart at least, which all that follows allows for
     result: dict[str, RtTask] = {}
+    late = timer_jitter(tasks)
+    costs = {engine.id: switch_cost(engine, [t for t in tasks if t.engine == engine.id]) for engine in engines}
     waiting = list(tasks)
     while waiting:
         for task in [t for t in waiting if t.timer or all(name in starts for name in t.after)]:
             first = task.offset_ns if task.timer else min(starts[name][0] for name in task.after)
-            last = task.offset_ns if task.timer else max(starts[name][1] for name in task.after)
+            last = first + task.release_jitter_ns if task.timer else max(starts[name][1] for name in task.after)
             starts[task.name] = (first, last)
-            result[task.name] = _convert(task, by_engine[task.engine], first, last - first)
+            found = _convert(task, by_engine[task.engine], first, last - first, costs[task.engine])
+            result[task.name] = replace(found, deadline=max(found.deadline - late[task.name], 1))
             waiting.remove(task)
     return {task.name: result[task.name] for task in tasks}
 
 
-def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int) -> RtTask:
+def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
+    """Return by how much (ns) the timer behind each task may come late.
+
+    A frame of a sensor counts from when it came, that of a timer from when it should have come: a deadline in the plan
+    is longer by this much than the one the tests see, which counts from the latest release.
+    """
+    late: dict[str, int] = {}
+    waiting = list(tasks)
+    known = {task.name for task in tasks}
+    while waiting:
+        for task in [t for t in waiting if all(name in late for name in t.after if name in known)]:
+            before = (late[name] for name in task.after if name in known)
+            late[task.name] = task.release_jitter_ns if task.timer else max(before, default=0)
+            waiting.remove(task)
+    return late
+
+
+def dispatch_ns(task: Task, engine: PlannedEngine) -> int:
+    """Return what a job may pay whenever it is dispatched (ns): a reset, regrouping lanes, fetching its weights."""
+    fetched = task.weights_bytes * 10**9 if engine.memory_bytes else 0
+    reset = engine.reset_ns if engine.preemption == "restart" else 0
+    return reset + engine.reshape_ns + -(-fetched // max(engine.swap_bandwidth or engine.bandwidth, 1))
+
+
+def switch_cost(engine: PlannedEngine, tasks: Sequence[Task]) -> int:
+    """Return what one preemption on an engine costs at most (ns), whoever pays.
+
+    A job that is killed loses the segment it was in.
+    """
+    if engine.preemption == "none":
+        return 0
+    found = engine.switch_ns + engine.migration_ns + max((dispatch_ns(task, engine) for task in tasks), default=0)
+    if engine.preemption == "restart":
+        found += max((longest_segment(task, "segment") for task in tasks), default=0)
+    return found
+
+
+def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int, switch: int) -> RtTask:
+    extra = dispatch_ns(task, engine)
+    segment = longest_segment(task, engine.preemption, engine.in_flight)
     return RtTask(
         name=task.name,
         lanes=frozenset((task.engine, lane) for lane in task.lanes),
-        wcet=task.wcet_ns,
+        wcet=task.wcet_ns + extra,
         period=task.period_ns,
         deadline=task.deadline_ns,
         priority=task.priority,
         offset=offset,
         release_jitter=jitter,
-        segment=longest_segment(task, engine.preemption),
-        switch=0 if engine.preemption == "none" else engine.switch_ns,
-        preemption=engine.preemption,
+        segment=segment + extra if segment else 0,
+        switch=switch,
+        preemption="full" if engine.preemption == "restart" else engine.preemption,
         after=() if task.timer else task.after,
     )
 
 
-def longest_segment(task: Task, preemption: str) -> int:
+def longest_segment(task: Task, preemption: str, in_flight: int = 1) -> int:
     """Return the longest stretch (ns) a job of the task holds its lanes unpreempted, under the worst traffic.
+
+    That is a segment, or as many as are launched ahead (`in_flight`).
 
     The plan keeps the stretched sum only; the stretch of one segment is at most the stretch of the whole job.
     """
-    if preemption == "full":
+    if preemption in ("full", "restart"):
         return 0
     if preemption == "none" or not task.segments:
         return task.wcet_ns
-    longest = max(segment.time_ns for segment in task.segments)
-    return min(task.wcet_ns, longest + task.wcet_ns - sum(segment.time_ns for segment in task.segments))
+    longest = _longest(task.segments, in_flight)
+    stretched = longest + task.wcet_ns - sum(segment.time_ns for segment in task.segments)
+    if task.degraded:
+        variant = _longest(task.degraded, in_flight)
+        stretched = max(stretched, variant + task.wcet_ns - sum(segment.time_ns for segment in task.degraded))
+    return min(task.wcet_ns, stretched)
+
+
+def _longest(segments: Sequence[Segment], count: int) -> int:
+    return sum(sorted((segment.time_ns for segment in segments), reverse=True)[:count])

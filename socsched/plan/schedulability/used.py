@@ -23,7 +23,7 @@ _PLANNED = (
     ("holistic response times", "Tindell & Clark 1994; Lehoczky, RTSS 1990", "fp", "one", ("full", "segment")),
     (
         "non-preemptive response times",
-        "Davis, Burns, Bril, Lukkien, RTS 35 2007, equations 9-14",
+        "Davis, Burns, Bril, Lukkien, RTS 35 2007",
         "fp",
         "one",
         ("none",),

@@ -36,13 +36,38 @@ class Setting:
 
 
 class Backend(Protocol):
-    """Makes stages of one sort callable; `title` is what people read, `real` says whether the stage truly computes."""
+    """Makes stages of one sort callable; `title` is what people read, `real` says whether the stage truly computes.
+
+    A backend whose attribute `queued` is true launches on a device: its calls have `launch` too (see `Launch`).
+    """
 
     title: str
     real: bool
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the callable for a task; `stage` is None for a conversion."""
+        ...
+
+
+class Pending(Protocol):
+    """A job on a device's queue: `outputs` can be handed to jobs of the same device at once."""
+
+    outputs: Outputs
+
+    def wait(self) -> tuple[int, int]:
+        """Sleep until the device has ended the job; return when it began and ended there (monotonic ns)."""
+        ...
+
+
+class Launch(Protocol):
+    """A call that can also be queued: launched without waiting."""
+
+    def __call__(self, values: Mapping[str, Outputs]) -> Outputs:
+        """Run the job to its end."""
+        ...
+
+    def launch(self, values: Mapping[str, Outputs]) -> Pending:
+        """Queue the job on its device."""
         ...
 
 
@@ -59,14 +84,20 @@ def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Seque
 
     Without `types` they lie plainly, as their logical shape says.
     """
-    given = [values[provider][port] for port, provider in ports.items()]
+    given = [_here(values[provider][port]) for port, provider in ports.items()]
     if not types:
         return [plain(value) for value in given]
     return [placed(value, wanted) for value, wanted in zip(given, types, strict=True)]
 
 
+def _here(value: Any) -> Any:
+    """Return a tensor that is on a device as one that is here."""
+    return value.fetch() if hasattr(value, "fetch") else value
+
+
 def plain(value: Any) -> Any:
     """Return a tensor's array in its logical shape (images as N, C, H, W)."""
+    value = _here(value)
     if not isinstance(value, Placed):
         return value
     return placed(value, TensorType(value.type.shape, value.type.dtype, "NCHW" if len(value.type.shape) == 4 else ""))

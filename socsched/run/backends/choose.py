@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 from socsched.descriptor.pipeline import Stage
 from socsched.models.registry import get_model
@@ -13,30 +15,86 @@ from socsched.run.backends.base import Backend, Call, Setting
 BACKENDS = {
     "network": "socsched.run.backends.tvm_cpu:TvmCpuBackend",
     "function": "socsched.run.backends.function:FunctionBackend",
+    "cuda": "socsched.run.backends.tvm_cuda:TvmCudaBackend",
+    "conversion": "socsched.run.backends.conversion:ConversionBackend",
     "synthetic": "socsched.run.backends.synthetic:SyntheticBackend",
 }
-"""Sort of stage -> "module:class"; a stage without model and a conversion are run as a load of their planned time."""
+"""Sort of stage -> "module:class"; a stage without model is run as a load of its planned time."""
 
 
 def sort_of(task: Task, setting: Setting) -> str:
     """Return the key of `BACKENDS` for a task."""
     stage = _stage(task, setting)
-    if stage is None or stage.model is None:
+    cuda = _target(setting, task.engine) == "cuda"
+    if stage is None:
+        if (move := next((t for t in setting.plan.transitions if t.task == task.name), None)) is None:
+            return "synthetic"
+        if not _converts(setting, move.source, move.sink):
+            return "synthetic"
+        return "cuda" if cuda else "conversion"
+    if stage.model is None:
         return "synthetic"
-    return "network" if get_model(stage.model, stage.params).network is not None else "function"
+    if get_model(stage.model, stage.params).network is None:
+        return "function"
+    return "cuda" if cuda else "network"
 
 
 def title_of(task: Task, setting: Setting) -> str:
     """Return what a job of this task is called in the trace; a load says that it is one."""
-    stage = _stage(task, setting)
-    return task.name if stage is not None and stage.model else f"{task.name} (synthetic load)"
+    return f"{task.name} (synthetic load)" if sort_of(task, setting) == "synthetic" else task.name
+
+
+def queued(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> bool:
+    """Whether jobs of a task can wait on their device's own queue."""
+    return bool(getattr(_backend(sort_of(task, setting), replaced), "queued", False))
 
 
 def prepare(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Call:
     """Return the callable for a task, from `replaced` (by sort) or the built-in backend."""
-    sort = sort_of(task, setting)
-    backend = replaced.get(sort) or _load(BACKENDS[sort])
+    backend = _backend(sort_of(task, setting), replaced)
     return backend.prepare(task, _stage(task, setting), setting)
+
+
+def _backend(sort: str, replaced: Mapping[str, Backend]) -> Backend:
+    return replaced.get(sort) or _load(BACKENDS[sort])
+
+
+def _target(setting: Setting, engine: str) -> str:
+    found = next((e for e in setting.platform.engines if e.id == engine), None)
+    return str(found.target.get("kind", "")) if found else ""
+
+
+def _converts(setting: Setting, source: str, sink: str) -> bool:
+    """Whether the data a conversion is for is really there: its sink has a model that reads its source."""
+    return source in setting.bound.get(sink, {}).values()
+
+
+def gate(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Callable[[], bool] | None:
+    """Return what says whether another frame fits on a task's device, None where any number does."""
+    room = getattr(_backend(sort_of(task, setting), replaced), "room", None)
+    return None if room is None else lambda: bool(room(task.name))
+
+
+def limit(backends: Mapping[str, Backend], frames: int) -> None:
+    """Let devices take no more than `frames` frames at once."""
+    for backend in backends.values():
+        if hasattr(backend, "limit"):
+            backend.limit(frames)
+
+
+class Instances(dict[str, Backend]):
+    """The backends of one run by sort: each is made once, when it is first asked for."""
+
+    def __init__(self, replaced: Mapping[str, Backend]) -> None:
+        super().__init__(replaced)
+        self._lock = threading.Lock()
+
+    def get(self, sort: str, default: Any = None) -> Any:
+        """Return the backend of a sort."""
+        with self._lock:
+            if sort not in self:
+                self[sort] = _load(BACKENDS[sort])
+            return self[sort]
 
 
 def _load(where: str) -> Backend:

@@ -24,7 +24,7 @@ class TvmCpuBackend:
         from socsched.compile.runtime import load
 
         assert stage is not None
-        weights = _weights(setting.weights) if setting.weights else None
+        weights = weights_of(setting)
         engine = setting.platform.engine(task.engine)
         scales = _scales(setting.scales).get(stage.name) if setting.scales else None
         artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes), scales=scales)
@@ -37,6 +37,11 @@ class TvmCpuBackend:
             return dict(zip(artifact.output_names, placed, strict=True))
 
         return call
+
+
+def weights_of(setting: Setting) -> Mapping[str, Any] | None:
+    """Return the weights of a run's weights file, None where it has none."""
+    return _weights(setting.weights) if setting.weights else None
 
 
 @lru_cache(maxsize=1)

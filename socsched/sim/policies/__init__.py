@@ -15,7 +15,7 @@ from socsched.errors import UsageError
 from socsched.sim.policies import cbs, dm, edf, edf_criticality, fifo, fp, hhpf, llf, rm, rr, srtf
 from socsched.sim.policies.terms import Key, Policy, Ready, Term
 
-__all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "known", "policy"]
+__all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "descriptions", "known", "policy"]
 
 GROUP = "socsched.policies"
 _BUILT_IN = (edf, fp, fifo, rm, dm, rr, llf, edf_criticality, cbs, hhpf, srtf)
@@ -25,6 +25,13 @@ POLICIES: dict[str, Policy] = {module.POLICY.name: module.POLICY for module in _
 def known() -> list[str]:
     """Return the names of all policies, built in and installed."""
     return sorted({*POLICIES, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def descriptions() -> dict[str, str]:
+    """Return what every known policy does, in a line, by name; an installed one is told by what it is registered as."""
+    told = {module.POLICY.name: (module.__doc__ or "").split("\n")[0] for module in _BUILT_IN}
+    installed = {entry.name: f"installed: {entry.value}" for entry in entry_points(group=GROUP)}
+    return {name: {**installed, **told}[name] for name in known()}
 
 
 def policy(name: str) -> Policy:

@@ -1,4 +1,4 @@
-"""Earliest deadline first (Liu & Layland, JACM 20(1) 1973, section 7)."""
+"""Earliest deadline first (Liu & Layland, JACM 20(1) 1973, theorem 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rate monotonic: the shorter the period, the more urgent (Liu & Layland, JACM 20(1) 1973, section 3)."""
+"""Rate monotonic: the shorter the period, the more urgent (Liu & Layland, JACM 20(1) 1973, theorem 2)."""
 
 from __future__ import annotations
 

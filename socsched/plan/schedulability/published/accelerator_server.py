@@ -1,8 +1,8 @@
 """Requests to one accelerator through a server on one processor; who waits is suspended.
 
 Kim, Patel, Wang, Rajkumar, "A server-based approach for predictable GPU access with improved analysis", Journal of
-Systems Architecture 88 2018 (RTCSA 2017), request-driven bound of the wait and response times: the server has the
-highest priority on its processor, serves requests by task priority, and a request it has begun is not preempted.
+Systems Architecture 88 2018, with the wait bounded request by request: the server has the highest priority on its
+processor, serves requests by task priority, and a request it has begun is not preempted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _server(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "accelerator, server",
-    "Kim, Patel, Wang, Rajkumar, Journal of Systems Architecture 88 2018, request-driven bound",
+    "Kim, Patel, Wang, Rajkumar, Journal of Systems Architecture 88 2018, wait request by request",
     Scope(deadlines="constrained", needs=frozenset({"accelerator"})),
     run,
     also=_server,

@@ -1,8 +1,8 @@
 """Global EDF and fixed priorities: what can keep all processors busy for as long as a job can wait.
 
-Bertogna, Cirinei, Lipari, "Improved schedulability analysis of EDF on multiprocessor platforms", ECRTS 2005, theorem 7;
-"New schedulability tests for real-time task sets scheduled by deadline monotonic on multiprocessors", OPODIS 2005,
-theorem 8.
+Bertogna, Cirinei, Lipari, "Schedulability analysis of global scheduling algorithms on multiprocessor platforms", IEEE
+TPDS 20(4) 2009, theorems 7 (EDF, equation 9) and 8 (fixed priorities, equation 10), for integer times; for EDF first in
+"Improved schedulability analysis of EDF on multiprocessor platforms", ECRTS 2005, theorem 7.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "global interference (BCL)",
-    "Bertogna, Cirinei, Lipari, ECRTS 2005, theorem 7 (EDF) and OPODIS 2005, theorem 8 (fixed priorities)",
+    "Bertogna, Cirinei, Lipari, IEEE TPDS 20(4) 2009, theorems 7 (EDF) and 8 (fixed priorities)",
     Scope(rules=("edf", "fp", "rm", "dm"), processors="many", deadlines="constrained"),
     run,
 )

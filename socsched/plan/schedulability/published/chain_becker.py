@@ -1,7 +1,7 @@
 """Chains with known phases: which job can read which, from intervals of reading and of data being there.
 
 Becker, Dasari, Mubeen, Behnam, Nolte, "End-to-end timing analysis of cause-effect chains in automotive embedded
-systems", Journal of Systems Architecture 80 2017, equations 3-10 (read and data intervals from response times).
+systems", Journal of Systems Architecture 2017 (read and data intervals from response times).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from socsched.descriptor.taskset_model import PeriodicTask
 from socsched.plan.schedulability.published.chain_davare import SCOPE
-from socsched.plan.schedulability.published.job_chains import MOST_JOBS, REDUCED, chain, hyperperiods, implicit
+from socsched.plan.schedulability.published.job_chains import MOST_JOBS, REDUCED, chain, hyperperiods, in_time
 from socsched.plan.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
 from socsched.plan.schedulability.rta_fp import ceil_div
 
@@ -52,12 +52,12 @@ def _phased(problem: Problem) -> str:
         return "it is for tasks without release jitter"
     if not hyperperiods(tasks, tasks):
         return f"the hyperperiod has more than {MOST_JOBS} jobs"
-    return implicit(problem)
+    return in_time(problem)
 
 
 TEST = SchedulabilityTest(
     "chain: Becker, response times",
-    "Becker et al., Journal of Systems Architecture 80 2017, equations 3-10",
+    "Becker et al., Journal of Systems Architecture 2017, intervals from response times",
     SCOPE,
     run,
     kind="chain",

@@ -10,7 +10,7 @@ import itertools
 
 from socsched.descriptor.taskset_model import PeriodicTask
 from socsched.plan.schedulability.published.chain_davare import SCOPE
-from socsched.plan.schedulability.published.job_chains import REACTION, REDUCED, chain, implicit
+from socsched.plan.schedulability.published.job_chains import REACTION, REDUCED, chain, in_time
 from socsched.plan.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
 
 
@@ -43,5 +43,5 @@ def run(problem: Problem) -> Answer:
 
 
 TEST = SchedulabilityTest(
-    "chain: Dürr", "Dürr et al., ACM TECS 18(5s) 2019, theorems 5.4 and 5.10", SCOPE, run, kind="chain", also=implicit
+    "chain: Dürr", "Dürr et al., ACM TECS 18(5s) 2019, theorems 5.4 and 5.10", SCOPE, run, kind="chain", also=in_time
 )

@@ -1,7 +1,8 @@
 """Chains on one processor with known phases and execution times: the schedule itself, job by job.
 
-Günzel, Ueter, Chen, von der Brüggen, Chen, "Probabilistic/exact local analysis" in RTAS 2021 and "Compositional timing
-analysis of asynchronized distributed cause-effect chains", ACM TECS 22(4) 2023, theorem 5.1 (one processor, implicit).
+Günzel, Chen, Ueter, von der Brüggen, Dürr, Chen, "Timing analysis of asynchronized distributed cause-effect chains",
+RTAS 2021, analysis of one ECU, exact for fixed execution times; extended in "Compositional timing analysis of
+asynchronized distributed cause-effect chains", ACM TECS 2023.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def schedule(tasks: Sequence[PeriodicTask], ranks: Sequence[int], until: int) ->
 
 
 def run(problem: Problem) -> Answer:
-    """Return reaction time, data age and reduced data age of the schedule, which repeats."""
+    """Return reaction time and data age, whole and reduced, of the schedule, which repeats."""
     tasks = problem.taskset.tasks
     span = hyperperiods(chain(problem), tasks)
     assert span is not None
@@ -73,7 +74,7 @@ def _known(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "chain: Günzel, local",
-    "Günzel et al., RTAS 2021 and ACM TECS 22(4) 2023, theorem 5.1",
+    "Günzel et al., RTAS 2021, analysis of one ECU; ACM TECS 2023",
     replace(SCOPE, takes=frozenset()),
     run,
     exact=True,

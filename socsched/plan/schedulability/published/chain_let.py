@@ -1,6 +1,8 @@
 """Chains under logical execution times with known phases: job by job, exactly.
 
-Becker et al., Journal of Systems Architecture 80 2017, section 6.3 (LET); Günzel et al., RTAS 2021 (job chains).
+Günzel, Chen, Ueter, von der Brüggen, Dürr, Chen, "Compositional timing analysis of asynchronized distributed
+cause-effect chains", ACM TECS 2023 (forward and backward job chains under LET); the reduced data age also by Becker et
+al., Journal of Systems Architecture 2017.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from socsched.plan.schedulability.published.model import Answer, Problem, Schedu
 
 
 def run(problem: Problem) -> Answer:
-    """Return reaction time, data age and reduced data age; jobs read at their arrival and write at their deadline."""
+    """Return reaction time and data age, whole and reduced; jobs read at their arrival and write at their deadline."""
     tasks = chain(problem)
     span = hyperperiods(tasks, tasks)
     assert span is not None
@@ -38,7 +40,7 @@ def _phased(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "chain: LET, known phases",
-    "Becker et al., Journal of Systems Architecture 80 2017, section 6.3; Günzel et al., RTAS 2021",
+    "Günzel et al., ACM TECS 2023; Becker et al., Journal of Systems Architecture 2017",
     SCOPE,
     run,
     exact=True,

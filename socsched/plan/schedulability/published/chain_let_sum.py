@@ -1,7 +1,7 @@
 """Chains under logical execution times, any phases: the sum of periods and deadlines.
 
-Hamann, Dasari, Kramer, Pressler, Wurst, "Communication centric design in complex automotive embedded systems", ECRTS
-2017, section 5.
+Hamann, Dasari, Kramer, Pressler, Wurst, "Communication centric design in complex automotive embedded systems",
+ECRTS 2017.
 """
 
 from __future__ import annotations
@@ -20,6 +20,4 @@ def run(problem: Problem) -> Answer:
     return Answer(None, chain={REACTION: bound, AGE: bound})
 
 
-TEST = SchedulabilityTest(
-    "chain: LET, any phase", "Hamann et al., ECRTS 2017, section 5", SCOPE, run, kind="chain", also=logical
-)
+TEST = SchedulabilityTest("chain: LET, any phase", "Hamann et al., ECRTS 2017", SCOPE, run, kind="chain", also=logical)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from socsched.descriptor.taskset_model import TaskSet
 from socsched.plan.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
@@ -125,15 +125,3 @@ def _verdict(taskset: TaskSet, outcomes: list[Outcome], tasks: Mapping[str, Best
     if all(best.bound is not None and best.bound.value <= task.deadline_ns for task, best in bounds):
         return True, ", ".join(dict.fromkeys(best.test for _, best in bounds))
     return None, ""
-
-
-def with_communication(taskset: TaskSet, communication: str) -> TaskSet:
-    """Return a task set whose data move by other rules (implicit, let)."""
-    assert communication in ("implicit", "let")
-    return replace(taskset, communication=communication)  # type: ignore[arg-type]
-
-
-def parts_of(analysis: Analysis) -> Iterator[tuple[Outcome, str]]:
-    """Yield every test with what it says in a few words."""
-    for outcome in analysis.outcomes:
-        yield outcome, outcome.reason if outcome.answer is None else outcome.answer.note

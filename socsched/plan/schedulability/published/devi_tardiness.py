@@ -1,6 +1,7 @@
 """Global EDF: no job is later than a bound while the processors are not asked for more than there is.
 
-Devi & Anderson, "Tardiness bounds under global EDF scheduling on a multiprocessor", RTSS 2005, theorem 2.
+Devi & Anderson, "Tardiness bounds under global EDF scheduling on a multiprocessor", RTSS 2005 and Real-Time Systems
+2008, with sums over the largest costs and utilisations as in Devi's thesis, corollary 4.11.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "global EDF tardiness",
-    "Devi & Anderson, RTSS 2005, theorem 2",
+    "Devi & Anderson, RTSS 2005 and Real-Time Systems 2008",
     Scope(rules=("edf",), processors="many", deadlines="equal"),
     run,
 )

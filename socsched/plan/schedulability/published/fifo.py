@@ -1,7 +1,7 @@
 """FIFO on one processor: jobs in order of release, which is EDF with one relative deadline for all.
 
-Spuri, INRIA RR-2772 1996, with D_i = D for all i; as in Martin, Minet, George, "Schedulability analysis of flows
-scheduled with FIFO", IPDPS 2005.
+Spuri, INRIA RR-2772 1996, with D_i = D for all i.  FIFO by itself: George & Minet, "A FIFO worst case analysis for a
+hard real-time distributed problem with consistency constraints", ICDCS 1997.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "FIFO response times",
-    "Spuri, INRIA RR-2772 1996, with one deadline for all; Martin, Minet, George, IPDPS 2005",
+    "Spuri, INRIA RR-2772 1996, with one deadline for all; George & Minet, ICDCS 1997",
     Scope(rules=("fifo",), preemption=("full", "limited", "none")),
     run,
 )

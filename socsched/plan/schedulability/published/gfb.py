@@ -1,7 +1,7 @@
 """Global EDF: the density of all tasks leaves room for the densest.
 
-Goossens, Funk, Baruah, "Priority-driven scheduling of periodic task systems on multiprocessors", RTS 25 2003, theorem
-5; with densities for constrained deadlines, Bertogna, Cirinei, Lipari, ECRTS 2005, theorem 3.
+Goossens, Funk, Baruah, "Priority-driven scheduling of periodic task systems on multiprocessors", RTS 25 2003; with
+densities for constrained deadlines, Bertogna, Cirinei, Lipari, ECRTS 2005, theorem 4.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "global EDF density (GFB)",
-    "Goossens, Funk, Baruah, RTS 25 2003, theorem 5; Bertogna, Cirinei, Lipari, ECRTS 2005",
+    "Goossens, Funk, Baruah, RTS 25 2003; Bertogna, Cirinei, Lipari, ECRTS 2005, theorem 4",
     Scope(rules=("edf",), processors="many"),
     run,
 )

@@ -1,6 +1,8 @@
 """Global fixed priorities: at most m - 1 tasks carry work into the window of a job.
 
-Guan, Stigge, Yi, Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS 2009, theorem 2.
+Guan, Stigge, Yi, Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS 2009, equations 5
+and 7-9 (interference) and 12 (iteration), with the carry-in workload of Bertogna & Cirinei, RTSS 2007, equation 8,
+instead of equation 6.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from socsched.plan.schedulability.published.model import (
     responses,
     with_jitter,
 )
-from socsched.plan.schedulability.published.workload import carry_in, no_carry_in
+from socsched.plan.schedulability.published.workload import carry_in, no_carry_in, settle
 
 
 def _interference(
@@ -36,22 +38,26 @@ def _interference(
     )
 
 
+def _window(
+    task: PeriodicTask, higher: Sequence[PeriodicTask], known: Mapping[str, int], processors: int
+) -> int | None:
+    def need(length: int) -> int:
+        rows = _interference(task, higher, known, length, processors)
+        return task.wcet_ns + sum(value for _, value in rows) // processors
+
+    return settle(need, task.wcet_ns, min(task.deadline_ns, task.period_ns))
+
+
 def run(problem: Problem) -> Answer:
     """Return the response of every task whose higher priorities all end within their periods."""
     known: dict[str, int] = {}
     found: list[tuple[PeriodicTask, int | None, Terms]] = []
     for task, higher, _ in problem.by_rank():
-        value: int | None = None
+        value = _window(task, higher, known, problem.processors) if len(known) >= len(higher) else None
         terms: Terms = ()
-        length, limit = task.wcet_ns, min(task.deadline_ns, task.period_ns)
-        while length <= limit and all(other.name in known for other in higher):
-            rows = _interference(task, higher, known, length, problem.processors)
-            longer = task.wcet_ns + sum(amount for _, amount in rows) // problem.processors
-            if longer <= length:
-                value = length
-                terms = (("wcet", task.wcet_ns), (f"all {problem.processors} processors busy", length - task.wcet_ns))
-                break
-            length = longer
+        if value is not None:
+            waits = (f"all {problem.processors} processors busy", value - task.wcet_ns)
+            terms = (("wcet", task.wcet_ns), waits) if waits[1] else (("wcet", task.wcet_ns),)
         if value is not None:
             known[task.name] = value
         found.append((task, value, with_jitter(task, terms)))
@@ -60,7 +66,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "global response times, limited carry-in",
-    "Guan, Stigge, Yi, Yu, RTSS 2009, theorem 2",
+    "Guan, Stigge, Yi, Yu, RTSS 2009, equations 7-9 and 12",
     Scope(processors="many", deadlines="constrained"),
     run,
 )

@@ -1,8 +1,8 @@
 """Global fixed priorities without preemption: how long all processors can be busy before a job starts.
 
-Guan, Yi, Deng, Gu, Yu, "Schedulability analysis for non-preemptive fixed-priority multiprocessor scheduling", Journal
-of Systems Architecture 57(5) 2011, section 4 (problem window from release to start), with the workload bound of
-Bertogna & Cirinei, RTSS 2007: of lower priority only the m jobs begun before the release can be in the way.
+After Guan, Yi, Gu, Deng, Yu, "New schedulability test conditions for non-preemptive scheduling on multiprocessor
+platforms", RTSS 2008, here over the window from release to start and with the workload bound of Bertogna & Cirinei,
+RTSS 2007, equation 8: of lower priority only the m jobs begun before the release can be in the way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from socsched.plan.schedulability.published.model import (
     responses,
     with_jitter,
 )
-from socsched.plan.schedulability.published.workload import carry_in
+from socsched.plan.schedulability.published.workload import carry_in, settle
 
 
 def run(problem: Problem) -> Answer:
@@ -37,24 +37,27 @@ def run(problem: Problem) -> Answer:
 def _start(
     task: PeriodicTask, higher: list[PeriodicTask], begun: list[tuple[int, str]], known: dict[str, int], m: int
 ) -> tuple[int | None, Terms]:
-    limit = min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns
-    wait = 0  # the job has not started at `wait`: all processors have been busy with others up to and including it
-    while wait <= limit and all(other.name in known for other in higher):
+    if any(other.name not in known for other in higher):
+        return None, ()
+
+    def busy(wait: int) -> int:
+        """For how long others keep all processors, if the job has not started up to and including `wait`."""
         inside = wait + 1
         work = sum(min(carry_in(other, inside, known[other.name]), inside) for other in higher)
-        later = (work + sum(min(rest, inside) for rest, _ in begun)) // m
-        if later <= wait:
-            blocked = min(sum(rest for rest, _ in begun) // m, wait)
-            rows = (("wcet", task.wcet_ns), ("lower priorities on all processors", blocked))
-            terms = (*rows, ("higher priorities on all processors", wait - blocked))
-            return task.jitter_ns + wait + task.wcet_ns, tuple(term for term in terms if term[1])
-        wait = later
-    return None, ()
+        return (work + sum(min(rest, inside) for rest, _ in begun)) // m
+
+    wait = settle(busy, 0, min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns)
+    if wait is None:
+        return None, ()
+    blocked = min(sum(rest for rest, _ in begun) // m, wait)
+    rows = (("wcet", task.wcet_ns), ("lower priorities on all processors", blocked))
+    terms = (*rows, ("higher priorities on all processors", wait - blocked))
+    return task.jitter_ns + wait + task.wcet_ns, tuple(term for term in terms if term[1])
 
 
 TEST = SchedulabilityTest(
     "global non-preemptive fixed priorities",
-    "Guan et al., Journal of Systems Architecture 57(5) 2011, section 4",
+    "after Guan, Yi, Gu, Deng, Yu, RTSS 2008",
     Scope(preemption=("none",), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
     run,
 )

@@ -1,6 +1,7 @@
 """One parallel graph alone on m processors: R <= L + (V - L) / m.
 
-Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied Mathematics 17(2) 1969, theorem 1.
+Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied Mathematics 17(2) 1969, whose theorems
+state ratios of makespans; in this form it is used throughout the literature on parallel graphs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def alone(problem: Problem) -> str:
 
 TEST = SchedulabilityTest(
     "graph alone (Graham)",
-    "Graham, SIAM J. Appl. Math. 17(2) 1969, theorem 1",
+    "Graham, SIAM J. Appl. Math. 17(2) 1969",
     Scope(
         rules=("edf", "fp", "rm", "dm", "fifo"),
         preemption=("full", "none"),

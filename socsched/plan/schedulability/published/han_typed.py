@@ -1,7 +1,7 @@
 """One graph alone whose nodes are bound to types of processor, each type with its own number of them.
 
-Han, Guan, Sun, He, Deng, Feng, "Response time bounds for typed DAG parallel tasks on heterogeneous multi-cores", IEEE
-TPDS 30(11) 2019, theorem 3.1: R <= max over paths of the sum of c (1 - 1/M) + sum over types of volume / M.
+Han, Guan, Sun, He, Deng, Liu, "Response time bounds for typed DAG parallel tasks on heterogeneous multi-cores", IEEE
+TPDS 2019, theorem 3.1: R <= max over paths of the sum of c (1 - 1/M) + sum over types of volume / M.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "typed graph alone (Han)",
-    "Han et al., IEEE TPDS 30(11) 2019, theorem 3.1",
+    "Han et al., IEEE TPDS 2019, theorem 3.1",
     Scope(
         rules=("edf", "fp", "rm", "dm", "fifo"),
         preemption=("full", "none"),

@@ -1,6 +1,7 @@
 """Rate-monotonic hyperbolic bound: the product of U_i + 1 is at most 2.
 
-Bini, Buttazzo, Buttazzo, "Rate monotonic analysis: the hyperbolic bound", IEEE TC 52(7) 2003, theorem 1.
+Bini, Buttazzo, Buttazzo, "A hyperbolic bound for the rate monotonic algorithm", ECRTS 2001, theorem 1; "Rate monotonic
+analysis: the hyperbolic bound", IEEE TC 52(7) 2003.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "hyperbolic bound",
-    "Bini, Buttazzo, Buttazzo, IEEE TC 52(7) 2003, theorem 1",
+    "Bini, Buttazzo, Buttazzo, ECRTS 2001, theorem 1; IEEE TC 52(7) 2003",
     Scope(deadlines="implicit"),
     run,
     also=rate_monotonic,

@@ -15,6 +15,7 @@ from socsched.plan.schedulability.published.model import Answer, Bound, Problem
 
 MOST_JOBS = 200_000
 REACTION, AGE, REDUCED = "reaction_time", "data_age", "reduced_data_age"
+REDUCED_REACTION = "reduced_reaction_time"  # from the read itself, not from just after the read before
 Events = tuple[list[int], list[int]]
 """Instants a task's jobs read and write at, in order."""
 
@@ -35,7 +36,7 @@ def hyperperiods(tasks: Sequence[PeriodicTask], every: Sequence[PeriodicTask]) -
 
 
 def longest(events: Sequence[Events]) -> dict[str, tuple[int, int, int]]:
-    """Return the longest reaction, age and reduced age of chains over `events`: (length, from, to).
+    """Return the longest reaction and age, whole and reduced, of chains over `events`: (length, from, to).
 
     The first chains count too: before every task has been released once, a schedule differs from what it settles to.
     """
@@ -46,9 +47,11 @@ def longest(events: Sequence[Events]) -> dict[str, tuple[int, int, int]]:
             found[measure] = (end - begin, begin, end)
 
     reads, writes = events[0]
-    for job in range(1, len(writes)):
+    for job in range(len(writes)):
         end = _forward(events, writes[job])
         if end is not None:
+            keep(REDUCED_REACTION, reads[job], end)
+        if end is not None and job:
             keep(REACTION, reads[job - 1], end)  # the cause comes just after the job before has read
     outputs = events[-1][1]
     for job in range(len(outputs) - 1):
@@ -92,6 +95,13 @@ def implicit(problem: Problem) -> str:
         return "data move at arrival and deadline (let), it is for start and end of jobs"
     missing = [task.name for task in chain(problem) if task.name not in problem.responses]
     return f"there is no response-time bound for {', '.join(dict.fromkeys(missing))}" if missing else ""
+
+
+def in_time(problem: Problem) -> str:
+    """Return why a test of implicit communication does not apply that takes jobs to end before the next is released."""
+    late = [task.name for task in chain(problem) if problem.responses.get(task.name, 0) > task.period_ns]
+    shown = ", ".join(dict.fromkeys(late))
+    return implicit(problem) or (f"the response of {shown} is longer than its period" if late else "")
 
 
 def logical(problem: Problem) -> str:

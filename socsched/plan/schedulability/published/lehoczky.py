@@ -1,7 +1,7 @@
 """Fixed priorities, any deadlines: every job of the level-i busy period.
 
-Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990, theorem 1; jitter as in
-Tindell, Burns, Wellings, RTS 6(2) 1994, equations 11-13.
+Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990; jitter as in
+Tindell, Burns, Wellings, "An extendible approach for analysing fixed priority hard real-time tasks", RTS 6(2) 1994.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "busy-period analysis",
-    "Lehoczky, RTSS 1990, theorem 1; Tindell, Burns, Wellings, RTS 6(2) 1994",
+    "Lehoczky, RTSS 1990; Tindell, Burns, Wellings, RTS 6(2) 1994",
     replace(rta.SCOPE, deadlines="arbitrary"),
     run,
     exact=True,

@@ -1,7 +1,8 @@
 """Global EDF and fixed priorities over parallel graphs: interference within a graph and between graphs.
 
 Melani, Bertogna, Bonifaci, Marchetti-Spaccamela, Buttazzo, "Response-time analysis of conditional DAG tasks in
-multiprocessor systems", ECRTS 2015, theorem 1 and equations 9-11 (without conditions).
+multiprocessor systems", ECRTS 2015, without conditions and, under EDF, without their second bound on interference, from
+deadlines.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from socsched.plan.schedulability.published.model import (
     responses,
 )
 from socsched.plan.schedulability.published.parallel import length
+from socsched.plan.schedulability.published.workload import settle
 
 Found = list[tuple[PeriodicTask, int | None, Terms]]
 
@@ -35,16 +37,17 @@ def _window(
 ) -> tuple[int | None, Terms]:
     path = length(task)
     within = Fraction(task.wcet_ns - path, m)
-    window = path + int(within)
-    while window <= min(task.deadline_ns, task.period_ns):
+
+    def need(window: int) -> int:
         between = sum((workload(other, window, known[other.name], m) for other in others), Fraction(0)) / m
-        longer = path + int(within + between)
-        if longer <= window:
-            terms = (("longest path", path), (f"the rest on {m} processors", int(within)))
-            rest = ("other graphs, on all processors", window - path - int(within))
-            return window, tuple(term for term in (*terms, rest) if term[1])
-        window = longer
-    return None, ()
+        return path + int(within + between)
+
+    window = settle(need, path + int(within), min(task.deadline_ns, task.period_ns))
+    if window is None:
+        return None, ()
+    terms = (("longest path", path), (f"the rest on {m} processors", int(within)))
+    rest = ("other graphs, on all processors", window - path - int(within))
+    return window, tuple(term for term in (*terms, rest) if term[1])
 
 
 def run(problem: Problem) -> Answer:
@@ -63,17 +66,18 @@ def run(problem: Problem) -> Answer:
     known = {task.name: task.deadline_ns for task in problem.tasks}
     while True:
         found = [(t, *_window(t, [o for o in problem.tasks if o is not t], known, m)) for t in problem.tasks]
-        if any(value is None for _, value, _ in found):
-            return responses([(task, None, ()) for task in problem.tasks], exact=False)
-        better = {task.name: min(value or 0, known[task.name]) for task, value, _ in found}
-        if better == known:
+        better = {t.name: min(value, known[t.name]) if value else known[t.name] for t, value, _ in found}
+        if better != known:
+            known = better
+        elif all(value for _, value, _ in found):
             return responses(found, exact=False)
-        known = better
+        else:
+            return responses([(task, None, ()) for task in problem.tasks], exact=False)
 
 
 TEST = SchedulabilityTest(
     "global graphs (Melani)",
-    "Melani et al., ECRTS 2015, theorem 1",
+    "Melani et al., ECRTS 2015",
     Scope(
         rules=("edf", "fp", "rm", "dm"),
         processors="any",

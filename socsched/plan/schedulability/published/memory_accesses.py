@@ -1,7 +1,7 @@
 """Memory accesses priced one by one: the WCET grows by latency and contention of each.
 
-Challenge model of WATERS 2019 (Casini et al., Industrial challenge 2019): cost = ticks / f + lines (latency +
-contention); then response times as without.
+Memory model of the WATERS 2019 industrial challenge: cost = ticks / f + lines (latency + contention); then response
+times as without.
 """
 
 from __future__ import annotations

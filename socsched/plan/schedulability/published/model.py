@@ -124,7 +124,8 @@ class Scope:
         if self.processors == "many" and problem.processors == 1:
             return "it is for tasks that share several processors"
         if problem.preemption not in self.preemption:
-            return f"it is for {' or '.join(self.preemption)} preemption, here it is {problem.preemption}"
+            words = " or ".join("no" if kind == "none" else kind for kind in self.preemption)
+            return f"it is for {words} preemption, here it is {problem.preemption}"
         if self.deadlines == "implicit" and any(t.deadline_ns < t.period_ns for t in problem.tasks):
             return "a deadline is shorter than its period"
         if self.deadlines == "equal" and problem.deadlines != "implicit":
@@ -148,7 +149,7 @@ class SchedulabilityTest:
     run: Callable[[Problem], Answer]
     exact: bool = False
     kind: str = "task"
-    """``task``: run for tasks that share processors; ``set``: once over the whole set; ``chain``: over the chain."""
+    """``task``: run for tasks that share processors; ``chain``: once, over the chain."""
     also: Callable[[Problem], str] | None = None
     """Returns a further reason why it does not apply, empty when there is none."""
 
@@ -157,19 +158,23 @@ class SchedulabilityTest:
         return self.scope.unmet(problem) or (self.also(problem) if self.also else "")
 
 
-def responses(found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, what: str = "response") -> Answer:
+def responses(
+    found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, none_is_late: bool = False
+) -> Answer:
     """Return response-time bounds as an answer; None is a task for which none was found.
 
-    A bound an exact test finds too late, or cannot find, is a miss when everything can be released at once.
+    A response an exact test finds too late is a miss when everything can be released at once; so is one it does not
+    find, if that can only be for being too late (`none_is_late`) and not for having given up.
     """
     rows = list(found)
     bounds = {task.name: Bound(value, terms) for task, value, terms in rows if value is not None}
     late = [task for task, value, _ in rows if value is None or value > task.deadline_ns]
     if not late:
         return Answer(True, bounds)
-    together = released_together([task for task, _, _ in rows])
+    proved = [task for task, value, _ in rows if (none_is_late if value is None else value > task.deadline_ns)]
+    miss = exact and bool(proved) and released_together([task for task, _, _ in rows])
     shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
-    return Answer(False if exact and together else None, bounds, note=f"{what} beyond the deadline: {shown}")
+    return Answer(False if miss else None, bounds, note=f"beyond the deadline, or not found: {shown}")
 
 
 def released_together(tasks: Iterable[PeriodicTask]) -> bool:
@@ -184,6 +189,13 @@ def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer
         True, {t.name: Bound(t.deadline_ns, (("deadline, which is met", t.deadline_ns),)) for t in problem.tasks},
         terms=terms, note=note,
     )  # fmt: skip
+
+
+def endless(task: PeriodicTask, higher: Iterable[PeriodicTask], blocking: int) -> bool:
+    """Say whether the busy period of a task and all of higher priority need not end."""
+    tasks = [task, *higher]
+    load = sum((other.utilisation for other in tasks), Fraction(0))
+    return load > 1 or (load == 1 and bool(blocking or any(other.jitter_ns for other in tasks)))
 
 
 def rt_task(task: PeriodicTask, wcet: int | None = None) -> RtTask:

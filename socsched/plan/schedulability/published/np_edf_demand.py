@@ -1,7 +1,7 @@
 """EDF without, or with limited, preemption: demand and the longest region of a job due later fit every interval.
 
-George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 6 (no preemption); Baruah, "The limited-preemption uniprocessor
-scheduling of sporadic task systems", ECRTS 2005, theorem 1 (regions).
+George, Rivierre, Spuri, "Preemptive and non-preemptive real-time uniprocessor scheduling", INRIA RR-2966 1996, theorem
+14 (no preemption); regions after Baruah.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "EDF demand bound with blocking",
-    "George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 6; Baruah, ECRTS 2005, theorem 1",
+    "George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 14; regions after Baruah",
     Scope(rules=("edf",), preemption=("none", "limited"), takes=frozenset({"jitter"})),
     run,
 )

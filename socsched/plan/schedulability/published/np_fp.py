@@ -1,7 +1,8 @@
 """Fixed priorities without preemption: every job of the level-i busy period, as a job can push its successor.
 
-Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis", RTS 35 2007, equations 9-14; Bril,
-Lukkien, Verhaegh, RTS 42 2009 (self-pushing).
+Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
+RTS 35 2007; Bril, Lukkien, Verhaegh, "Worst-case response time analysis of real-time tasks under fixed-priority
+scheduling with deferred preemption", RTS 42 2009 (self-pushing).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from socsched.plan.schedulability.published.model import (
     SchedulabilityTest,
     Scope,
     Terms,
+    endless,
     responses,
     rt_task,
     with_jitter,
@@ -28,6 +30,9 @@ def rows(problem: Problem) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
     for task, higher, lower in problem.by_rank():
         name, begun = max(((o.name, o.wcet_ns - 1) for o in lower), key=lambda pair: pair[1], default=("", 0))
         blocking = (name, begun) if begun >= task.blocking_ns else ("a shared resource", task.blocking_ns)
+        if endless(task, higher, blocking[1]):
+            yield task, None, ()
+            continue
         jitter = {other.name: other.jitter_ns for other in (*higher, task)}
         others = [rt_task(other) for other in higher]
         value, bounded, terms = rta_np.response_time(rt_task(task), others, jitter, blocking, 64 * longest)
@@ -41,7 +46,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "non-preemptive fixed priorities",
-    "Davis, Burns, Bril, Lukkien, RTS 35 2007, equations 9-14",
+    "Davis, Burns, Bril, Lukkien, RTS 35 2007",
     Scope(preemption=("none",), takes=frozenset({"jitter", "blocking"})),
     run,
 )

@@ -10,7 +10,7 @@ from socsched.plan.schedulability.published.model import SchedulabilityTest
 
 GROUP = "socsched.schedulability"
 MODULES = (
-    *("utilisation", "liu_layland", "hyperbolic", "rta", "lehoczky", "np_fp", "limited_preemption"),
+    *("utilisation", "liu_layland", "hyperbolic", "rta", "lehoczky", "np_fp", "limited_preemption", "event_models"),
     *("edf_utilisation", "qpa", "edf_response", "np_edf_jeffay", "np_edf_demand", "fifo", "sched_deadline"),
     *("gfb", "bcl", "global_rta", "global_carry_in", "global_np_fp", "devi_tardiness"),
     *("graham", "melani", "han_typed", "suspension_oblivious", "suspension_jitter"),

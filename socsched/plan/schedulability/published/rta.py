@@ -1,7 +1,7 @@
 """Fixed priorities, deadlines within periods: w = C + B + sum of ceil((w + J_j) / T_j) C_j, and R = w + J.
 
 Joseph & Pandya, The Computer Journal 29(5) 1986; Audsley et al., "Applying new scheduling theory to static priority
-pre-emptive scheduling", Software Engineering Journal 8(5) 1993, equation 9 (blocking and jitter).
+pre-emptive scheduling", Software Engineering Journal 8(5) 1993 (blocking and jitter).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from socsched.plan.schedulability.published.model import (
     SchedulabilityTest,
     Scope,
     Terms,
+    endless,
     responses,
     rt_task,
     with_jitter,
@@ -36,23 +37,24 @@ def window(problem: Problem, whole: bool) -> Iterator[tuple[PeriodicTask, int | 
     for task, higher, lower in problem.by_rank():
         jitter = {other.name: other.jitter_ns for other in (*higher, task)}
         inside = rta_fp.classic([rt_task(other) for other in higher], jitter)
+        blocked = blocking(task, lower)
+        if whole and endless(task, higher, blocked[1]):
+            yield task, None, ()
+            continue
         limit = 64 * longest if whole else max(task.period_ns - task.jitter_ns, 0)
-        value, bounded, terms = rta_fp.response_time(
-            rt_task(task), inside, blocking(task, lower), task.jitter_ns, limit
-        )
+        value, bounded, terms = rta_fp.response_time(rt_task(task), inside, blocked, task.jitter_ns, limit)
         yield task, value if bounded else None, with_jitter(task, terms)
 
 
 def run(problem: Problem) -> Answer:
     """Return the response of every task, none for one that does not finish within its period."""
-    return responses(
-        window(problem, whole=False), exact="blocking" not in problem.features and problem.preemption == "full"
-    )
+    exact = "blocking" not in problem.features and problem.preemption == "full"
+    return responses(window(problem, whole=False), exact, none_is_late=True)
 
 
 TEST = SchedulabilityTest(
     "response-time analysis",
-    "Joseph & Pandya 1986; Audsley et al., SEJ 8(5) 1993, equation 9",
+    "Joseph & Pandya 1986; Audsley et al., SEJ 8(5) 1993",
     SCOPE,
     run,
     exact=True,

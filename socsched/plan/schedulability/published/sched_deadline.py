@@ -1,7 +1,7 @@
 """Admission by Linux SCHED_DEADLINE: reservations of WCET each deadline, and what the kernel lets in.
 
-Linux kernel documentation, Documentation/scheduler/sched-deadline.rst, section 4 (admission control); Abeni & Buttazzo,
-"Integrating multimedia applications in hard real-time systems", RTSS 1998 (constant bandwidth server).
+Linux kernel documentation, Documentation/scheduler/sched-deadline.rst, section 4 (bandwidth management); Abeni &
+Buttazzo, "Integrating multimedia applications in hard real-time systems", RTSS 1998 (constant bandwidth server).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Self-suspending tasks, fixed priorities: the suspension of higher priorities as jitter of R - C, never of S alone.
 
-Chen et al., "Many suspensions, many problems: a review of self-suspending tasks in real-time systems", RTS 55 2019,
-section 4.2.3: R_k = C_k + S_k + sum of ceil((R_k + R_j - C_j) / T_j) C_j.  Section 5.1 there refutes jitter of S_j.
+Chen, Nelissen, Huang, "A unifying response time analysis framework for dynamic self-suspending tasks", ECRTS 2016,
+section III, equation 2: R_k = C_k + S_k + sum of ceil((R_k + R_j - C_j) / T_j) C_j.  Jitter of S_j is refuted in Chen
+et al., "Many suspensions, many problems: a review of self-suspending tasks in real-time systems", RTS 55(1) 2019.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "suspension as jitter R - C",
-    "Chen et al., RTS 55 2019, section 4.2.3",
+    "Chen, Nelissen, Huang, ECRTS 2016, equation 2; Chen et al., RTS 55(1) 2019",
     Scope(deadlines="constrained", takes=frozenset({"jitter"}), needs=frozenset({"suspension"})),
     run,
 )

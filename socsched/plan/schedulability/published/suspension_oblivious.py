@@ -1,7 +1,8 @@
 """Self-suspending tasks, fixed priorities: suspension taken for computation, of the task and of all above it.
 
-Chen et al., "Many suspensions, many problems: a review of self-suspending tasks in real-time systems", RTS 55 2019,
-section 4.2.1 (suspension-oblivious analysis).
+Suspension-oblivious analysis: Chen, Nelissen, Huang, "A unifying response time analysis framework for dynamic
+self-suspending tasks", ECRTS 2016, section III, equation 1; reviewed in Chen et al., "Many suspensions, many problems:
+a review of self-suspending tasks in real-time systems", RTS 55(1) 2019.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def run(problem: Problem) -> Answer:
 
 TEST = SchedulabilityTest(
     "suspension as computation",
-    "Chen et al., RTS 55 2019, section 4.2.1",
+    "Chen, Nelissen, Huang, ECRTS 2016, equation 1; Chen et al., RTS 55(1) 2019",
     Scope(deadlines="constrained", takes=frozenset({"jitter"}), needs=frozenset({"suspension"})),
     run,
 )

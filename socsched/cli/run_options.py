@@ -1,0 +1,119 @@
+"""How `socsched run` is to run: executor, real time, faults, overload, spare plans, board."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from socsched.cli.options import Quantity
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.plan.plan import Plan
+    from socsched.run.boards.base import Board
+    from socsched.run.options import Options
+
+F = TypeVar("F", bound="Callable[..., Any]")
+BOARDS = ("local", "jetson")
+EXECUTORS = ("event-chained", "sequential", "stream-per-frame", "shared-queue")
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def run_options(function: F) -> F:
+    """Add the options that `options_of` and `board_of` read."""
+    decorators = (
+        click.option(
+            "--executor",
+            type=click.Choice(EXECUTORS),
+            default=EXECUTORS[0],
+            show_default=True,
+            help="As planned, or a plain executor to compare with.",
+        ),
+        click.option(
+            "--in-flight",
+            type=click.IntRange(1, 64),
+            default=1,
+            show_default=True,
+            help="With --no-pace: frames under way at once.",
+        ),
+        click.option("--steal", is_flag=True, help="Idle lanes take jobs of like ones (no bound covers that)."),
+        click.option(
+            "--realtime",
+            type=click.Choice(["off", "auto", "fifo", "deadline"]),
+            default="off",
+            show_default=True,
+            help="Scheduling class of the workers; also locks memory.  auto: fifo if a processor is left to others.",
+        ),
+        click.option("--faults", "faults_file", type=FILE, help="YAML file with faults to inject."),
+        click.option("--overload", "overload_file", type=FILE, help="YAML file with overload policies per stage."),
+        click.option(
+            "--limp-home",
+            multiple=True,
+            metavar="PLAN.json|auto",
+            help="Plan that takes over when an engine is lost; auto makes them now.",
+        ),
+        click.option("--hang-after", type=Quantity("duration"), help="A job that runs this long counts as hanging."),
+        click.option(
+            "--board", type=click.Choice(BOARDS), default=BOARDS[0], show_default=True, help="What this machine is."
+        ),
+        click.option("--apply-mode", is_flag=True, help="Let a Jetson be set to the plan's power mode."),
+    )
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def board_of(how: Mapping[str, Any]) -> Board:
+    """Return the board that is asked for."""
+    if how["board"] == "jetson":
+        from socsched.run.boards.jetson import JetsonBoard
+
+        return JetsonBoard(apply_mode=how["apply_mode"])
+    if how["apply_mode"]:
+        raise UsageError("--apply-mode needs a board with power modes", "add --board jetson")
+    from socsched.run.boards.local import LocalBoard
+
+    return LocalBoard()
+
+
+def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, journal: Path | None) -> Options:
+    """Return the run's options; files are read, spare plans made or read."""
+    from socsched.run.faults import load_faults
+    from socsched.run.options import Options
+    from socsched.run.overload import load_policies
+
+    return Options(
+        executor=how["executor"],
+        in_flight=how["in_flight"],
+        steal=how["steal"],
+        realtime=how["realtime"],
+        faults=load_faults(how["faults_file"], plan) if how["faults_file"] else None,
+        policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,
+        limp_home=_spare_plans(how["limp_home"], plan, pipeline, board),
+        hang_ns=how["hang_after"] or 0,
+        journal=journal,
+    )
+
+
+def _spare_plans(given: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
+    from socsched.cli import line
+
+    found: list[Plan] = []
+    for name in given:
+        if name == "auto":
+            from socsched.compile.analyze import stage_work
+            from socsched.run.limp_home import limp_home_plans
+
+            found += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
+        else:
+            other = line.load_plan(Path(name))
+            if (other.pipeline, other.platform) != (plan.pipeline, plan.platform):
+                raise UsageError(f"{name} is a plan for {other.pipeline} on {other.platform}", "plan the same pipeline")
+            found.append(other)
+    return tuple(found)

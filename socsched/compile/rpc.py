@@ -1,0 +1,101 @@
+"""Compiled stages on a machine that is reached over TVM's RPC: sent there, run there, timed there.
+
+    python -m socsched.compile.rpc [--host ADDRESS] [--port PORT]
+
+serves on the board, on the loopback address unless told otherwise, since whoever reaches the port can run code.  TVM's
+own command for it needs a package TVM's wheel does not bring; the loop behind it does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from socsched.compile.artifact import Artifact
+from socsched.compile.layouts import NUMPY_DTYPES
+from socsched.compile.tvm_runtime import VirtualMachine, tvm
+from socsched.errors import MachineError
+
+LOOPBACK = "127.0.0.1"
+Array = np.ndarray[Any, Any]
+
+
+def serve(host: str = LOOPBACK, port: int = 0) -> None:
+    """Print the port and answer clients for ever; port 0 takes a free one."""
+    from tvm.rpc import server
+
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(1)
+    print(listening.getsockname()[1], flush=True)
+    server._listen_loop(listening, listening.getsockname()[1], "", None, None, None)
+
+
+class Remote:
+    """A machine that serves, for `timeout_s` at most; MachineError when nobody answers."""
+
+    def __init__(self, port: int, host: str = LOOPBACK, timeout_s: int = 600) -> None:
+        from tvm import rpc
+
+        try:
+            self._session = rpc.connect(host, port, session_timeout=timeout_s)
+        except (OSError, RuntimeError) as error:
+            raise MachineError(
+                f"{host}:{port} does not answer: {error}", "start `python -m socsched.compile.rpc` on the board"
+            ) from error
+
+    def load(self, artifact: Artifact) -> RemoteStage:
+        """Send a stage and load it there; MachineError when the machine cannot."""
+        try:
+            self._session.upload(str(artifact.path), f"{artifact.stage}.so")
+            module = self._session.load_module(f"{artifact.stage}.so")
+            device = self._session.cpu(0)
+            return RemoteStage(artifact, VirtualMachine(module, device), device)
+        except (OSError, RuntimeError) as error:
+            raise MachineError(
+                f"{artifact.stage} cannot be loaded there: {error}", "compile it for that board"
+            ) from error
+
+
+class RemoteStage:
+    """A stage on the other machine: call it as one here, or `times` it there."""
+
+    def __init__(self, artifact: Artifact, machine: Any, device: Any) -> None:
+        self.artifact, self.inputs, self.outputs = artifact, artifact.inputs, artifact.outputs
+        self._machine, self._device = machine, device
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        """Return the outputs for `arrays`, which travel there and back."""
+        self._set(arrays)
+        self._machine.invoke_stateful("main")
+        found = self._machine.get_outputs("main")
+        found = found if isinstance(found, (list, tuple)) else (found,)
+        return tuple(
+            tensor.numpy().astype(NUMPY_DTYPES[kind.dtype], copy=False)
+            for tensor, kind in zip(found, self.outputs, strict=True)
+        )
+
+    def times(self, arrays: Sequence[Array], repeat: int = 10) -> list[int]:
+        """Return how long each of `repeat` runs takes there, in ns, without the way."""
+        self._set(arrays)
+        self._machine.invoke_stateful("main")
+        timer = self._machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=repeat)
+        return [round(seconds * 1e9) for seconds in timer("main").results]
+
+    def _set(self, arrays: Sequence[Array]) -> None:
+        inside = [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
+        tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in inside]
+        self._machine.set_input("main", *tensors)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", default=LOOPBACK)
+    parser.add_argument("--port", type=int, default=0)
+    chosen = parser.parse_args()
+    serve(chosen.host, chosen.port)

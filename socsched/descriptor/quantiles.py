@@ -1,0 +1,87 @@
+"""Quantile tables of distributions in decimal arithmetic, so that every machine gets the same whole numbers.
+
+The mathematical library of a machine may round the last bit of a logarithm or an error function its own way; `decimal`
+rounds correctly everywhere (IEEE 854), and the normal distribution is summed up here in more digits than are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
+
+STEPS = 256
+"""Equal steps of probability between neighbouring quantiles of a table."""
+FARTHEST = 8
+"""Standard deviations beyond which nothing is tabulated: a probability of 6e-16."""
+
+_CONTEXT = Context(prec=40)
+_PI = Decimal("3.14159265358979323846264338327950288419717")
+_CLOSE = Decimal("1e-18")
+
+
+def normal(mean: Decimal, sd: Decimal, least: Decimal, most: Decimal) -> tuple[int, ...]:
+    """Return the `STEPS` + 1 quantiles, rounded, of a normal distribution cut off at `least` and `most`."""
+    with localcontext(_CONTEXT):
+        return _table((least - mean) / sd, (most - mean) / sd, lambda z: mean + sd * z, least, most)
+
+
+def lognormal(mean: Decimal, sd: Decimal, least: Decimal, most: Decimal) -> tuple[int, ...]:
+    """Return the `STEPS` + 1 quantiles, rounded, of a lognormal distribution of this mean and standard deviation."""
+    with localcontext(_CONTEXT):
+        place, spread = _logarithmic(mean, sd)
+        low = (least.ln() - place) / spread if least > 0 else Decimal(-FARTHEST)
+        return _table(low, (most.ln() - place) / spread, lambda z: (place + spread * z).exp(), least, most)
+
+
+def deviations(mean: Decimal, sd: Decimal, value: Decimal, logarithmic: bool) -> Decimal:
+    """Return by how many standard deviations a value lies above the middle, of the logarithm where `logarithmic`."""
+    with localcontext(_CONTEXT):
+        if not logarithmic:
+            return (value - mean) / sd
+        place, spread = _logarithmic(mean, sd)
+        return (value.ln() - place) / spread
+
+
+def _logarithmic(mean: Decimal, sd: Decimal) -> tuple[Decimal, Decimal]:
+    variance = (1 + (sd / mean) ** 2).ln()
+    return mean.ln() - variance / 2, variance.sqrt()
+
+
+def _table(
+    low: Decimal, high: Decimal, value: Callable[[Decimal], Decimal], least: Decimal, most: Decimal
+) -> tuple[int, ...]:
+    low, high = max(low, Decimal(-FARTHEST)), min(high, Decimal(FARTHEST))
+    first, last = _below(low), _below(high)
+    found, at = [], low
+    for step in range(STEPS + 1):
+        at = low if step == 0 else high if step == STEPS else _inverse(first + (last - first) * step / STEPS, at, high)
+        found.append(int(min(max(value(at), least), most).to_integral_value()))
+    return tuple(found)
+
+
+def _inverse(share: Decimal, low: Decimal, high: Decimal) -> Decimal:
+    """Return where the normal distribution reaches a share, by Newton's method kept between two ends."""
+    at = (low + high) / 2
+    while True:
+        excess = _below(at) - share
+        low, high = (low, at) if excess > 0 else (at, high)
+        step = excess / _density(at)
+        following = at - step if low < at - step < high else (low + high) / 2
+        if abs(following - at) < _CLOSE:
+            return following
+        at = following
+
+
+def _density(z: Decimal) -> Decimal:
+    return (-z * z / 2).exp() / (2 * _PI).sqrt()
+
+
+def _below(z: Decimal) -> Decimal:
+    """Return the share of the standard normal distribution below `z` (Marsaglia, J. Stat. Soft. 11(4) 2004)."""
+    term = total = z
+    count = 1
+    while abs(term) > _CLOSE * _CLOSE:
+        count += 2
+        term *= z * z / count
+        total += term
+    return Decimal("0.5") + _density(z) * total

@@ -1,0 +1,441 @@
+"""Beam search over schedules of networks that are chains, with contention in every step; deterministic.
+
+A state is a moment at which an engine and a network are both free.  What completes it is bounded from below by the
+prices of `relaxation`: time left idle and options dearer than a network's cheapest way to its end show at once.  The
+states of least bound are kept.  Times are floating point here; whoever takes the schedule evaluates it exactly.
+
+Source: Ow and Morton, "Filtered beam search in scheduling", Int. J. Production Research 26(1), 1988.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.plan.mapping.problem import JobKey, Problem, Schedule
+from socsched.plan.mapping.relaxation import Relaxed
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+State = dict[str, Any]
+_TINY = 1e-6
+_ALL = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A problem as arrays over network k, position g, lane e, lane before b (the last index: none before).
+
+    `time` alone (ns, infinite where a lane has no option), `fixed` part of it, `bytes`; `lag[k, g, b, e]` what a
+    hand-over takes on its lane, `delay` what passes since the group before, `slack[k, g, b]` at most; `option` its
+    index; `worth` and `tail`: the price and the time from group g to the network's end.
+    """
+
+    lanes: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+    length: Ints
+    time: Floats
+    fixed: Floats
+    bytes: Floats
+    lag: Floats
+    delay: Floats
+    slack: Floats
+    option: Ints
+    release: Floats
+    price: Floats
+    memory: float
+    bandwidth: float
+    worth: Floats
+    tail: Floats
+
+
+def chains(problem: Problem) -> tuple[tuple[int, ...], ...] | None:
+    """Return the groups of every network in order, None for a problem that is not made of chains of single jobs."""
+    if any(group.frames > 1 or any(o.share > 1 for o in group.options) for group in problem.groups):
+        return None
+    if problem.budgets or any(group.twin for group in problem.groups):
+        return None
+    if any(len(near) > 1 for near in (*problem.before, *problem.after)):
+        return None
+    found = []
+    for group in problem.order:
+        if not problem.before[group]:
+            chain = [group]
+            while problem.after[chain[-1]]:
+                chain.append(problem.index[problem.edges[problem.after[chain[-1]][0]].sink])
+            found.append(tuple(chain))
+    return tuple(found)
+
+
+def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Relaxed) -> Table:
+    """Return the arrays of a problem made of chains."""
+    lanes = tuple(engine.id for engine in problem.engines for _ in range(engine.count))
+    count, nets, most = len(lanes), len(groups), max(map(len, groups))
+    alone = np.full((nets, most + 1, count), np.inf)
+    fixed, size = np.zeros_like(alone), np.zeros_like(alone)
+    option = np.zeros(alone.shape, np.int64)
+    lag = np.zeros((nets, most + 1, count + 1, count))
+    delay = np.zeros_like(lag)
+    for k, chain in enumerate(groups):
+        for g, index in enumerate(chain):
+            for e, name in enumerate(lanes):
+                for number, way in enumerate(problem.groups[index].options):
+                    if way.engine == name and way.time_ns < alone[k, g, e]:
+                        alone[k, g, e], option[k, g, e] = max(way.time_ns, 1), number
+                        fixed[k, g, e] = sum(s.fixed_ns for s in way.segments)
+                        size[k, g, e] = sum(s.bytes for s in way.segments)
+            if g:
+                hops = problem.edges[problem.before[index][0]].hops
+                for b, e in np.ndindex(count, count):
+                    hop = hops[option[k, g - 1, b]][option[k, g, e]]
+                    reachable = hop and np.isfinite(alone[k, g - 1, b]) and np.isfinite(alone[k, g, e])
+                    lag[k, g, b, e] = hop.way_ns - hop.delay_ns if hop and reachable else np.inf
+                    delay[k, g, b, e] = hop.delay_ns if hop and reachable else 0.0
+    price = np.array([relaxed.prices.get(name, 1.0) / problem.lanes(name) for name in lanes])
+    total = price.sum() + relaxed.memory_price or 1.0
+    price, memory = price / total, relaxed.memory_price / total
+    bandwidth = problem.bandwidth / 1e9
+    spent = np.where(size > 0, size / bandwidth, 0.0) if bandwidth else np.zeros_like(size)
+    worth, tail = np.zeros((nets, most + 1, count + 1)), np.zeros((nets, most + 1, count + 1))
+    for k, chain in enumerate(groups):
+        for g in range(len(chain) - 1, -1, -1):
+            times = np.where(np.isfinite(alone[k, g]), lag[k, g] + alone[k, g], np.inf)
+            worth[k, g] = (
+                np.where(np.isfinite(times), times, 1e30) * price + spent[k, g] * memory + worth[k, g + 1, :count]
+            ).min(1)
+            tail[k, g] = (times + delay[k, g] + tail[k, g + 1, :count]).min(1)
+    release = np.array([problem.groups[chain[0]].release_ns for chain in groups], float)
+    length = np.array([len(chain) for chain in groups])
+    arrays = (alone, fixed, size, lag, delay, delay.max(3), option, release, price)
+    return Table(lanes, groups, length, *arrays, memory, bandwidth, worth, tail)
+
+
+def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | None:
+    """Return the best schedule found with `width` states a step; None for a problem that is not made of chains.
+
+    No lane waits while a network is free.
+    """
+    groups = chains(problem)
+    if not groups:
+        return None
+    found = _Beam(tabulate(problem, groups, relaxed), width, 0).search()
+    return with_conversions(problem, found) if found else None
+
+
+def enumerable(problem: Problem) -> bool:
+    """Say whether `enumerate_below` sees every schedule of a problem.
+
+    That takes chains, one option of one segment an engine, and no work between the groups.
+    """
+    hops = [hop for edge in problem.edges for row in edge.hops for hop in row]
+    single = all(
+        len({o.engine for o in group.options}) == len(group.options)
+        and all(len(o.segments) == 1 for o in group.options)
+        for group in problem.groups
+    )
+    plain = all(hop is None or (hop.engine is None and hop.handoff_ns == 0) for hop in hops)
+    return single and plain and chains(problem) is not None
+
+
+def enumerate_below(
+    problem: Problem, relaxed: Relaxed, limit: int, width: int, until: float, waiting: bool = True
+) -> tuple[Schedule | None, bool]:
+    """Look at every schedule whose makespan may be below `limit` (ns); return the best, and whether all were seen.
+
+    Not all are when a step has more than `width` states or the clock (`time.monotonic`) passes `until`.  Lanes may wait
+    for any event; without `waiting` those where one does while a network is free are left out, and not all are seen.
+    Of states that differ in what passed only, the earlier one is kept.
+    """
+    groups = chains(problem)
+    if not groups:
+        return None, False
+    beam = _Beam(tabulate(problem, groups, relaxed), width, _ALL if waiting else 0, float(limit), until)
+    found = beam.search()
+    return found, beam.complete and waiting
+
+
+class _Beam:
+    def __init__(self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf) -> None:
+        self.table, self.width, self.waits, self.limit, self.until = table, width, waits, limit, until
+        self.nets, self.lanes = len(table.groups), len(table.lanes)
+        self.rows = np.arange(self.nets)[None]
+        self.complete = True
+        self.alike = _alike(table)
+        self.released = not table.release.any()
+        self.factors = (
+            np.random.default_rng(0).integers(1, 2**62, 3 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
+        )
+
+    def search(self) -> Schedule | None:
+        """Assign one group a step and keep the states of least bound; None when no state stays below the limit."""
+        state = self._settle(self._first())
+        trail: list[tuple[Ints, Ints]] = []
+        for _ in range(int(self.table.length.sum())):
+            if time.monotonic() > self.until:
+                self.complete = False
+                return None
+            state, parents, pairs = self._step(state)
+            if not len(parents):
+                return None
+            trail.append((parents, pairs))
+        while (state["run"] >= 0).any():
+            state = self._advance(state, np.ones(len(state["t"]), bool))
+        return self._schedule(trail, int(state["t"].argmin()))
+
+    def _first(self) -> State:
+        shape = (1, self.lanes)
+        return {
+            "t": np.zeros(1),
+            "run": np.full(shape, -1, np.int64),
+            "lag": np.zeros(shape),
+            "rem": np.zeros(shape),
+            "time": np.ones(shape),
+            "fixed": np.zeros(shape),
+            "bytes": np.zeros(shape),
+            "pos": np.zeros((1, self.nets), np.int64),
+            "last": np.full((1, self.nets), self.lanes, np.int64),
+            "busy": np.zeros((1, self.nets), bool),
+            "done": np.zeros((1, self.nets)),
+            "latest": np.full(1, -1, np.int64),
+        }
+
+    def _step(self, state: State) -> tuple[State, Ints, Ints]:
+        found: list[State] = []
+        parents: list[Ints] = []
+        pairs: list[Ints] = []
+        origin = np.arange(len(state["t"]))
+        for wait in range(self.waits + 1):
+            child, parent, pair = self._assigned(state)
+            found.append(child)
+            parents.append(origin[parent])
+            pairs.append(pair)
+            can = np.nonzero((state["run"] >= 0).any(1))[0]
+            if wait == self.waits or not len(can):
+                break
+            state = self._past(_take(state, can))
+            waiting = self._below(state)
+            state, origin = _take(state, waiting), origin[can][waiting]
+        children = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        from_, chosen = np.concatenate(parents), np.concatenate(pairs)
+        children, from_, chosen = self._cut(children, from_, chosen, self.width * 3)
+        children = self._settle(children)
+        kept = self._below(children)
+        children, from_, chosen = _take(children, kept), from_[kept], chosen[kept]
+        first = self._distinct(children)
+        return self._cut(_take(children, first), from_[first], chosen[first], self.width)
+
+    def _below(self, state: State) -> Ints:
+        """Return the states whose bound is below the limit."""
+        if np.isinf(self.limit):
+            return np.arange(len(state["t"]))
+        return np.nonzero(self._bound(state)[0] < self.limit)[0]
+
+    def _cut(self, state: State, parents: Ints, pairs: Ints, width: int) -> tuple[State, Ints, Ints]:
+        """Keep the `width` states of least bound."""
+        if len(parents) <= width and np.isfinite(self.limit):
+            return state, parents, pairs
+        self.complete &= len(parents) <= width
+        bound, ways = self._bound(state)
+        best = np.argsort(bound + 1e-6 * ways, kind="stable")[:width]
+        return _take(state, best), parents[best], pairs[best]
+
+    def _distinct(self, state: State) -> Ints:
+        """Return one state of each kind: the earliest among those that differ in what passed only.
+
+        Engines that are alike swap names; times count to a tenth of a ns.
+        """
+        run, last = state["run"], state["last"]
+        left, rest = state["lag"], state["rem"] * state["time"]
+        for lanes in self.alike:
+            mark = np.stack([np.where(last == lane, self.rows, self.nets).min(1) for lane in lanes], 1)
+            order = np.argsort(run[:, lanes] * (self.nets + 1) + mark, axis=1, kind="stable")
+            picked = np.array(lanes)[order]
+            place = np.arange(len(run))[:, None]
+            names = np.tile(np.arange(self.lanes + 1), (len(run), 1))
+            names[place, picked] = np.array(lanes)
+            run, left, rest = run.copy(), left.copy(), rest.copy()
+            for values, source in ((run, state["run"]), (left, state["lag"]), (rest, state["rem"] * state["time"])):
+                values[:, lanes] = source[place, picked]
+            last = names[place, last]
+        clock = np.zeros(len(run)) if self.released else state["t"]
+        since = np.minimum(state["t"][:, None] - state["done"], self._slack(state))
+        whole = (np.rint(values * 10) for values in (left, rest, since, clock[:, None]))
+        parts = (run, state["pos"], last, *whole)
+        key = np.concatenate([part.astype(np.int64) for part in parts], 1)
+        with np.errstate(over="ignore"):
+            mixed = (key * self.factors[: key.shape[1]]).sum(1)
+        early = np.argsort(state["t"], kind="stable")
+        return np.asarray(early[np.unique(mixed[early], return_index=True)[1]])
+
+    def _slack(self, state: State) -> Floats:
+        """Return how long the delay before each network's next group may be."""
+        slack = self.table.slack[self.rows, np.minimum(state["pos"], self.table.slack.shape[1] - 1), state["last"]]
+        return np.where(state["busy"], 0.0, slack)
+
+    def _assigned(self, state: State) -> tuple[State, Ints, Ints]:
+        """Return every state with one more free network on a free lane, which state it came from, and the pair."""
+        table = self.table
+        free = ~state["busy"] & (state["pos"] < table.length)
+        usable = np.isfinite(table.time[self.rows, np.minimum(state["pos"], table.time.shape[1] - 1)])
+        usable &= np.isfinite(table.lag[self.rows, np.minimum(state["pos"], table.lag.shape[1] - 1), state["last"]])
+        parent, net, lane = np.nonzero(free[:, :, None] & (state["run"] < 0)[:, None, :] & usable)
+        position, before = state["pos"][parent, net], state["last"][parent, net]
+        waiting = np.where(position == 0, np.maximum(table.release[net] - state["t"][parent], 0), 0)
+        since = state["t"][parent] - state["done"][parent, net]
+        lag = table.lag[net, position, before, lane] + waiting
+        lag = lag + np.maximum(table.delay[net, position, before, lane] - since, 0)
+        if np.isfinite(self.limit):
+            # What the assignment adds to the state's bound, before any array is copied for it.
+            way = lag + table.time[net, position, lane]
+            more = way * table.price[lane] + table.worth[net, position + 1, lane] - table.worth[net, position, before]
+            if table.bandwidth:
+                more += table.memory * table.bytes[net, position, lane] / table.bandwidth
+            ends = state["t"][parent] + way + table.tail[net, position + 1, lane]
+            kept = np.nonzero((self._priced(state)[0][parent] + more < self.limit) & (ends < self.limit))[0]
+            parent, net, lane, lag, position = parent[kept], net[kept], lane[kept], lag[kept], position[kept]
+        child = _take(state, parent)
+        row = np.arange(len(parent))
+        child["run"][row, lane], child["busy"][row, net] = net, True
+        child["lag"][row, lane] = lag
+        child["rem"][row, lane] = 1.0
+        for name, values in (("time", table.time), ("fixed", table.fixed), ("bytes", table.bytes)):
+            child[name][row, lane] = values[net, position, lane]
+        latest = child["latest"]
+        group = np.where(latest >= 0, child["pos"][row, latest] - 1, -1)
+        return child, parent, np.stack([net, lane, latest, group], 1)
+
+    def _stretch(self, state: State) -> tuple[npt.NDArray[np.bool_], Floats]:
+        """Return which lanes compute, and by what factor traffic stretches them (max-min fair shares)."""
+        active = (state["run"] >= 0) & (state["lag"] <= _TINY)
+        if not self.table.bandwidth:
+            return active, np.ones(active.shape)
+        demand = np.where(active, state["bytes"] / np.maximum(state["time"] - state["fixed"], 1), 0.0)
+        left = np.full(len(demand), self.table.bandwidth)
+        level = np.full(len(demand), np.inf)
+        for place, column in enumerate(np.sort(demand, 1).T):
+            fair, open_ = left / (self.lanes - place), np.isinf(level)
+            served = column <= fair
+            left = np.where(served & open_, left - column, left)
+            level = np.where(~served & open_, fair, level)
+        share = np.minimum(demand, level[:, None])
+        slow = state["fixed"] + state["bytes"] / np.maximum(share, 1e-12)
+        return active, np.where(demand > share * (1 + 1e-12), np.maximum(slow / state["time"], 1.0), 1.0)
+
+    def _advance(self, state: State, must: npt.NDArray[np.bool_]) -> State:
+        """Let time pass to the next event in the states that `must`."""
+        active, stretch = self._stretch(state)
+        running = state["run"] >= 0
+        pace = state["time"] * stretch
+        left = np.where(running, np.where(active, state["rem"] * pace, state["lag"]), np.inf)
+        passed = left.min(1)
+        passed = np.where(must & np.isfinite(passed), passed, 0.0)
+        state["t"] = state["t"] + passed
+        state["lag"] = np.where(running & ~active, state["lag"] - passed[:, None], state["lag"])
+        state["rem"] = np.where(active, state["rem"] - passed[:, None] / pace, state["rem"])
+        row, lane = np.nonzero(active & (state["rem"] * state["time"] <= _TINY))
+        net = state["run"][row, lane]
+        state["busy"][row, net], state["last"][row, net] = False, lane
+        state["done"][row, net] = state["t"][row]
+        state["latest"][row] = net
+        state["pos"][row, net] += 1
+        state["run"][row, lane], state["rem"][row, lane] = -1, 0.0
+        return state
+
+    def _past(self, state: State) -> State:
+        """Let time pass to the next end of a job."""
+        ended = state["pos"].sum(1)
+        while (must := state["pos"].sum(1) == ended).any():
+            state = self._advance(state, must)
+        return state
+
+    def _settle(self, state: State) -> State:
+        """Let time pass until a lane and a network are free, or nothing runs."""
+        while True:
+            open_ = (~state["busy"] & (state["pos"] < self.table.length)).any(1) & (state["run"] < 0).any(1)
+            must = ~open_ & (state["run"] >= 0).any(1)
+            if not must.any():
+                return state
+            state = self._advance(state, must)
+
+    def _bound(self, state: State) -> tuple[Floats, Floats]:
+        """Return what bounds a state's end (priced work left, the longest network left), and the sum of the latter."""
+        priced, ways = self._priced(state)
+        return np.maximum(priced, ways.max(1)), ways.sum(1)
+
+    def _priced(self, state: State) -> tuple[Floats, Floats]:
+        """Return the price of all that is left after what has passed, and when each network ends at the earliest."""
+        table, running = self.table, state["run"] >= 0
+        left = np.where(running, state["lag"] + state["rem"] * state["time"], 0.0)
+        following, last = state["pos"] + state["busy"], state["last"].copy()
+        own = np.zeros(last.shape)
+        row, lane = np.nonzero(running)
+        net = state["run"][row, lane]
+        last[row, net], own[row, net] = lane, left[row, lane]
+        priced = state["t"] + (left * table.price).sum(1) + table.worth[self.rows, following, last].sum(1)
+        if table.bandwidth:
+            moving = np.where(running, state["rem"] * state["bytes"], 0.0)
+            priced = priced + table.memory * moving.sum(1) / table.bandwidth
+        # A delay that has passed since the last group ended need not pass again.
+        passed = np.where(state["busy"], 0.0, np.minimum(state["t"][:, None] - state["done"], self._slack(state)))
+        ways = state["t"][:, None] + own + table.tail[self.rows, following, last] - passed
+        return priced, ways
+
+    def _schedule(self, trail: list[tuple[Ints, Ints]], last: int) -> Schedule:
+        steps: list[tuple[int, ...]] = []
+        for parents, pairs in reversed(trail):
+            steps.append(tuple(int(value) for value in pairs[last]))
+            last = int(parents[last])
+        choice = [0] * sum(map(len, self.table.groups))
+        position = [0] * self.nets
+        for net, lane, _, _ in reversed(steps):
+            choice[self.table.groups[net][position[net]]] = int(self.table.option[net, position[net], lane])
+            position[net] += 1
+        position = [0] * self.nets
+        order: list[JobKey] = []
+        holds: list[tuple[JobKey, JobKey]] = []
+        for net, _, latest, group in reversed(steps):
+            order.append(JobKey(0, self.table.groups[net][position[net]]))
+            if latest >= 0 and latest != net:
+                holds.append((order[-1], JobKey(0, self.table.groups[latest][group])))
+            position[net] += 1
+        return Schedule(tuple(choice), tuple(order), tuple(holds))
+
+
+def _alike(table: Table) -> list[list[int]]:
+    """Return the sets of lanes that could swap names without anybody noticing."""
+    sets: list[list[int]] = []
+    count = len(table.lanes)
+    for lane in range(count):
+        for lanes in sets:
+            swapped = np.arange(count + 1)
+            swapped[[lanes[0], lane]] = lane, lanes[0]
+            same = all(
+                np.array_equal(values[..., lanes[0]], values[..., lane])
+                for values in (table.time, table.fixed, table.bytes, table.price)
+            )
+            if same and np.array_equal(table.lag, table.lag[:, :, swapped][:, :, :, swapped[:count]]):
+                lanes.append(lane)
+                break
+        else:
+            sets.append([lane])
+    return [lanes for lanes in sets if len(lanes) > 1]
+
+
+def with_conversions(problem: Problem, schedule: Schedule) -> Schedule:
+    """Return a schedule of groups with each conversion put right before the group that needs it."""
+    order: list[JobKey] = []
+    for key in schedule.order:
+        for number in problem.before[key.index]:
+            hop = problem.hop(number, schedule.choice)
+            if hop and hop.engine:
+                order.append(JobKey(key.frame, number, True))
+        order.append(key)
+    return Schedule(schedule.choice, tuple(order), schedule.holds)
+
+
+def _take(state: State, rows: Ints) -> State:
+    return {name: values[rows] for name, values in state.items()}

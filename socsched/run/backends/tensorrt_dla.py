@@ -1,0 +1,180 @@
+"""Stages on a DLA core through TensorRT's Python interface: engine built once, core chosen, placement audited.
+
+An engine is built from the stage's ONNX package (`compile.handover`) without GPU fallback, and every layer is asked
+for first: what a DLA cannot run is named before anything is built.  Engines are kept by what they were built from;
+the core is chosen when one is loaded, so both cores share an engine.
+
+TensorRT documentation, "Working with DLA"; 10.7 is the last general release with DLA, 11.4.1 brings it back for Orin
+on JetPack 7.2.2, and 11.0 to 11.3 have none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from socsched.compile.store import cache_dir, write_atomic
+from socsched.errors import MachineError
+
+LAST_BEFORE, FIRST_AGAIN = (10, 7), (11, 4, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where TensorRT would run a layer: `device` DLA or GPU."""
+
+    layer: str
+    kind: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An exported stage: the ONNX file, fp16 or int8, and for int8 the calibration cache."""
+
+    onnx: Path
+    precision: str
+    calibration: Path | None = None
+
+    def digest(self, version: str) -> str:
+        """Return what an engine of this package is kept under."""
+        total = hashlib.sha256(f"{version}/{self.precision}/".encode() + self.onnx.read_bytes())
+        if self.calibration is not None:
+            total.update(self.calibration.read_bytes())
+        return total.hexdigest()[:24]
+
+
+def has_dla(version: str) -> bool:
+    """Say whether a TensorRT release can build for the DLA of an Orin at all."""
+    key = tuple(int(part) for part in version.split(".")[:3])
+    return key[:2] <= LAST_BEFORE or key >= FIRST_AGAIN
+
+
+def tensorrt() -> Any:
+    """Return the TensorRT module; MachineError when it is not installed or its release has no DLA."""
+    try:
+        module = import_module("tensorrt")
+    except ImportError as error:
+        raise MachineError(f"TensorRT is not installed: {error}", "install JetPack's python3-libnvinfer") from None
+    if not has_dla(module.__version__):
+        raise MachineError(
+            f"TensorRT {module.__version__} has no DLA", "DLA needs TensorRT up to 10.7, or 11.4.1 and later on Orin"
+        )
+    return module
+
+
+class DlaBuilder:
+    """Builds engines for a DLA core; `trt` is the TensorRT module."""
+
+    def __init__(self, trt: Any) -> None:
+        self._trt = trt
+        self._logger = trt.Logger(trt.Logger.WARNING)
+
+    def engine(self, package: Package, core: int) -> bytes:
+        """Return the package's engine, from the cache or built now; MachineError for layers no DLA takes."""
+        file = cache_dir() / "dla" / f"{package.digest(self._trt.__version__)}.engine"
+        if file.is_file():
+            return file.read_bytes()
+        builder, network, config = self._configured(package, core)
+        placement = self._audit(network, config)
+        if strays := [p for p in placement if p.device != "DLA"]:
+            names = ", ".join(f"{p.layer} ({p.kind})" for p in strays)
+            raise MachineError(
+                f"{package.onnx.name}: not for a DLA: {names}", "cut the stage there, or keep it on the GPU"
+            )
+        plan = builder.build_serialized_network(network, config)
+        if plan is None:
+            raise MachineError(f"{package.onnx.name}: TensorRT built no engine", "its log above says why")
+        data = bytes(plan)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, lambda aside: _write(aside, data))
+        rows = [{"layer": p.layer, "kind": p.kind, "device": p.device} for p in placement]
+        file.with_suffix(".json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        return data
+
+    def placement(self, package: Package, core: int) -> list[Placement]:
+        """Return for every layer where it would run."""
+        _, network, config = self._configured(package, core)
+        return self._audit(network, config)
+
+    def _configured(self, package: Package, core: int) -> tuple[Any, Any, Any]:
+        trt = self._trt
+        builder = trt.Builder(self._logger)
+        if core >= builder.num_DLA_cores:
+            raise MachineError(
+                f"DLA core {core} was asked for, there are {builder.num_DLA_cores}", "see `socsched doctor`"
+            )
+        network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
+        parser = trt.OnnxParser(network, self._logger)
+        if not parser.parse(package.onnx.read_bytes()):
+            errors = "; ".join(str(parser.get_error(n)) for n in range(parser.num_errors))
+            raise MachineError(f"{package.onnx.name}: TensorRT cannot read it: {errors}", "export the stage anew")
+        config = builder.create_builder_config()
+        config.default_device_type = trt.DeviceType.DLA
+        config.DLA_core = core
+        config.set_flag(trt.BuilderFlag.FP16)  # DLA has no fp32; int8 stages keep fp16 for what has no scale
+        if package.precision == "int8":
+            config.set_flag(trt.BuilderFlag.INT8)
+            assert package.calibration is not None
+            config.int8_calibrator = _calibrator(trt, package.calibration.read_bytes())
+        return builder, network, config
+
+    def _audit(self, network: Any, config: Any) -> list[Placement]:
+        found = []
+        for number in range(network.num_layers):
+            layer = network.get_layer(number)
+            device = "DLA" if config.can_run_on_DLA(layer) else "GPU"
+            found.append(Placement(str(layer.name), str(layer.type).rsplit(".", 1)[-1], device))
+        return found
+
+
+class DlaStage:
+    """An engine loaded on a DLA core, with one execution context; `bind` the buffers of a slot, then `enqueue`."""
+
+    def __init__(self, trt: Any, data: bytes, core: int) -> None:
+        runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))
+        runtime.DLA_core = core
+        engine = runtime.deserialize_cuda_engine(data)
+        if engine is None:
+            raise MachineError(f"the engine cannot be loaded on DLA core {core}", "it is built anew once it is deleted")
+        self._held = (runtime, engine)
+        self._context = engine.create_execution_context()
+        self.names: tuple[str, ...] = tuple(engine.get_tensor_name(n) for n in range(engine.num_io_tensors))
+
+    def bind(self, addresses: Mapping[str, int]) -> None:
+        """Say where the tensors lie: an address for every one of `names`."""
+        for name in self.names:
+            self._context.set_tensor_address(name, addresses[name])
+
+    def enqueue(self, stream: int) -> None:
+        """Queue the stage on a CUDA stream."""
+        if not self._context.execute_async_v3(stream):
+            raise MachineError("TensorRT refused to queue the stage", "its log above says why")
+
+
+def _calibrator(trt: Any, cache: bytes) -> Any:
+    """Return a calibrator that only knows its cache: scales were found elsewhere."""
+
+    class Cached(trt.IInt8EntropyCalibrator2):  # type: ignore[misc]
+        def get_batch_size(self) -> int:
+            return 1
+
+        def get_batch(self, names: Sequence[str]) -> None:
+            return None
+
+        def read_calibration_cache(self) -> bytes:
+            return cache
+
+        def write_calibration_cache(self, cache: bytes) -> None:
+            return None
+
+    return Cached()
+
+
+def _write(file: Path, data: bytes) -> None:
+    file.write_bytes(data)

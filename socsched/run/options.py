@@ -1,0 +1,35 @@
+"""How a plan is run, where the plan itself leaves it open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from socsched.plan.plan import Plan
+from socsched.run.faults import Faults
+from socsched.run.overload import Policies
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`executor`: one of `discipline.EXECUTORS`.  `in_flight`: frames under way at once when they are released as fast
+    as it goes, and the streams of stream-per-frame.  `steal`: idle lanes take jobs of like ones.
+
+    `realtime`: off, auto, fifo or deadline (`realtime.chosen_class`).  `limp_home`: plans that may take over when an
+    engine is lost, best first.  `hang_ns`: how long a job may run before its engine counts as lost; by default longer
+    than its planned time, and with a plan to take over within its period.  `journal`: the file in which the trace
+    survives the end of the process.
+    """
+
+    executor: str = "event-chained"
+    in_flight: int = 1
+    steal: bool = False
+    realtime: str = "off"
+    faults: Faults | None = None
+    policies: Policies | None = None
+    limp_home: tuple[Plan, ...] = ()
+    hang_ns: int = 0
+    journal: Path | None = None
+
+
+PLAIN = Options()

@@ -1,0 +1,49 @@
+"""What the executor itself costs, from a trace: how late releases come, how long a ready job waits for its start.
+
+A job is ready when it was activated and everything that held its lanes before has ended; from then to its start it
+waits for nothing but the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from socsched.trace.trace import Trace
+
+RELEASE = "release_late_ns."
+"""Prefix of the counters in which a run records how late each release came."""
+
+
+def overheads(trace: Trace) -> dict[str, Any]:
+    """Return `dispatch_ns` by stage and over all, and `release_jitter_ns` by source: p50, p99 and max, and how many."""
+    waits = dispatch_waits(trace)
+    late = {n.removeprefix(RELEASE): [int(v) for _, v in s] for n, s in trace.counters.items() if n.startswith(RELEASE)}
+    return {
+        "dispatch_ns": summary([wait for found in waits.values() for wait in found]),
+        "dispatch_ns_by_stage": {name: summary(found) for name, found in sorted(waits.items())},
+        "release_jitter_ns": {name: summary(found) for name, found in sorted(late.items())},
+    }
+
+
+def dispatch_waits(trace: Trace) -> dict[str, list[int]]:
+    """Return, for every task, from when each of its jobs could have started to when it did, in ns."""
+    freed: dict[tuple[str, int], int] = {}
+    found: dict[str, list[int]] = {}
+    for piece in sorted(trace.slices, key=lambda piece: piece.start_ns):
+        job = trace.jobs[piece.job]
+        lanes = [(piece.engine, lane) for lane in piece.lanes]
+        ready = max([job.activation_ns, *(freed.get(lane, 0) for lane in lanes)])
+        if job.start_ns == piece.start_ns:
+            found.setdefault(job.task, []).append(max(piece.start_ns - ready, 0))
+        freed.update(dict.fromkeys(lanes, piece.end_ns))
+    return found
+
+
+def summary(values: Sequence[int]) -> dict[str, int] | None:
+    """Return p50, p99, max and count (nearest rank); None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    p50, p99 = (ordered[-(-len(ordered) * share // 100) - 1] for share in (50, 99))
+    return {"p50": p50, "p99": p99, "max": ordered[-1], "count": len(ordered)}

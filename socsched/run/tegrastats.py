@@ -1,0 +1,104 @@
+"""Lines of NVIDIA's `tegrastats`, in the formats of L4T 32 to 36 and of JetPack 7.
+
+L4T 32       POM_5V_GPU 40/40, temperatures and clocks as in 35, no units behind power
+L4T 35, 36   GR3D_FREQ 0%@1300, CPU@41.4C, VDD_GPU_SOC 2403mW/2403mW (now / average)
+JetPack 7    a date first, GR3D_FREQ 12%@[1300,1300] (a clock a GPC), cpu@52.968C, VDD_GPU_SOC 5139mW/5139mW/5139mW
+             (now / average / peak), engines that are off in words (NVDLA0 off)
+
+Rails of the AGX boards add up to the module's power; boards with VDD_IN measure it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_POWER = re.compile(r"\b([A-Z][A-Za-z0-9_]*) (\d+)(?:mW)?/(\d+)(?:mW)?(?:/(\d+)(?:mW)?)?(?=\s|$)")
+_MEMORY = re.compile(r"\b(RAM|SWAP|IRAM) (\d+)/(\d+)([kKMG])B(?: \([^)]*\))?")
+_UNITS = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30}
+_CPU = re.compile(r"\bCPU \[([^\]]*)\]")
+_CORE = re.compile(r"(\d+)%@(\d+)")
+_EMC = re.compile(r"\bEMC_FREQ (?:(\d+)%)?(?:@(\d+))?")
+_GPU = re.compile(r"\bGR3D_FREQ (?:(\d+)%)?(?:@\[?(\d+)[\d,]*\]?)?")
+_ENGINE = re.compile(r"\b(NVDLA\d|NVENC\d?|NVDEC\d?|PVA\d)(?:_FREQ)? (?:(off)\b|(?:(\d+)%)?@(\d+))")
+_ZONE = re.compile(r"\b(\w+)@(-?\d+(?:\.\d+)?)C\b")
+_POWERED_OFF_C = -256.0
+_MHZ = 1_000_000
+TOTALS = ("VDD_IN", "POM_5V_IN")
+"""Rails that carry the whole module, where a board has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line: bytes, Hz, mW, degrees Celsius; loads from 0 to 1.
+
+    `cores` has None for a core that is off; a clock or load that the line does not tell is None, an engine that is off
+    has clock 0.
+    """
+
+    ram_bytes: int = 0
+    ram_total_bytes: int = 0
+    cores: tuple[tuple[float, int] | None, ...] = ()
+    emc_load: float | None = None
+    emc_hz: int | None = None
+    gpu_load: float | None = None
+    gpu_hz: int | None = None
+    engines_hz: Mapping[str, int] = field(default_factory=dict)
+    zones_c: Mapping[str, float] = field(default_factory=dict)
+    rails_mw: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def power_mw(self) -> int | None:
+        """Return the module's power: of its input rail, else the sum of all rails, None where there is none."""
+        for name in TOTALS:
+            if name in self.rails_mw:
+                return self.rails_mw[name]
+        return sum(self.rails_mw.values()) if self.rails_mw else None
+
+    def counters(self) -> dict[str, float]:
+        """Return what a trace keeps of a sample."""
+        found: dict[str, float] = {f"rail_mw.{name}": float(value) for name, value in self.rails_mw.items()}
+        if self.power_mw is not None:
+            found["power_mw"] = float(self.power_mw)
+        for name, value in (("gpu_hz", self.gpu_hz), ("emc_hz", self.emc_hz)):
+            if value is not None:
+                found[name] = float(value)
+        found |= {f"celsius.{zone.lower()}": value for zone, value in self.zones_c.items()}
+        return found | {f"{name.lower()}_hz": float(clock) for name, clock in self.engines_hz.items()}
+
+
+def parse(line: str) -> Sample | None:
+    """Return what a line says, None when it is none of tegrastats."""
+    memory = {name: (int(used), int(total), _UNITS[unit]) for name, used, total, unit in _MEMORY.findall(line)}
+    if "RAM" not in memory:
+        return None
+    used, total, unit = memory["RAM"]
+    cpu, emc, gpu = _CPU.search(line), _EMC.search(line), _GPU.search(line)
+    rest = _CPU.sub("", _MEMORY.sub("", line))
+    zones = {name: float(value) for name, value in _ZONE.findall(rest)}
+    return Sample(
+        ram_bytes=used * unit,
+        ram_total_bytes=total * unit,
+        cores=tuple(_core(text) for text in cpu[1].split(",")) if cpu else (),
+        emc_load=_load(emc and emc[1]),
+        emc_hz=_clock(emc and emc[2]),
+        gpu_load=_load(gpu and gpu[1]),
+        gpu_hz=_clock(gpu and gpu[2]),
+        engines_hz={name: 0 if off else int(clock) * _MHZ for name, off, _, clock in _ENGINE.findall(rest)},
+        zones_c={name: value for name, value in zones.items() if value > _POWERED_OFF_C},
+        rails_mw={name: int(now) for name, now, *_ in _POWER.findall(rest)},
+    )
+
+
+def _core(text: str) -> tuple[float, int] | None:
+    found = _CORE.fullmatch(text.strip())
+    return (int(found[1]) / 100, int(found[2]) * _MHZ) if found else None
+
+
+def _load(text: str | None) -> float | None:
+    return int(text) / 100 if text else None
+
+
+def _clock(text: str | None) -> int | None:
+    return int(text) * _MHZ if text else None

@@ -1,0 +1,93 @@
+"""The board looks after itself: power cap and temperature, one operating point at a time.
+
+Temperature follows one lumped mass (a thermal resistance and a time constant; the thermal circuit of Skadron et al.,
+"Temperature-aware microarchitecture", ISCA 2003, with a single node), stepped in whole millikelvins so that every
+machine gets the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from typing import Any
+
+from socsched.errors import UsageError
+from socsched.plan.plan import Plan, Throttle
+from socsched.trace.columns import THROTTLE, THROTTLE_OVER
+
+Mark = tuple[int, int, int, int]
+
+
+class Board:
+    """Steps operating points of engines with several, as `Throttle` says; `temperature` holds (ns, degrees C) steps."""
+
+    def __init__(self, plan: Plan, rule: Throttle, tables: dict[str, Any]) -> None:
+        if rule.period_ns <= 0:
+            raise UsageError(f"plan: a board that throttles looks every so often, got {rule.period_ns} ns")
+        self.plan, self.rule, self.tables = plan, rule, tables
+        self.levels: int = tables["numbers"]["levels"]
+        self.mass_mk = rule.ambient_mc
+        self.temperature: list[tuple[int, float]] = [(0, rule.ambient_mc / 1000)]
+        self.lowered: list[int] = []
+        self.marks: list[Mark] = []
+        self._spent = [0] * (len(plan.engines) * self.levels)
+        self._traffic = 0.0
+
+    def look(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
+        """Return when to look again and which engines changed; `spent` is lane time by engine and level (ns)."""
+        drawn = [self._drawn(index, spent) for index in range(len(self.plan.engines))]
+        static = self.plan.base_mw + sum(engine.idle_mw for engine in self.plan.engines)
+        memory = (traffic - self._traffic) * self.plan.dram_picojoule_per_byte / self.rule.period_ns
+        power = static + sum(drawn) + int(memory)
+        self._spent, self._traffic = list(spent), traffic
+        hot = self._warm(now, power)
+        rule, changed = self.rule, 0
+        if (rule.cap_mw and power > rule.cap_mw) or (rule.trip_mc and hot >= rule.trip_mc):
+            changed = self._down(now, drawn)
+        elif self.lowered and self._recovered(power, hot):
+            changed = self._up(now)
+        return now + rule.period_ns, changed
+
+    def _recovered(self, power: int, hot: int) -> bool:
+        rule = self.rule
+        cool = not rule.trip_mc or hot <= rule.recover_mc
+        return cool and (not rule.cap_mw or power < rule.cap_mw * rule.recover)
+
+    def _drawn(self, engine: int, spent: Sequence[int]) -> int:
+        """Return an engine's mean dynamic power in this period (mW)."""
+        first, total = engine * self.levels, 0
+        for level in range(self.levels):
+            total += (spent[first + level] - self._spent[first + level]) * self.tables["n_power"][first + level]
+        return int(total / self.tables["numbers"]["scale"]) // self.rule.period_ns
+
+    def _warm(self, now: int, power: int) -> int:
+        rule = self.rule
+        if rule.time_constant_ns:
+            towards = rule.ambient_mc + power * rule.resistance_mk_per_w // 1000
+            self.mass_mk += (towards - self.mass_mk) * rule.period_ns // rule.time_constant_ns
+            self.temperature.append((now, self.mass_mk / 1000))
+        return self.mass_mk
+
+    def _down(self, now: int, drawn: Sequence[int]) -> int:
+        level: MutableSequence[int] = self.tables["n_level"]
+        able = [engine for engine in range(len(drawn)) if level[engine] > self._lowest(engine)]
+        if not able:
+            return 0
+        chosen = max(able, key=lambda engine: (drawn[engine], -engine))
+        return self._set(now, chosen, level[chosen] - 1)
+
+    def _up(self, now: int) -> int:
+        chosen = self.lowered.pop()
+        return self._set(now, chosen, self.tables["n_level"][chosen] + 1)
+
+    def _set(self, now: int, engine: int, level: int) -> int:
+        down = level < self.tables["n_level"][engine]
+        self.tables["n_level"][engine] = level
+        if down:
+            self.lowered.append(engine)
+        clocks = self.tables["n_clock"][engine * self.levels : (engine + 1) * self.levels]
+        speed = 1_000_000 * clocks[level] // clocks[-1]
+        self.marks.append((now, THROTTLE if level < self.levels - 1 else THROTTLE_OVER, engine, speed))
+        return 1 << engine
+
+    def _lowest(self, engine: int) -> int:
+        return self.levels - max(len(self.plan.engines[engine].levels), 1)

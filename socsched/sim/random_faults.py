@@ -1,0 +1,71 @@
+"""Faults drawn from a seed: the same on every machine, since only whole numbers are drawn and calculated with.
+
+`rate` faults a minute until `until`: that many in all (a fraction of one with that probability), each of a kind and at
+an instant drawn alike, as the events of a Poisson process lie once their number is known.  What has a window lasts 20
+ms to 1 s.  Factors go from 1.25 to 4 in quarters, delays up to the sensor's period less its jitter, bursts up to five
+frames, foreign traffic from 5 to 50 % of what the DRAM achieves.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from socsched.plan.plan import Plan, PlannedSensor
+from socsched.sim.faults import Burst, Delay, Dropout, Hog, Slowdown, Stall
+
+KINDS = ("dropouts", "delays", "bursts", "slowdowns", "throttles", "stalls", "deaths", "hogs")
+"""Sections of a faults file that can be drawn."""
+
+_SHORTEST, _LONGEST = 20_000_000, 1_000_000_000
+_OF_SENSORS = ("dropouts", "delays", "bursts")
+_MINUTE = 60 * 10**9
+
+
+def draw(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: tuple[str, ...] = KINDS) -> dict[str, list[Any]]:
+    """Return faults by section of a faults file, in order of time; kinds nothing in `plan` can suffer are left out."""
+    rng = Random(f"{seed}:faults")
+    possible = [kind for kind in kinds if _suffers(plan, kind)]
+    expected = rate * until_ns / _MINUTE
+    count = expected.numerator // expected.denominator
+    count += _below(rng, expected.denominator) < expected.numerator % expected.denominator
+    found: dict[str, list[Any]] = {}
+    for at in sorted(_below(rng, until_ns) for _ in range(count if possible else 0)):
+        kind = possible[_below(rng, len(possible))]
+        found.setdefault(kind, []).append(_fault(rng, plan, kind, at))
+    return found
+
+
+def _below(rng: Random, limit: int) -> int:
+    """Return a whole number from 0 to `limit` - 1 (of bits alone: other draws may differ between Python versions)."""
+    return rng.getrandbits(limit.bit_length() + 64) * limit >> (limit.bit_length() + 64)
+
+
+def _suffers(plan: Plan, kind: str) -> bool:
+    if kind in _OF_SENSORS:
+        return bool(_sensors(plan, kind))
+    return bool(plan.engines) and (kind != "hogs" or plan.dram_bandwidth > 0)
+
+
+def _sensors(plan: Plan, kind: str) -> list[PlannedSensor]:
+    """Return the sensors that can suffer: one whose jitter is its period cannot be delayed further."""
+    return [sensor for sensor in plan.sensors if kind != "delays" or sensor.jitter_ns < sensor.period_ns]
+
+
+def _fault(rng: Random, plan: Plan, kind: str, at: int) -> Any:
+    until = at + _SHORTEST + _below(rng, _LONGEST - _SHORTEST + 1)
+    if kind in _OF_SENSORS:
+        sensors = _sensors(plan, kind)
+        sensor = sensors[_below(rng, len(sensors))]
+        if kind == "dropouts":
+            return Dropout(sensor.name, at, until)
+        if kind == "delays":
+            return Delay(sensor.name, at, until, 1 + _below(rng, sensor.period_ns - sensor.jitter_ns))
+        return Burst(sensor.name, at, 1 + _below(rng, 5))
+    engine = plan.engines[_below(rng, len(plan.engines))].id
+    if kind in ("stalls", "deaths"):
+        return Stall(engine, at, until, kind == "deaths")
+    if kind == "hogs":
+        return Hog(engine, at, until, max(plan.dram_bandwidth * (5 + _below(rng, 46)) // 100, 1))
+    return Slowdown(engine, at, until, Fraction(5 + _below(rng, 12), 4), kind == "throttles")

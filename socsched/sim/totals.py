@@ -1,0 +1,68 @@
+"""A simulation without trace, summed up: the kernel's running figures in the terms of `trace.summary`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from socsched.sim.engine import Simulated
+from socsched.trace.summary import ChainTotals, Histogram, TaskTotals, Totals
+
+_BINS = 45056
+
+
+def totals(simulated: Simulated) -> Totals:
+    """Return what happened in `simulated`, as a trace of it would be summed up (`trace.summary.totals`)."""
+    plan, found, duration = simulated.lowered.plan, simulated.outcome, simulated.duration_ns
+    tasks = {}
+    for index, task in enumerate(plan.tasks):
+        done, dropped, aborted = (int(found.ints(name)[index]) for name in ("done", "dropped", "aborted"))
+        blocking, preemptions = int(found.ints("blocked")[index]), int(found.ints("preempted")[index])
+        seen = _histogram(simulated, "execs", index)
+        tasks[task.name] = TaskTotals(done, dropped, aborted, seen, blocking, preemptions)
+    chains = {}
+    for index, chain in enumerate(plan.chains):
+        chains[chain.name] = ChainTotals(
+            int(found.ints("chain_released")[index]),
+            int(found.ints("chain_completed")[index]),
+            int(found.ints("chain_missed")[index]),
+            int(found.ints("chain_dropped")[index]),
+            _histogram(simulated, "chains", 2 * index),
+            _histogram(simulated, "chains", 2 * index + 1),
+        )
+    busy, energy = _spent(simulated)
+    energy += found.number("traffic") * plan.dram_picojoule_per_byte
+    static = plan.base_mw + sum(engine.idle_mw for engine in plan.engines)
+    mean = static + energy / duration if duration else float(static)
+    traffic = found.number("traffic") / duration if duration else 0.0
+    return Totals(
+        "simulated",
+        duration,
+        simulated.seed,
+        tasks,
+        chains,
+        busy,
+        (mean, max(found.number("power_peak"), float(static))),
+        mean * duration / 1e9,
+        (traffic, found.number("rate_peak")),
+    )
+
+
+def _histogram(simulated: Simulated, name: str, index: int) -> Histogram:
+    found = simulated.outcome
+    sums, most, number, least = (found.ints_of(name, which)[index] for which in (1, 2, 3, 4))
+    if not number:
+        return Histogram()
+    counts = found.ints_of(name, 0)[index * _BINS : (index + 1) * _BINS]
+    return Histogram(np.trim_zeros(counts, "b"), int(number), int(sums), int(least), int(most))
+
+
+def _spent(simulated: Simulated) -> tuple[dict[str, int], float]:
+    """Return every engine's busy time over its lanes (ns), and the dynamic energy of all (mW ns)."""
+    tables, plan = simulated.lowered.tables, simulated.lowered.plan
+    levels, spent = tables["numbers"]["levels"], simulated.outcome.ints("spent")
+    busy, energy = {}, 0
+    for index, engine in enumerate(plan.engines):
+        times = [int(time) for time in spent[index * levels : (index + 1) * levels]]
+        busy[engine.id] = sum(times)
+        energy += sum(time * tables["n_power"][index * levels + level] for level, time in enumerate(times))
+    return busy, energy / tables["numbers"]["scale"]

@@ -1,0 +1,72 @@
+"""`socsched run` with everything it can be told about how to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from socsched.cli import root
+from socsched.cli.run_options import EXECUTORS
+from socsched.run.discipline import EXECUTORS as KNOWN
+
+PIPELINE = """
+schema_version: "1"
+name: toy
+title: two stages known by their times
+sensors: {clock: {kind: imu, period: 20 ms, assumed: toy}}
+stages:
+  first: {title: first, after: [clock], share: 1, assumed: toy, criticality: hard,
+          costs: &costs [{platform: any, mode: any, engine: cpu, precision: fp32, units: 1,
+                          time: {value: 1 ms, kind: assumed, note: toy}}]}
+  second: {title: second, after: [first], share: 1, assumed: toy, costs: *costs}
+chains: {through: {path: [clock, first, second], deadline: 200 ms, assumed: toy}}
+"""
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plan")
+    (folder / "toy.yaml").write_text(PIPELINE)
+    assert root.run(["plan", str(folder / "toy.yaml"), "-p", "host", "-o", str(folder / "plan.json")]) in (0, 1, 4)
+    return folder / "plan.json"
+
+
+def test_the_choices_are_the_executors_there_are() -> None:
+    assert set(EXECUTORS) == set(KNOWN)
+
+
+def test_a_run_tells_where_every_frame_went_and_what_the_executor_cost(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "faults.yaml").write_text("dropouts: [{sensor: clock, from: 100 ms, until: 200 ms}]\n")
+    (tmp_path / "over.yaml").write_text("stages: {second: {policy: skip}}\n")
+    command = ["run", str(plan), "--pipeline", str(plan.parent / "toy.yaml"), "--duration", "400ms", "--json"]
+    command += ["--faults", str(tmp_path / "faults.yaml"), "--overload", str(tmp_path / "over.yaml")]
+    command += ["--limp-home", "auto", "--realtime", "auto", "-o", str(tmp_path / "out")]
+    assert root.run(command) == 1, "frames were lost"
+    found = json.loads(capsys.readouterr().out)["run"]
+    account = found["accounts"]["clock"]
+    assert account["released"] == 20 and account["dropped"] >= 5
+    assert account["released"] == account["completed"] + account["dropped"] + account["aborted"]
+    assert found["dispatch_ns"]["count"] >= 20 and found["release_jitter_ns"]["clock"]["count"] == 20
+    assert not (tmp_path / "out" / "journal.jsonl").exists(), "the trace is whole, the journal no longer needed"
+    assert root.run(["report", str(tmp_path / "out")]) == 0
+
+
+def test_a_folder_with_a_journal_only_is_reported(plan: Path, tmp_path: Path) -> None:
+    from socsched.run.journal import Journal
+    from socsched.trace.trace import Trace
+
+    (tmp_path / "plan.json").write_bytes(plan.read_bytes())
+    with Journal(tmp_path / "journal.jsonl", Trace("measured", 0, 0)) as journal:
+        journal._trace.releases["clock"] = [0, 20_000_000]
+    assert root.run(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 0
+    assert root.run(["report", str(tmp_path), "-o", str(tmp_path / "r.json")]) == 0
+    assert json.loads((tmp_path / "r.json").read_text())["chains"]["through"]["released"] == 2
+
+
+def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
+    command = ["run", str(plan), "--pipeline", str(plan.parent / "toy.yaml"), "--apply-mode"]
+    assert root.run(command) == 2

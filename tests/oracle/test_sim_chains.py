@@ -1,0 +1,99 @@
+"""Simulated chains against exact end-to-end latencies (Guenzel et al., RTAS 2021 / TECS 2023; one processor, FP).
+
+With execution times fixed and a synchronous release their local analysis is exact, so what is simulated must reach it:
+the maximum reaction time counts from just after the previous start of the first task, the maximum data age until the
+next output of the last.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from dataclasses import replace
+from itertools import pairwise
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.descriptor.taskset import taskset_from_mapping
+from socsched.sim.engine import simulate
+from socsched.sim.tasksets import taskset_plan
+from socsched.trace.trace import Job
+
+Case = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cases(shared_data: Path) -> list[Case]:
+    file = shared_data / "rt" / "chains" / "e2e_oracle.json"
+    if not file.exists():
+        pytest.skip("no reference data rt/chains/e2e_oracle.json")
+    return list(json.loads(file.read_text())["cases"])
+
+
+def jobs_of(case: Case) -> tuple[list[list[Job]], int]:
+    """Return every task's jobs for five hyperperiods and what they still lead to; each task reads its predecessor."""
+    made = taskset_plan(taskset_from_mapping(case, "e2e_oracle.json"))
+    before = {sink: source for source, sink in pairwise(case["chain"])}
+    tasks = tuple(
+        replace(task, reads=(made.tasks[before[index]].name,)) if index in before else task
+        for index, task in enumerate(made.tasks)
+    )
+    hyperperiod = lcm(*(task.period_ns for task in tasks))
+    trace = simulate(replace(made, tasks=tasks), 5 * hyperperiod + 4 * sum(task.period_ns for task in tasks))
+    found: list[list[Job]] = [[] for _ in tasks]
+    for job in trace.jobs:
+        if job.status == "done":
+            found[int(job.task)].append(job)
+    return found, 5 * hyperperiod
+
+
+def reaction_time(case: Case, jobs: list[list[Job]], until: int) -> int:
+    """Return the longest from an event just after a start of the first task to the first output that knows of it."""
+    starts = [[job.start_ns for job in own] for own in jobs]
+    longest = 0
+    for earlier, job in pairwise(jobs[case["chain"][0]]):
+        if job.activation_ns >= until:
+            break
+        end = job.finish_ns
+        for task in case["chain"][1:]:
+            end = jobs[task][bisect_left(starts[task], end)].finish_ns
+        longest = max(longest, end - earlier.start_ns)
+    return longest
+
+
+def data_age(case: Case, jobs: list[list[Job]], until: int) -> int:
+    """Return the longest from a start of the first task to the last instant its data is still the newest output."""
+    longest = 0
+    for job, following in pairwise(jobs[case["chain"][-1]]):
+        if job.activation_ns >= until:
+            break
+        for earlier in reversed(case["chain"][:-1]):
+            frame = next(iter(job.sampled.values()), -1)
+            if frame < 0:
+                break
+            job = jobs[earlier][frame]
+        else:
+            longest = max(longest, following.finish_ns - job.start_ns)
+    return longest
+
+
+def test_worst_responses_reaction_times_and_data_ages_are_exact(cases: list[Case]) -> None:
+    assert len(cases) == 30
+    for case in cases:
+        jobs, until = jobs_of(case)
+        assert [max(job.finish_ns - job.activation_ns for job in own) for own in jobs] == case["wcrt"], case["id"]
+        assert reaction_time(case, jobs, until) == case["bounds"]["guenzel23_local_mrt"], case["id"]
+        assert data_age(case, jobs, until) == case["bounds"]["guenzel23_local_mda"], case["id"]
+
+
+def test_no_sampled_frame_is_older_or_newer_than_what_was_there(cases: list[Case]) -> None:
+    for case in cases[:10]:
+        jobs, _ = jobs_of(case)
+        for source, sink in pairwise(case["chain"]):
+            finishes = [job.finish_ns for job in jobs[source]]
+            for job in jobs[sink]:
+                # an output of the very instant a job starts is there for it
+                assert next(iter(job.sampled.values()), -1) == bisect_left(finishes, job.start_ns + 1) - 1

@@ -1,0 +1,45 @@
+"""No response another simulator observed is above a bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from socsched.descriptor.taskset import load_taskset
+from socsched.plan.schedulability.published.choose import analyse
+
+SETS = {
+    "w1_edf_uni_off_1": True,
+    "w1_edf_uni_sync_1": True,
+    "w2_gedf_4cpu_off_1": None,
+    "w3_prm_4cpu_off_1": True,
+    "w3_prm_4cpu_sync_1": True,
+    "x1_edf_uni_constrained": True,
+    "x2_edf_uni_overload": False,
+}
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_observed_responses_are_within_bounds(shared_data: Path, name: str) -> None:
+    folder = shared_data / "rt" / "simso"
+    seen = {row["id"]: row for row in json.loads((folder / f"{name}.simso.json").read_text())["per_task"]}
+    analysis = analyse(load_taskset(folder / f"{name}.taskset.json"))
+    assert analysis.verdict is SETS[name]
+    assert analysis.verdict is not True or not any(row["deadline_misses"] for row in seen.values())
+    assert analysis.verdict is not False or any(row["deadline_misses"] for row in seen.values())
+    attained = bounded = 0
+    for task in analysis.taskset.tasks:
+        for outcome in analysis.outcomes:
+            bound = outcome.answer.bounds.get(task.name) if outcome.answer else None
+            if bound is not None:
+                bounded += 1
+                observed = seen[task.id]["response_max"] * 1000
+                assert observed <= bound.value, (task.name, outcome.test.name)
+                attained += observed == bound.value
+    assert bounded or name.startswith("x2")
+    if name == "w3_prm_4cpu_sync_1":
+        # released together, every response of preemptive fixed priorities is attained
+        best = [analysis.tasks[task.name].bound for task in analysis.taskset.tasks]
+        assert [b.value for b in best if b] == [seen[t.id]["response_max"] * 1000 for t in analysis.taskset.tasks]

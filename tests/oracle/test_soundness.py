@@ -1,0 +1,81 @@
+"""A sample of tools/soundness.py: no observed response above a bound, over every family of systems."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from socsched.descriptor.taskset import taskset_from_mapping
+from socsched.plan.schedulability.published.choose import analyse
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+soundness: ModuleType = importlib.import_module("soundness")
+simulator: ModuleType = importlib.import_module("reference_simulator")
+FAMILIES = soundness.FAMILIES
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
+    tally = soundness.check(FAMILIES[family](Random(seed)), 6, seed)
+    assert tally.violations == []
+
+
+def test_every_built_in_test_is_checked() -> None:
+    """A test no family draws systems for would be sound by silence."""
+    from socsched.plan.schedulability.published.registry import tests
+
+    checked: set[str] = set()
+    for family, make in FAMILIES.items():
+        for number in range(40):
+            analysis = soundness.analyse(make(Random(f"{family}/{number}")))
+            for outcome in analysis.outcomes:
+                if outcome.answer and (outcome.answer.bounds or outcome.answer.chain):
+                    checked.add(outcome.test.name)
+    # The utilisation test only says no; one simply adds to the WCET.
+    assert {test.name for test in tests()} - checked == {"utilisation", "memory accesses in the WCET"}
+
+
+def test_suspension_as_jitter_of_its_length_is_refuted_and_jitter_of_r_minus_c_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The counterexample of Chen et al., RTS 55 2019, in tenths: a job that suspends whenever it has run a little."""
+    rows = [{"period": 20, "wcet": 10}, {"period": 200, "wcet": 50, "suspension": 50}, {"period": 600, "wcet": 10}]
+    data = {"policy": "FP", "tasks": [{**row, "prio": i} for i, row in enumerate(rows)]}
+    taskset = taskset_from_mapping(data, "counterexample")
+    unsound = 0
+    for _ in range(50):  # R = C + sum of ceil((R + S_j) / T_j) C_j
+        unsound = 10 + -(-unsound // 20) * 10 + -(-(unsound + 50) // 200) * 50
+
+    def little_by_little(self: Any, job: Any, task: Any, cost: int) -> None:
+        if job.arrival == 0:
+            job.marks += [(done, "suspend", 9, 0) for done in range(1, 6)]
+
+    monkeypatch.setattr(simulator.Simulation, "_suspensions", little_by_little)
+    runs = [simulator.simulate(taskset, [0, 0, late], 600, 0, True).responses["t2"] for late in range(60, 200, 5)]
+    assert max(runs) > unsound
+    bounds = {o.test.name: o.answer.bounds for o in analyse(taskset).outcomes if o.answer}
+    assert max(runs) <= bounds["suspension as jitter R - C"]["t2"].value
+
+
+def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspension of higher priorities left out: the search has to notice."""
+    from socsched.plan.schedulability.published import suspension_jitter
+
+    honest = suspension_jitter.rta_fp.classic
+    monkeypatch.setattr(
+        suspension_jitter.rta_fp, "classic", lambda higher, late: honest(higher, dict.fromkeys(late, 0))
+    )
+    found: list[str] = []
+    for seed in range(60):
+        found += soundness.check(FAMILIES["self-suspension"](Random(seed)), 8, seed).violations
+    assert any(line.startswith("suspension as jitter") for line in found)

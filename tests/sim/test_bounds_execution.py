@@ -1,0 +1,124 @@
+"""Bounds hold when jobs take other times than planned, come at other times, degrade, or are given up when late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_bounds_hold import MS, platform, shaken, workloads
+
+from socsched.descriptor.pipeline import PER_COST, Anchor, Degraded, Execution, Pipeline, Stage
+from socsched.descriptor.platform import Figure
+from socsched.plan.io import from_document, to_document
+from socsched.plan.plan import Plan
+from socsched.plan.planner import make_plan
+from socsched.sim.engine import simulate
+from socsched.trace.metrics import result
+
+FACTORS = st.lists(st.integers(PER_COST // 20, 2 * PER_COST), min_size=1, max_size=5)
+BEST, FEW = 10, 800 * MS
+
+
+def planned(pipeline: Pipeline, policy: str, cores: str = "full", accelerator: str = "segment") -> Plan:
+    return make_plan(pipeline, platform(cores, accelerator), policy=policy, work=lambda *_: None, budget=BEST)
+
+
+@st.composite
+def varied(draw: st.DrawFn) -> Pipeline:
+    """A random workload whose stages take drawn times, handle lateness, and whose releases are not punctual."""
+    pipeline = draw(workloads())
+    sensors = tuple(replace(s, gap_ns=draw(st.sampled_from([0, 0, 3 * MS]))) for s in pipeline.sensors)
+    return replace(pipeline, sensors=sensors, stages=tuple(draw(varied_stage(s)) for s in pipeline.stages))
+
+
+@st.composite
+def varied_stage(draw: st.DrawFn, stage: Stage) -> Stage:
+    changes: dict[str, Any] = {"on_late": draw(st.sampled_from(["continue", "skip", "abort", "degrade"]))}
+    if draw(st.booleans()):
+        changes["execution"] = Execution(tuple(sorted(draw(FACTORS))), True, draw(st.booleans()))
+    if changes["on_late"] == "degrade":
+        changes["degraded"] = Degraded("", PER_COST // draw(st.integers(2, 5)), True)
+    if stage.period_ns:
+        changes["jitter_ns"] = draw(st.sampled_from([0, MS]))
+    return replace(stage, **changes, overflow=draw(st.sampled_from(["newest", "oldest"])))
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+@pytest.mark.parametrize(("cores", "accelerator"), [("full", "segment"), ("none", "segment")])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(pipeline=varied())
+def test_no_simulated_response_exceeds_its_bound(policy: str, cores: str, accelerator: str, pipeline: Pipeline) -> None:
+    plan = planned(pipeline, policy, cores, accelerator)
+    if plan.verdict != "feasible":
+        return
+    for seed in range(3):
+        made = shaken(plan, seed) if seed else plan
+        figures = result(simulate(made, FEW, seed), made)
+        for chain in plan.chains:
+            found = figures["chains"][chain.name]
+            worst = found["response_time_ns"]["max"]
+            assert chain.bound_ns is not None
+            assert worst is None or worst <= chain.bound_ns, f"{chain.name}: simulated {worst}, bound {chain.bound_ns}"
+            # what is feasible is never late, so nothing is given up either
+            assert found["dropped"] == found["missed"] == 0
+
+
+def one_stage(**changes: Any) -> Pipeline:
+    from socsched.descriptor.pipeline import Chain, Sensor
+
+    cost = Anchor("toy", "only", "cpu", "fp32", Figure(4 * MS, "measured"), 1)
+    stage = Stage("work", "work", None, ("s",), costs=(cost,), share=1, **changes)
+    return Pipeline("one", "one", (Sensor("s", "lidar", 10 * MS),), (stage,), (Chain("c", ("s", "work"), 20 * MS),))
+
+
+def test_the_worst_case_is_the_longest_time() -> None:
+    plain = planned(one_stage(), "edf").tasks[0]
+    assert plain.times is None and plain.wcet_ns == plain.cost_ns == 4 * MS
+    drawn = planned(one_stage(execution=Execution((PER_COST // 2, 2 * PER_COST), True, False)), "edf")
+    (task,) = drawn.tasks
+    assert task.times is not None and task.times.values_ns == (2 * MS, 8 * MS) and task.cost_ns == 4 * MS
+    assert 8 * MS <= task.wcet_ns <= 8 * MS + 1
+    executed = {job.exec_ns for job in simulate(drawn, 10**9).jobs if job.status == "done"}
+    assert executed == {2 * MS, 8 * MS}
+    bound = drawn.chains[0].bound_ns
+    assert bound is not None and bound >= 8 * MS
+    shorter = planned(one_stage(execution=Execution((2 * MS, 3 * MS), False, True)), "edf").tasks[0]
+    assert shorter.wcet_ns == 4 * MS, "faults and other plans still count on what was planned"
+
+
+def test_everything_survives_the_plan_file() -> None:
+    made = planned(
+        one_stage(
+            execution=Execution((2 * MS, 6 * MS), False, True),
+            overflow="oldest",
+            on_late="degrade",
+            degraded=Degraded("", PER_COST // 4, True),
+        ),
+        "fp",
+    )
+    (task,) = made.tasks
+    assert (task.overflow, task.on_late, sum(s.time_ns for s in task.degraded)) == ("oldest", "degrade", MS)
+    assert from_document(to_document(made)) == made
+
+
+def test_a_variant_that_is_not_cheaper_is_left_out() -> None:
+    made = planned(one_stage(on_late="degrade", degraded=Degraded("", 5 * MS)), "edf")
+    assert made.tasks[0].degraded == ()
+
+
+def test_a_late_job_runs_the_cheaper_precision() -> None:
+    pipeline = one_stage(on_late="degrade", degraded=Degraded("int8"))
+    (stage,) = pipeline.stages
+    cheap = Anchor("toy", "only", "cpu", "int8", Figure(MS, "measured"), 1)
+    pipeline = replace(pipeline, stages=(replace(stage, costs=(*stage.costs, cheap)),))
+    board = platform("full", "segment")
+    rates = {d: replace(board.engines[0].precisions["fp32"], dtype=d) for d in ("fp32", "int8")}
+    board = replace(board, engines=(replace(board.engines[0], precisions=rates), *board.engines[1:]))
+    made = make_plan(pipeline, board, policy="edf", work=lambda *_: None, budget=BEST)
+    (task,) = made.tasks
+    assert task.precision == "fp32" and sum(segment.time_ns for segment in task.degraded) == MS
+    hurried = replace(made, tasks=(replace(task, deadline_ns=2 * MS),))
+    assert {job.exec_ns for job in simulate(hurried, 10**8).jobs} == {MS}

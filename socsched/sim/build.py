@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -146,24 +147,23 @@ def _build(folder: Path) -> None:
     command = [sys.executable, "-m", "cython", "-3", *(f"{PACKAGE}/{name}.py" for name in MODULES)]
     for key, value in _DIRECTIVES.items():
         command += ["-X", f"{key}={value}"]
-    _finish([_started(command, folder.parent)])
+    _run([command], folder.parent)
     link = [compiler, *_FLAGS, f"-I{headers}"]
-    made = [[*link, f"{PACKAGE}/{name}.c", "-o", f"{PACKAGE}/{name}{suffix}"] for name in MODULES]
-    _finish([_started(step, folder.parent) for step in made])
+    _run([[*link, f"{PACKAGE}/{name}.c", "-o", f"{PACKAGE}/{name}{suffix}"] for name in MODULES], folder.parent)
     for path in folder.glob("*.c"):
         path.unlink()
 
 
-def _started(command: list[str], folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def _finish(started: list[subprocess.Popen[str]]) -> None:
-    """Wait for all and report the first that failed."""
-    ended = [(process, process.communicate()[0]) for process in started]
-    for process, output in ended:
-        if process.returncode:
-            raise _Impossible(f"{process.args[0]} failed:\n{output[-2000:]}")  # type: ignore[index]
+def _run(commands: Sequence[list[str]], folder: Path) -> None:
+    """Run commands side by side."""
+    started = [
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for command in commands
+    ]
+    ended = [(process.communicate()[0], process.returncode) for process in started]
+    for output, code in ended:
+        if code:
+            raise _Impossible(f"{commands[0][0]} failed:\n{output[-2000:]}")
 
 
 def _import(home: Path) -> ModuleType:

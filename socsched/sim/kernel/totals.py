@@ -191,7 +191,7 @@ class Chains(Columns):
             if response > self.deadline[c]:
                 self.missed[c] += 1
 
-    def close(self, end: i64) -> object:
+    def close(self, end: i64) -> dict[str, Any]:
         """Count as missed what is late at the end of time, and return what became of all frames, by name."""
         c: i64
         frame: i64

@@ -16,7 +16,7 @@ cdef class Kernel:
     cdef long long[::1] u_across, u_serves, n_switch, n_migrate, n_reshape, n_lane0, n_lanes, n_power, n_clock
     cdef long long[::1] n_level, n_governor, n_slow, n_fast, n_still, n_memory, n_swap, lane_speed
     # sources
-    cdef long long[::1] s_period, s_offset, s_jitter, s_gap, s_stream, s_lost, s_delay, s_burst, s_behind, s_due
+    cdef long long[::1] s_period, s_offset, s_jitter, s_gap, s_stream, s_lost, s_delay, s_burst, s_behind, s_due, s_held
     cdef long long[::1] s_next0, s_next
     # state of sources
     cdef long long[::1] s_frame, s_last, s_nominal, s_base, latest, drawn, draw_at
@@ -34,7 +34,7 @@ cdef class Kernel:
     cdef long long[::1] j_migrated, j_number, j_sample, j_next, j_before
     cdef long long j_room, j_free
     # memory
-    cdef long long[::1] active, toll, util, slice_from
+    cdef long long[::1] active, toll, util, slice_from, frozen
     cdef long long actives, memory_changed, memory_limits, hog_state
     cdef double hog_rate
     cdef Combinations combinations
@@ -118,6 +118,7 @@ cdef class Kernel:
     cdef long long edge(self, long long now) except? -9
     cdef long long control(self, long long now) except? -9
     cdef long long charge(self, long long e, long long now) except? -9
+    cdef long long occupy(self, long long e, long long lanes, long long now) except? -9
     cdef long long read_meters(self, long long now) except? -9
     cdef long long note(self, long long now, long long code, long long subject, long long frame, long long value) except? -9
     cpdef object close(self, long long end)

@@ -241,6 +241,7 @@ class Kernel:
         self.s_frame, self.s_last, self.s_nominal, self.s_base, self.s_due = (
             array("q", bytes(8 * s)) for _ in range(5)
         )
+        self.s_held = array("q", bytes(8 * s))
         self.latest = array("q", [-1]) * (n + s)
 
     def _clear_claims(self) -> None:
@@ -250,6 +251,7 @@ class Kernel:
             self.locked, self.chosen, self.sliced, self.slice_row, self.slice_name, self.slice_from,
         ) = (array("q", bytes(8 * n)) for _ in range(15))  # fmt: skip
         self.blocked = array("q", [-1]) * n
+        self.frozen = array("q", bytes(8 * n))
         self.width = n
         u: i64 = max(self.units, 1)
         self.order, self.run = array("q", bytes(8 * n * u)), array("q", bytes(8 * n * u))
@@ -311,6 +313,7 @@ class Kernel:
             if self.edge_at < now:
                 now = self.edge_at
             if now > self.end:
+                self.events_seen += seen
                 return False
             self.now = now
             if self.edge_at == now:
@@ -333,7 +336,7 @@ class Kernel:
                     self.soil(who - self.from_tick)
             if now < self.end:
                 self.settle(now)
-            self.events_seen += seen
+        self.events_seen += seen
         return True
 
     def time(self) -> int:
@@ -363,7 +366,9 @@ class Kernel:
         self.s_last[source] = instant
         # jitter of arrival moves the release; jitter behind it leaves deadlines where they are
         self.s_due[source] = nominal if self.s_behind[source] else instant
-        instant += self.s_delay[source]
+        # after a frame that came late the next one may be due already
+        if instant < self.now:
+            instant = self.now
         self.s_frame[source] = frame
         self.events.set(self.tasks + source, instant if instant < self.end else FAR)
         return 0
@@ -375,6 +380,12 @@ class Kernel:
         i: i64
         row: i64
         lost: i64
+        if self.s_delay[source] and not self.s_held[source]:
+            self.s_held[source] = 1
+            instant: i64 = now + self.s_delay[source]
+            self.events.set(self.tasks + source, instant if instant < self.end else FAR)
+            return 0
+        self.s_held[source] = 0
         while True:
             frame = self.s_frame[source]
             lost = self.s_lost[source] > 0
@@ -472,8 +483,8 @@ class Kernel:
         self.unit[home], self.mask[home], self.wide[home] = u, self.mask[t], self.wide[t]
         self.lanes[home], self.last[home] = self.lanes[t], self.last[t]
         self.key0[home], self.key1[home] = self.key0[t], self.key1[t]
-        self.running[home], self.locked[home] = 1, self.locked[t]
-        self.running[t] = self.locked[t] = 0
+        self.running[home], self.locked[home], self.frozen[home] = 1, self.locked[t], self.frozen[t]
+        self.running[t] = self.locked[t] = self.frozen[t] = 0
         self.unlist(t)
         self.list_claim(home)
         for i in range(self.runs[u]):
@@ -492,8 +503,8 @@ class Kernel:
         self.unit[t], self.mask[t], self.wide[t] = u, self.mask[home], self.wide[home]
         self.lanes[t], self.last[t] = self.lanes[home], self.last[home]
         self.key0[t], self.key1[t] = self.key0[home], self.key1[home]
-        self.running[t], self.locked[t] = ran, self.locked[home]
-        self.running[home] = self.locked[home] = 0
+        self.running[t], self.locked[t], self.frozen[t] = ran, self.locked[home], self.frozen[home]
+        self.running[home] = self.locked[home] = self.frozen[home] = 0
         self.list_claim(t)
         self.soil(u)
         if ran:
@@ -1040,9 +1051,7 @@ class Kernel:
         self.run[u * self.width + self.runs[u]] = c
         self.runs[u] += 1
         self.lanes[c] = place
-        self.charge(e, now)
-        self.busy[e] += bits(place)
-        self.load_now += self.n_power[e * self.levels + self.n_level[e]] * bits(place)
+        self.occupy(e, bits(place), now)
         if c >= self.tasks:
             if self.u_kind[u] != FULL:
                 self.lock(c)
@@ -1179,9 +1188,10 @@ class Kernel:
         while at < self.runs[u]:
             self.run[base + at] = self.run[base + at + 1]
             at += 1
-        self.charge(e, now)
-        self.busy[e] -= bits(self.lanes[c])
-        self.load_now -= self.n_power[e * self.levels + self.n_level[e]] * bits(self.lanes[c])
+        if self.frozen[c]:
+            self.frozen[c] = 0
+        else:
+            self.occupy(e, -bits(self.lanes[c]), now)
         return 0
 
     def limit_queues(self, now: i64) -> i64:
@@ -1428,7 +1438,7 @@ class Kernel:
             self.keep_pace(t, self.slowed(t, pace), now)
             rate += size / self.pace[t]
         if self.hog:
-            rate += self.hog_rate
+            rate += mixes.pool[at + self.actives] / 1e9 if self.memory_limits else self.hog_rate
         self.memory_changed = 0
         self.rate = rate
         return 0
@@ -1459,7 +1469,7 @@ class Kernel:
         """Wake a reservation up: a new deadline unless what is left fits before the old one (CBS, rule of wake-up)."""
         if not self.t_budget[t] or self.throttled[t]:
             return 0
-        if self.server[t] <= now or self.budget[t] > scaled(self.server[t] - now, self.t_budget[t], self.t_server[t]):
+        if self.server[t] <= now or self.budget[t] > (self.server[t] - now) * self.t_budget[t] // self.t_server[t]:
             self.server[t] = now + self.t_server[t]
             self.budget[t] = self.t_budget[t]
         return 0
@@ -1536,7 +1546,11 @@ class Kernel:
                 i += 1
                 if self.n_still[e]:
                     self.freeze(c, now)
-                elif not self.sliced[c]:
+                    continue
+                if self.frozen[c]:
+                    self.frozen[c] = 0
+                    self.occupy(e, bits(self.lanes[c]), now)
+                if not self.sliced[c]:
                     if self.u_kind[u] != SEGMENT or self.locked[c]:
                         if c < self.tasks:
                             self.begin(c, now)
@@ -1551,6 +1565,9 @@ class Kernel:
 
     def freeze(self, c: i64, now: i64) -> i64:
         """An engine stands still: what runs keeps its lanes and makes no progress."""
+        if not self.frozen[c]:
+            self.frozen[c] = 1
+            self.occupy(self.u_engine[self.unit[c]], -bits(self.lanes[c]), now)
         if not self.sliced[c]:
             return 0
         self.end_slice(c, now)
@@ -1599,6 +1616,13 @@ class Kernel:
         """Book the lanes' busy time up to now under the present clock."""
         self.spent[e * self.levels + self.n_level[e]] += self.busy[e] * (now - self.mark[e])
         self.mark[e] = now
+        return 0
+
+    def occupy(self, e: i64, lanes: i64, now: i64) -> i64:
+        """Count lanes of an engine as busy from now on, or no longer."""
+        self.charge(e, now)
+        self.busy[e] += lanes
+        self.load_now += self.n_power[e * self.levels + self.n_level[e]] * lanes
         return 0
 
     def read_meters(self, now: i64) -> i64:

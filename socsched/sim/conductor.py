@@ -16,7 +16,6 @@ from socsched.sim.board import Board
 from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
-from socsched.sim.results import Mark
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
 
 _DRAWS = 1024
@@ -26,6 +25,10 @@ _LIMIT = 1 << 31
 def planned_model(plan: Plan) -> ContentionModel:
     """Return the contention model a plan carries; UsageError when it is unknown or its parameters cannot be used."""
     return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
+
+
+Mark = tuple[int, int, int, int]
+"""An instant: time, code, engine index, value."""
 
 
 class Conductor:

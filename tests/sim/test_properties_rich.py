@@ -19,7 +19,7 @@ from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 from socsched.trace.trace import Job, Trace
 
-MODERATE = settings(max_examples=60, deadline=None)
+MODERATE = settings(max_examples=20, deadline=None)
 
 
 @st.composite

@@ -13,10 +13,9 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan
 from socsched.sim.board import Board
-from socsched.sim.faults import Delay, Faults
+from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
-from socsched.sim.results import Mark
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
 
 _DRAWS = 1024
@@ -26,6 +25,10 @@ _LIMIT = 1 << 31
 def planned_model(plan: Plan) -> ContentionModel:
     """Return the contention model a plan carries; UsageError when it is unknown or its parameters cannot be used."""
     return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
+
+
+Mark = tuple[int, int, int, int]
+"""An instant: time, code, engine index, value."""
 
 
 class Conductor:
@@ -54,11 +57,17 @@ class Conductor:
     # -- questions
 
     def stretch(self, key: tuple[int, ...]) -> tuple[int, ...]:
-        """Return how long (ns) each of the segments numbered in `key` takes while exactly these run."""
+        """Return how long (ns) each of the segments numbered in `key` takes while exactly these run.
+
+        A negative number stands for the foreign traffic there is; its place holds the bytes/s that this attains.
+        """
         hogs = [(engine, Segment("hog", 1_000_000_000, 0, rate)) for engine, rate in self._hogs]
         running = [self.lowered.segments[number] for number in key if number >= 0]
         paces = self.model.paces([*running, *hogs])
-        return tuple(paces[: len(running)]) + (0,) * (len(key) - len(running))
+        attained = sum(
+            hog.bytes * hog.time_ns // pace for (_, hog), pace in zip(hogs, paces[len(running) :], strict=True)
+        )
+        return (*paces[: len(running)], *([attained] if len(key) > len(running) else []))
 
     def draws(self, stream: int) -> list[int]:
         """Return the next random numbers of a stream, from 0 to 2**62 - 1."""
@@ -115,36 +124,13 @@ class Conductor:
         for stall in faults.stalls:
             window(stall.from_ns, stall.until_ns, "stall", self._engines[stall.engine], stall.lost)
         for delay in faults.delays:
-            source = self._source(delay.sensor)
-            begin, end = self._expected(source, delay)
-            if begin < 0:
-                self._delay(0, True, source, delay.by_ns)
-                edges.append((end, order, "delay", False, source, delay.by_ns))
-                order += 1
-            elif begin < end:
-                window(begin, end, "delay", source, delay.by_ns)
+            window(delay.from_ns, delay.until_ns, "delay", self._source(delay.sensor), delay.by_ns)
         for burst in faults.bursts:
             edges.append((burst.at_ns, order, "burst", True, self._source(burst.sensor), burst.frames))
             order += 1
         for hog in faults.hogs:
             window(hog.from_ns, hog.until_ns, "hog", hog.engine, hog.bandwidth)
         return [(time, change, *rest) for time, _, change, *rest in sorted(edges, key=lambda edge: edge[:2])]
-
-    def _expected(self, source: int, delay: Delay) -> tuple[int, int]:
-        """Return in which window the frames to delay are expected: the kernel expects a frame when the last one came.
-
-        Negative: from before the start.  Frames of a sporadic sensor have no instant that is known beforehand; those
-        whose predecessor comes in the window are delayed.
-        """
-        sensor = self.plan.sensors[source]
-        if sensor.gap_ns:
-            return delay.from_ns, delay.until_ns
-        first, after = (-((sensor.offset_ns - at) // sensor.period_ns) for at in (delay.from_ns, delay.until_ns))
-        first = max(first, 0)
-        if after <= first:
-            return 0, 0
-        start = sensor.offset_ns + (first - 1) * sensor.period_ns if first else -1
-        return start, sensor.offset_ns + (after - 1) * sensor.period_ns + delay.by_ns
 
     def _source(self, name: str) -> int:
         return self.lowered.sources.index(name)

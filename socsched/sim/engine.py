@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from socsched.plan.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.conductor import Conductor
 from socsched.sim.faults import Faults
 from socsched.sim.lower import Lowered, lower
-from socsched.sim.results import Outcome, columns
 from socsched.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from socsched.sim.results import Outcome
 
 _EVENTS = 200_000
 """Events between two chances to interrupt: some tens of milliseconds."""
@@ -61,6 +64,8 @@ def run(
     `implementation` compiled | python | None (compiled where possible): both give the same results.  After Ctrl-C what
     was simulated so far is returned as a shorter simulation.
     """
+    from socsched.sim.results import Outcome, columns
+
     lowered = lower(plan, seed, policy)
     conductor = Conductor(lowered, faults or Faults(), seed)
     found = kernel(implementation, _segments(plan, duration_ns))(lowered.tables, conductor, duration_ns, int(record))

@@ -13,12 +13,9 @@ from socsched.trace.columns import MISS_OPEN, Columns, InstantColumns, JobColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from socsched.sim.conductor import Conductor
+    from socsched.sim.conductor import Conductor, Mark
 
     Ints = NDArray[np.int64]
-
-Mark = tuple[int, int, int, int]
-"""An instant of the conductor: time, code, engine index, value."""
 
 
 class Outcome:

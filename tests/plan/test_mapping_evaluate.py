@@ -33,7 +33,7 @@ def work(time: int, size: int = 0, fixed: int = 0) -> tuple[Segment, ...]:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 5), st.integers(1, 4), st.sampled_from([0, 8, 14, 20]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_job_ends_when_the_simulator_says(
     seed: int, networks: int, groups: int, engines: int, bandwidth: int
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_problem_that_makes_no_sense_is_refused(change: dict[str, object], mes
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_list_schedules_run_and_keep_precedence(
     seed: int, networks: int, groups: int, engines: int, frames: int
 ) -> None:

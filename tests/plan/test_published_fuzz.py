@@ -49,7 +49,7 @@ def anything(draw: Random) -> dict:  # type: ignore[type-arg]
     return data
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_analysis_answers(seed: int) -> None:
     began = time.perf_counter()

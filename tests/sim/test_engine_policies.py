@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from builders import MS, engine, plan, spans, task, times
 
 from socsched.plan.plan import Plan, Task
@@ -125,7 +124,6 @@ def test_a_reservation_that_wakes_up_with_little_budget_keeps_its_deadline() -> 
     assert spans(trace) == [("woken", 0, 35), ("woken", 80, 85), ("probe", 85, 120), ("woken", 120, 150)]
 
 
-@pytest.mark.xfail(strict=True, reason="the kernel rounds what fits before the deadline up, 2.4 to 3")
 def test_budget_that_fits_is_not_rounded_up() -> None:
     """As above with 4 in 10: 3 left at 4, of which (10 - 4) * 4/10 = 2.4 fit."""
     woken = task("woken", 1, period_ns=4, budget_ns=4, server_ns=10)

@@ -34,7 +34,7 @@ def interrupted_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
             self.seen += 1
             return bool(super().run_on(1000))
 
-    monkeypatch.setattr("socsched.sim.engine.kernel", lambda _: Interrupted)
+    monkeypatch.setattr("socsched.sim.engine.kernel", lambda *_: Interrupted)
 
 
 @pytest.mark.parametrize("record", [True, False])
@@ -61,7 +61,7 @@ from socsched.sim import engine
 
 found = engine.kernel
 
-def kernel(implementation):
+def kernel(implementation, segments):
     print("started", file=sys.stderr, flush=True)
     return found(implementation)
 

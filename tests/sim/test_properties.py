@@ -131,7 +131,7 @@ def test_the_past_does_not_depend_on_the_horizon(made: Plan, cut: int) -> None:
         max_size=6,
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_edf_meets_every_deadline_up_to_full_utilisation(rows: list[tuple[int, int, int]]) -> None:
     """EDF is optimal on one processor: with U <= 1 and deadlines equal to periods nothing is missed (Liu & Layland)."""
     chosen: list[Task] = []

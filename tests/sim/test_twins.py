@@ -46,7 +46,7 @@ def same(one: Trace, other: Trace) -> None:
         assert value == content(other)[name], name
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(st.data())
 def test_kernel_equals_the_reference_simulator(data: st.DataObject) -> None:
     made = data.draw(plans())
@@ -58,7 +58,7 @@ def test_kernel_equals_the_reference_simulator(data: st.DataObject) -> None:
     same(expected, run(made, HORIZON, 3, None, harm, implementation="python").trace)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(st.data())
 def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
@@ -70,7 +70,7 @@ def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None
         assert np.array_equal(one.outcome.ints(name), other.outcome.ints(name)), name
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(st.data())
 def test_running_figures_are_those_of_the_trace(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
@@ -97,6 +97,7 @@ def compare_figures(made: Plan, expected: dict[str, Any], lean: Simulated) -> No
         assert (figures["data_age_ns"]["max"] or 0) == max(found.ints_of("chains", 2)[2 * index + 1], 0)
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_every_frame_is_accounted_for(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
@@ -120,6 +121,7 @@ def close(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_a_simulation_without_trace_gives_the_same_result(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))

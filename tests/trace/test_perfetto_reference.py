@@ -94,7 +94,9 @@ def test_random_traces(folder: Path, drawn: tuple[Plan, Trace]) -> None:
 
 def test_migrations_are_told_where_there_are_any(folder: Path) -> None:
     made, trace = example()
-    trace.jobs[3].migrations = 2
+    jobs = trace.jobs
+    jobs[3].migrations = 2
+    trace.jobs = jobs
     perfetto.write_perfetto(trace, made, folder / "t.pftrace")
     told = [dict(event[-1]) for event in events(folder / "t.pftrace") if isinstance(event, tuple) and event[0] >= 0]
     assert {args["migrations"] for args in told if "migrations" in args} == {0, 2}

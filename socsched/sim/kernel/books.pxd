@@ -13,6 +13,7 @@ cdef class Books(State):
     cdef Histograms execs, responses
     cdef Log job_log, slice_log, note_log, step_log, depth_log, sample_log, release_log
     cdef void charge(self, long long e, long long now) noexcept
+    cdef void occupy(self, long long e, long long lanes, long long now) noexcept
     cdef int read_meters(self, long long now) except -1
     cdef int note(self, long long now, long long code, long long subject, long long frame, long long value) except -1
     cdef int write_job(self, long long t, long long slot, long long finish, long long status) except -1

@@ -56,6 +56,12 @@ class Books(State):
         self.spent[e * self.levels + self.n_level[e]] += self.busy[e] * (now - self.mark[e])
         self.mark[e] = now
 
+    def occupy(self, e: i64, lanes: i64, now: i64) -> None:
+        """Count lanes of an engine as busy from now on, or no longer."""
+        self.charge(e, now)
+        self.busy[e] += lanes
+        self.load_now += self.n_power[e * self.levels + self.n_level[e]] * lanes
+
     def read_meters(self, now: i64) -> None:
         """Book power and traffic up to now, and note what changed now."""
         if now > self.read_at:

@@ -127,7 +127,7 @@ class Dispatcher(Queues):
 
     def start(self, c: i64, place: i64, now: i64) -> None:
         """Let a claim have its lanes."""
-        self.occupy(c, place, now)
+        self.move_in(c, place, now)
         if c < self.tasks:
             self.resume(c, place, now)
         else:

@@ -8,7 +8,7 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.arithmetic import bits, scaled
     from cython.cimports.socsched_kernel.codes import (
         ABORT,
         ABORTED,
@@ -23,7 +23,7 @@ if cython.compiled:
     )
     from cython.cimports.socsched_kernel.places import Places
 else:
-    from .arithmetic import scaled
+    from .arithmetic import bits, scaled
     from .codes import ABORT, ABORTED, DEGRADE, DROPPED, FAR, OVERRUN, SEGMENT, SHIFT, SKIP, SKIPPED
     from .places import Places
 
@@ -190,7 +190,11 @@ class Jobs(Places):
                 i += 1
                 if self.n_still[e]:
                     self.freeze(c, now)
-                elif not self.sliced[c]:
+                    continue
+                if self.frozen[c]:
+                    self.frozen[c] = 0
+                    self.occupy(e, bits(self.lanes[c]), now)
+                if not self.sliced[c]:
                     if self.u_kind[u] != SEGMENT or self.locked[c]:
                         if c < self.tasks:
                             self.begin(c, now)
@@ -204,6 +208,9 @@ class Jobs(Places):
 
     def freeze(self, c: i64, now: i64) -> None:
         """An engine stands still: what runs keeps its lanes and makes no progress."""
+        if not self.frozen[c]:
+            self.frozen[c] = 1
+            self.occupy(self.u_engine[self.unit[c]], -bits(self.lanes[c]), now)
         if self.sliced[c]:
             self.end_slice(c, now)
             if c < self.tasks:

@@ -2,7 +2,7 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.dispatching cimport Dispatcher
 
 cdef class Kernel(Dispatcher):
-    cdef column s_frame, s_last, s_nominal, s_base, s_due
+    cdef column s_frame, s_last, s_nominal, s_base, s_due, s_held
     cdef long long now, edge_at, events_seen
     cpdef object run_on(self, long long most)
     cpdef object time(self)
@@ -11,6 +11,7 @@ cdef class Kernel(Dispatcher):
     cdef int handle(self, long long source, long long now) except -1
     cdef int go_on(self, long long t, long long g, long long now) except -1
     cdef int withhold(self, long long t, long long now) except -1
+    cdef int emit(self, long long source, long long now) except -1
     cdef int complete(self, long long t, long long now) except -1
     cdef int expire(self, long long t, long long now) except -1
     cdef int exhaust(self, long long t, long long now) except -1

@@ -46,6 +46,7 @@ class Kernel(Dispatcher):
         self.s_nominal = self.fill(self.sources, 0)
         self.s_base = self.fill(self.sources, 0)
         self.s_due = self.fill(self.sources, 0)
+        self.s_held = self.fill(self.sources, 0)
         self.now = self.events_seen = 0
         self.edge_at = tables["numbers"]["first_edge"]
         source: i64
@@ -114,11 +115,23 @@ class Kernel(Dispatcher):
         self.s_last[source] = instant
         # jitter of arrival moves the release; jitter behind it leaves deadlines where they are
         self.s_due[source] = nominal if self.s_behind[source] else instant
-        instant += self.s_delay[source]
+        # after a frame that came late the next one may be due already
+        if instant < self.now:
+            instant = self.now
         self.s_frame[source] = frame
         self.events.set(self.tasks + source, instant if instant < self.end else FAR)
 
     def release(self, source: i64, now: i64) -> None:
+        """A frame of a source is due: it comes now, or is held back by a fault and comes then."""
+        if self.s_delay[source] and not self.s_held[source]:
+            self.s_held[source] = 1
+            instant: i64 = now + self.s_delay[source]
+            self.events.set(self.tasks + source, instant if instant < self.end else FAR)
+        else:
+            self.s_held[source] = 0
+            self.emit(source, now)
+
+    def emit(self, source: i64, now: i64) -> None:
         """A sensor or timer releases a frame, or several in a burst."""
         extra: i64 = self.s_burst[source]
         at: i64 = self.s_due[source]

@@ -2,13 +2,13 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.orders cimport Orders
 
 cdef class Places(Orders):
-    cdef column resident, last, locked, run, runs, held, shape, stored
+    cdef column resident, last, locked, frozen, run, runs, held, shape, stored
     cdef long long uses
     cdef long long find_place(self, long long c, long long taken) noexcept
     cdef long long pick(self, long long c, long long free, long long wanted) noexcept
     cdef void lock(self, long long c) noexcept
     cdef void unlock(self, long long c) noexcept
-    cdef void occupy(self, long long c, long long place, long long now) noexcept
+    cdef void move_in(self, long long c, long long place, long long now) noexcept
     cdef void vacate(self, long long c, long long now) noexcept
     cdef void stay(self, long long t, long long home, long long now) noexcept
     cdef int come_home(self, long long t, long long home, long long now) except -1

@@ -18,8 +18,9 @@ else:
 class Places(Orders):
     """`run[u * width + i]` are the claims that run on unit u, `runs[u]` of them; `held[u]` are lanes nobody can take.
 
-    `last[c]` is where a claim ran last, `shape` the grouping every lane was last used in, `resident[t]` when weights
-    were last used that are in the engine's memory (0: they are not), `stored[e]` bytes of it.
+    `frozen[c]`: its engine stands still, and its lanes do not count as busy.  `last[c]` is where a claim ran last,
+    `shape` the grouping every lane was last used in, `resident[t]` when weights were last used that are in the engine's
+    memory (0: they are not), `stored[e]` bytes of it.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -27,6 +28,7 @@ class Places(Orders):
         self.resident = self.fill(self.tasks, 0)
         self.last = self.fill(self.width, 0)
         self.locked = self.fill(self.width, 0)
+        self.frozen = self.fill(self.width, 0)
         self.run = self.fill(self.width * self.units, 0)
         self.runs = self.fill(self.units, 0)
         self.held = self.fill(self.units, 0)
@@ -102,22 +104,18 @@ class Places(Orders):
         self.locked[c] = 0
         self.held[self.unit[c]] &= ~self.lanes[c]
 
-    def occupy(self, c: i64, place: i64, now: i64) -> None:
+    def move_in(self, c: i64, place: i64, now: i64) -> None:
         """Give lanes to a claim."""
         u: i64 = self.unit[c]
-        e: i64 = self.u_engine[u]
         self.running[c] = 1
         self.run[u * self.width + self.runs[u]] = c
         self.runs[u] += 1
         self.lanes[c] = place
-        self.charge(e, now)
-        self.busy[e] += bits(place)
-        self.load_now += self.n_power[e * self.levels + self.n_level[e]] * bits(place)
+        self.occupy(self.u_engine[u], bits(place), now)
 
     def vacate(self, c: i64, now: i64) -> None:
         """Give a claim's lanes back."""
         u: i64 = self.unit[c]
-        e: i64 = self.u_engine[u]
         base: i64 = u * self.width
         at: i64 = 0
         if not self.running[c]:
@@ -131,9 +129,10 @@ class Places(Orders):
         while at < self.runs[u]:
             self.run[base + at] = self.run[base + at + 1]
             at += 1
-        self.charge(e, now)
-        self.busy[e] -= bits(self.lanes[c])
-        self.load_now -= self.n_power[e * self.levels + self.n_level[e]] * bits(self.lanes[c])
+        if self.frozen[c]:
+            self.frozen[c] = 0
+        else:
+            self.occupy(self.u_engine[u], -bits(self.lanes[c]), now)
 
     def stay(self, t: i64, home: i64, now: i64) -> None:
         """Let the busy-waiting claim take the place of the working one."""
@@ -142,8 +141,8 @@ class Places(Orders):
         self.unit[home], self.mask[home], self.wide[home] = u, self.mask[t], self.wide[t]
         self.lanes[home], self.last[home] = self.lanes[t], self.last[t]
         self.key0[home], self.key1[home] = self.key0[t], self.key1[t]
-        self.running[home], self.locked[home] = 1, self.locked[t]
-        self.running[t] = self.locked[t] = 0
+        self.running[home], self.locked[home], self.frozen[home] = 1, self.locked[t], self.frozen[t]
+        self.running[t] = self.locked[t] = self.frozen[t] = 0
         self.unlist(t)
         self.list_claim(home)
         for i in range(self.runs[u]):
@@ -162,8 +161,8 @@ class Places(Orders):
         self.unit[t], self.mask[t], self.wide[t] = u, self.mask[home], self.wide[home]
         self.lanes[t], self.last[t] = self.lanes[home], self.last[home]
         self.key0[t], self.key1[t] = self.key0[home], self.key1[home]
-        self.running[t], self.locked[t] = ran, self.locked[home]
-        self.running[home] = self.locked[home] = 0
+        self.running[t], self.locked[t], self.frozen[t] = ran, self.locked[home], self.frozen[home]
+        self.running[home] = self.locked[home] = self.frozen[home] = 0
         self.list_claim(t)
         self.soil(u)
         if ran:

@@ -191,6 +191,6 @@ class Progress(Reservations):
             self.keep_pace(t, self.slowed(t, pace), now)
             rate += size / self.pace[t]
         if self.hog:
-            rate += self.hog_rate
+            rate += mixes.pool[at + self.actives] / 1e9 if self.memory_limits else self.hog_rate
         self.memory_changed = 0
         self.rate = rate

@@ -8,11 +8,9 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import scaled
     from cython.cimports.socsched_kernel.books import Books
     from cython.cimports.socsched_kernel.codes import FAR, FULL
 else:
-    from .arithmetic import scaled
     from .books import Books
     from .codes import FAR, FULL
 
@@ -53,6 +51,6 @@ class Reservations(Books):
         """Wake a reservation up: a new deadline unless what is left fits before the old one (CBS, rule of wake-up)."""
         if not self.t_budget[t] or self.throttled[t]:
             return
-        if self.server[t] <= now or self.budget[t] > scaled(self.server[t] - now, self.t_budget[t], self.t_server[t]):
+        if self.server[t] <= now or self.budget[t] > (self.server[t] - now) * self.t_budget[t] // self.t_server[t]:
             self.server[t] = now + self.t_server[t]
             self.budget[t] = self.t_budget[t]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builders import MS, engine, plan, spans, task, times
 
+from socsched.cost.cost import Segment
 from socsched.plan.plan import Plan, Task
 from socsched.sim.engine import simulate
 
@@ -130,3 +131,21 @@ def test_budget_that_fits_is_not_rounded_up() -> None:
     probe = once("probe", 5, offset_ns=4, deadline_ns=8)
     trace = simulate(plan([woken, probe], [engine(policy="cbs")]), 10)
     assert spans(trace) == [("woken", 0, 1), ("probe", 4, 9), ("woken", 9, 10)]
+
+
+def test_a_turn_ends_where_a_job_leaves_the_lanes() -> None:
+    """What is left of a quantum on one engine neither runs out on another nor is there on the way back."""
+    parts = (Segment("there", 2, 0, 0), Segment("away", 20, 0, 0, engine="y", lanes=(0,)), Segment("back", 4, 0, 0))
+    made = plan(
+        [once("a", 26, segments=parts), once("b", 9, offset_ns=20)],
+        [engine(policy="rr", quantum_ns=3), engine("y", policy="edf")],
+    )
+    assert sorted(spans(simulate(made, 100)), key=lambda span: span[1]) == [
+        ("there", 0, 2),
+        ("away", 2, 22),
+        ("b", 20, 23),
+        ("back", 23, 26),
+        ("b", 26, 29),
+        ("back", 29, 30),
+        ("b", 30, 33),
+    ]

@@ -9,11 +9,11 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import scaled
-    from cython.cimports.socsched_kernel.codes import SHIFT
+    from cython.cimports.socsched_kernel.codes import FAR, SHIFT
     from cython.cimports.socsched_kernel.progress import Progress
 else:
     from .arithmetic import scaled
-    from .codes import SHIFT
+    from .codes import FAR, SHIFT
     from .progress import Progress
 
 # terms of a policy's order (`sim.policies`)
@@ -89,6 +89,11 @@ class Orders(Progress):
             self.order[base + at] = self.order[base + at + 1]
             at += 1
         self.listed[c] = 0
+        if c < self.tasks and self.turn[c]:
+            # the turn was on these lanes; elsewhere there may be no rounds
+            self.turn[c] = 0
+            if not self.u_serves[u]:
+                self.events.set(self.from_budget + c, FAR)
         self.soil(u)
 
     def requeue(self, t: i64, now: i64) -> None:

@@ -50,7 +50,8 @@ def test_a_run_tells_where_every_frame_went_and_what_the_executor_cost(
     account = found["accounts"]["clock"]
     assert account["released"] == 20 and account["dropped"] >= 5
     assert account["released"] == account["completed"] + account["dropped"] + account["aborted"]
-    assert found["dispatch_ns"]["count"] >= 20 and found["release_jitter_ns"]["clock"]["count"] == 20
+    assert found["dispatch_ns"]["count"] >= account["completed"] > 0
+    assert found["release_jitter_ns"]["clock"]["count"] == 20
     assert not (tmp_path / "out" / "journal.jsonl").exists(), "the trace is whole, the journal no longer needed"
     assert root.run(["report", str(tmp_path / "out")]) == 0
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import engine, notes, plan, sensor, task, times
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Task
+from socsched.plan.plan import ExecutionTimes, Task
 from socsched.sim.engine import simulate
+from socsched.sim.faults import Burst, Faults
 from socsched.trace.trace import Trace
 
 
@@ -75,3 +78,18 @@ def test_a_full_queue_gives_up_one_end(overflow: str, served: list[int], lost: l
     started = [(job.frame, job.start_ns) for job in trace.jobs if job.start_ns >= 0]
     assert started == list(zip(served, (0, 25, 50, 75), strict=True))
     assert sorted(frame for _, _, frame in notes(trace, "drop")) == lost
+
+
+def test_a_dropped_job_that_takes_others_with_it_is_dropped_once() -> None:
+    """A full queue drops the job before it; those behind it are skipped at once, and then there is room."""
+    spread = ExecutionTimes((0, 100), interpolate=False)
+    stage = task("t", 50, after=("s",), period_ns=1000, deadline_ns=20, queue=1, overflow="oldest", on_late="skip")
+    busy = task("busy", 50, period_ns=1000, deadline_ns=5)
+    made = plan([replace(stage, times=spread), busy], sensors=[sensor("s", 1000, offset_ns=10)])
+    taken = 0
+    for seed in range(60):
+        trace = simulate(made, 1000, seed=seed, faults=Faults(bursts=(Burst("s", 0, 3),)))
+        jobs = [job for job in trace.jobs if job.task == "t"]
+        assert [job.frame for job in jobs] == [0, 1, 2, 3]
+        taken += all(job.status == "dropped" for job in jobs)
+    assert taken, "no case of jobs that went with another one"

@@ -183,7 +183,8 @@ class Dispatcher(Queues):
         if c < self.tasks:
             self.j_preempted[self.job[c]] += 1
             self.owes[c] = 1
-            self.prefix[c] = self.turn[c] = 0
+            self.prefix[c] = 0
+            self.end_turn(c)
             self.events.set(c, FAR)
 
     def note_blocking(self, u: i64, now: i64) -> None:

@@ -14,7 +14,7 @@ cdef class Kernel(Dispatcher):
     cdef int emit(self, long long source, long long now) except -1
     cdef int complete(self, long long t, long long now) except -1
     cdef int expire(self, long long t, long long now) except -1
-    cdef int exhaust(self, long long t, long long now) except -1
+    cdef int pass_on(self, long long t, long long now) except -1
     cdef int edge(self, long long now) except -1
     cdef int control(self, long long now) except -1
     cpdef object close(self, long long end)

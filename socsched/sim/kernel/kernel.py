@@ -86,8 +86,10 @@ class Kernel(Dispatcher):
             self.control(now)
         elif source < self.from_budget:
             self.expire(source - self.from_abort, now)
+        elif source < self.from_turn:
+            self.withhold(source - self.from_budget, now)
         elif source < self.from_tick:
-            self.exhaust(source - self.from_budget, now)
+            self.pass_on(source - self.from_turn, now)
         else:
             self.events.set(source, FAR)
             self.soil(source - self.from_tick)
@@ -199,20 +201,18 @@ class Kernel(Dispatcher):
             self.note(now, LATE_ABORT, t, self.j_frame[self.job[t]], 0)
             self.kill(t, now, ABORTED)
 
-    def exhaust(self, t: i64, now: i64) -> None:
-        """A budget is used up or given back, or a quantum is over."""
-        self.events.set(self.from_budget + t, FAR)
-        if self.u_serves[self.unit[t]]:
-            self.withhold(t, now)
-        else:
-            self.turn[t] = 0
-            if self.running[t] and self.listed[t]:
-                self.requeue(t, now)
-                self.turn[t] = now + self.u_quantum[self.unit[t]]
-                self.events.set(self.from_budget + t, self.turn[t])
+    def pass_on(self, t: i64, now: i64) -> None:
+        """A quantum is over: it is another's turn."""
+        self.events.set(self.from_turn + t, FAR)
+        self.turn[t] = 0
+        if self.running[t] and self.listed[t]:
+            self.requeue(t, now)
+            self.turn[t] = now + self.u_quantum[self.unit[t]]
+            self.events.set(self.from_turn + t, self.turn[t])
 
     def withhold(self, t: i64, now: i64) -> None:
         """Stop a task that has used its budget up until its reservation's deadline; give the next budget then."""
+        self.events.set(self.from_budget + t, FAR)
         waits: i64 = 0
         if not self.throttled[t]:
             self.throttled[t] = 1

@@ -9,11 +9,11 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import scaled
-    from cython.cimports.socsched_kernel.codes import FAR, SHIFT
+    from cython.cimports.socsched_kernel.codes import SHIFT
     from cython.cimports.socsched_kernel.progress import Progress
 else:
     from .arithmetic import scaled
-    from .codes import FAR, SHIFT
+    from .codes import SHIFT
     from .progress import Progress
 
 # terms of a policy's order (`sim.policies`)
@@ -52,7 +52,7 @@ class Orders(Progress):
         """Put a task's claim in the order of its unit."""
         u: i64 = self.unit[t]
         self.set_keys(t, now)
-        if not self.throttled[t]:
+        if not (self.throttled[t] and self.u_serves[u]):
             self.list_claim(t)
         self.soil(u)
 
@@ -89,11 +89,9 @@ class Orders(Progress):
             self.order[base + at] = self.order[base + at + 1]
             at += 1
         self.listed[c] = 0
-        if c < self.tasks and self.turn[c]:
-            # the turn was on these lanes; elsewhere there may be no rounds
-            self.turn[c] = 0
-            if not self.u_serves[u]:
-                self.events.set(self.from_budget + c, FAR)
+        if c < self.tasks:
+            # elsewhere there may be no rounds
+            self.end_turn(c)
         self.soil(u)
 
     def requeue(self, t: i64, now: i64) -> None:

@@ -6,6 +6,7 @@ cdef class Queues(Jobs):
     cdef long long touches
     cdef int deliver(self, long long t, long long frame, long long release, long long now) except -1
     cdef long long join(self, long long t, long long frame, long long release) noexcept
+    cdef long long length(self, long long t) noexcept
     cdef void touch(self, long long t) noexcept
     cdef int limit_queues(self, long long now) except -1
     cdef int drop(self, long long t, long long now) except -1

@@ -76,6 +76,10 @@ class Queues(Jobs):
             self.touched[self.touches] = t
             self.touches += 1
 
+    def length(self, t: i64) -> i64:
+        """Return how many of a task's jobs have not begun."""
+        return self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
+
     def limit_queues(self, now: i64) -> None:
         """Drop what is too much in the queues that changed."""
         i: i64 = 0
@@ -83,10 +87,11 @@ class Queues(Jobs):
             t: i64 = self.touched[i]
             self.marked[t] = 0
             i += 1
-            depth: i64 = self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
+            depth: i64 = self.length(t)
             while depth > self.t_queue[t]:
+                # a job that is dropped may take others with it: those behind it that would be late anyhow
                 self.drop(t, now)
-                depth -= 1
+                depth = self.length(t)
             if depth != self.depth[t]:
                 self.depth[t] = depth
                 if self.record:

@@ -37,7 +37,13 @@ class Reservations(Books):
         elif self.u_quantum[u] and not self.turn[t]:
             self.turn[t] = now + self.u_quantum[u]
             if self.u_kind[u] == FULL:
-                self.events.set(self.from_budget + t, self.turn[t])
+                self.events.set(self.from_turn + t, self.turn[t])
+
+    def end_turn(self, t: i64) -> None:
+        """A task leaves its lanes: what is left of its quantum is forfeit."""
+        if self.turn[t]:
+            self.turn[t] = 0
+            self.events.set(self.from_turn + t, FAR)
 
     def consume(self, t: i64, now: i64) -> None:
         """A task ran until now."""

@@ -24,7 +24,7 @@ class State(Slots):
     segments from `first`, after a `prefix` (ns: a switch, say), in `up` / `down` of the planned times.
 
     Sources of events by number, which is the order at one instant: ends of tasks' segments, releases, the board's
-    control, aborts, budgets and quanta, and looks at units whose keys depend on time.
+    control, aborts, budgets, quanta, and looks at units whose keys depend on time.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -43,8 +43,9 @@ class State(Slots):
         self.running = self.fill(self.width, 0)
         self.sliced = self.fill(self.width, 0)
         self.slice_from = self.fill(self.width, 0)
-        self.events = EventQueue(3 * self.tasks + self.sources + self.units + 1)
+        self.events = EventQueue(4 * self.tasks + self.sources + self.units + 1)
         self.from_control = self.tasks + self.sources
         self.from_abort = self.from_control + 1
         self.from_budget = self.from_abort + self.tasks
-        self.from_tick = self.from_budget + self.tasks
+        self.from_turn = self.from_budget + self.tasks
+        self.from_tick = self.from_turn + self.tasks

@@ -32,10 +32,10 @@ def kind_of(path: Path) -> str:
 
 def findings(kind: str, path: Path) -> list[tuple[int, str]]:
     """Load a broken file in under a second; return (line, message) of every finding."""
-    started = time.process_time()
+    started = time.thread_time()
     with pytest.raises(DescriptorError) as caught:
         LOADERS[kind](path)
-    assert time.process_time() - started < 1.0, "an answer has to come at once"
+    assert time.thread_time() - started < 1.0, "an answer has to come at once"
     assert all(f.file == str(path) and f.line >= 1 and f.column >= 1 for f in caught.value.findings)
     return [(f.line, f"{f.field}: {f.expected}") for f in caught.value.findings]
 

@@ -52,9 +52,9 @@ def anything(draw: Random) -> dict:  # type: ignore[type-arg]
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_analysis_answers(seed: int) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     analysis = analyse(taskset_from_mapping(anything(Random(seed)), "anything"))
-    assert time.process_time() - began < 20, "no search without an end"
+    assert time.thread_time() - began < 20, "no search without an end"
     for outcome in analysis.outcomes:
         assert outcome.answer is not None or outcome.reason
         for bound in (*outcome.answer.bounds.values(), *outcome.answer.chain.values()) if outcome.answer else ():

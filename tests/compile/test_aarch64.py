@@ -89,9 +89,18 @@ def test_int8_stages_give_the_integers_of_the_host(
     assert small_stages.error(found, small_stages.reference(stage, arrays)) <= 0.1, "and near to fp32"
 
 
+LONG = {("resnet", "fp16"), ("mobilenet", "fp32"), ("yolo", "fp16")}
+
+
 @pytest.mark.qemu
-@pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize("name", ["resnet", "trunk", "mobilenet", "yolo", "odd"])
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        pytest.param(name, precision, marks=pytest.mark.slow if (name, precision) in LONG else ())
+        for name in ("resnet", "trunk", "mobilenet", "yolo", "odd")
+        for precision in TOLERANCE
+    ],
+)
 def test_onnx_networks(
     name: str, precision: str, tmp_path: Path, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
 ) -> None:

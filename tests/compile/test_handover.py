@@ -65,7 +65,11 @@ def run_onnx(path: Path | bytes, inputs: dict[str, Array]) -> list[Array]:
     return list(session.run(None, inputs))
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.model)
+LONG = {"centerpoint.backbone", "camera.detector"}
+MARKED = [pytest.param(s, id=s.model, marks=pytest.mark.slow if s.model in LONG else ()) for s in STAGES]
+
+
+@pytest.mark.parametrize("stage", MARKED)
 def test_the_model_computes_what_our_stage_does(dla: Engine, make_engine: Make, tmp_path: Path, stage: Stage) -> None:
     model, network = network_of(stage)
     document = hand_over(stage, dla, "fp16", tmp_path)

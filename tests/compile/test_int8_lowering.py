@@ -264,7 +264,10 @@ def test_camera_detector_has_an_int8_form() -> None:
     compare(detector_network(64, 96), RUNNABLE[0], {"image": False})
 
 
-@pytest.mark.parametrize("name", ["resnet", "mobilenet", "yolo"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ["resnet", pytest.param("mobilenet", marks=SLOW), pytest.param("yolo", marks=SLOW)])
 def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path: Path) -> None:
     """Networks from files, with depthwise convolutions, gates, means and dense layers among the rest."""
     pytest.importorskip("onnx")

@@ -178,7 +178,14 @@ def test_what_is_no_cut() -> None:
     assert parse_part(str(Part(MIDDLE, ()))) == Part(MIDDLE)
 
 
-@pytest.mark.parametrize("middle", [("blocks.1.3.relu",), MIDDLE, ("blocks.1.3",)], ids=["block", "late", "torn"])
+@pytest.mark.parametrize(
+    "middle",
+    [
+        pytest.param(("blocks.1.3.relu",), id="block", marks=pytest.mark.slow),
+        pytest.param(MIDDLE, id="late"),
+        pytest.param(("blocks.1.3",), id="torn"),
+    ],
+)
 def test_compiled_parts_chain_to_the_whole(make_engine: Make, middle: tuple[str, ...]) -> None:
     """Cut inside the second block, with the first upsampling before or after, and between convolution and ReLU."""
     canvas = np.maximum(np.random.default_rng(0).normal(size=(1, 64, 496, 432)), 0).astype(np.float32)

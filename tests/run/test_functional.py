@@ -50,6 +50,7 @@ def test_a_plan_for_a_board_finds_what_this_machine_finds(
     assert result["kind"] == "simulated", "times stay the model's"
 
 
+@pytest.mark.slow
 def test_tensors_lie_as_the_simulated_engine_has_them() -> None:
     """A DLA's border is in its own channel blocks, and the numbers are those of this machine, in half precision."""
     orin, host = get_platform("jetson-agx-orin-64gb"), get_platform("host").engines[0]

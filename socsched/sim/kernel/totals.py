@@ -28,7 +28,7 @@ RING = cython.declare(cython.longlong, 1024)
 """Frames of a position remembered for the jobs that follow."""
 PENDING = cython.declare(cython.longlong, 0)
 LOST = cython.declare(cython.longlong, 1)
-DONE = cython.declare(cython.longlong, 2)
+ARRIVED = cython.declare(cython.longlong, 2)
 
 
 def bin_of(value: i64) -> i64:
@@ -185,7 +185,7 @@ class Chains(Columns):
         at: i64 = c * FRAMES + frame % FRAMES
         response: i64 = now - self.release[at]
         if self.state[at] == PENDING:
-            self.state[at] = DONE
+            self.state[at] = ARRIVED
             self.completed[c] += 1
             self.figures.add(2 * c, response)
             if response > self.deadline[c]:

@@ -27,7 +27,7 @@ MODULES = (
     "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
     "reservations", "progress", "orders", "places", "jobs", "queues", "dispatching", "kernel",
 )  # fmt: skip
-_FLAGS = ("-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-fvisibility=hidden", "-w")
+_FLAGS = ("-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden", "-w")
 _DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,

@@ -88,7 +88,7 @@ def _counters(
     numbers = lowered.tables["numbers"]
     steps = outcome.rows("steps", 3)
     times = np.concatenate([np.zeros(1, np.int64), steps[:, 0]])
-    rates = np.concatenate([np.zeros(1), np.asarray(outcome.number("rates"), np.float64)])
+    rates = np.concatenate([np.zeros(1), steps[:, 2].copy().view(np.float64)])
     loads = np.concatenate([np.zeros(1), steps[:, 1].astype(np.float64)])
     power = numbers["static"] + loads / numbers["scale"] + rates * numbers["picojoule"]
     moved = np.concatenate([[True], rates[1:] != rates[:-1]])

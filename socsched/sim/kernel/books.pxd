@@ -5,7 +5,6 @@ from socsched_kernel.state cimport State
 
 cdef class Books(State):
     cdef dict books
-    cdef list rates
     cdef column done, dropped, aborted, late, released, preempted, migrated, most_blocked, spent, busy, mark
     cdef long long load_now, shown_load, read_at, samples_made, chained
     cdef double scale, picojoule, static, rate, shown_rate, peak_rate, traffic, most_power

@@ -9,11 +9,13 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import image
     from cython.cimports.socsched_kernel.codes import DONE, DROPPED
     from cython.cimports.socsched_kernel.records import Log
     from cython.cimports.socsched_kernel.state import State
     from cython.cimports.socsched_kernel.totals import Chains, Histograms
 else:
+    from .arithmetic import image
     from .codes import DONE, DROPPED
     from .records import Log
     from .state import State
@@ -44,7 +46,6 @@ class Books(State):
         self.mark = self.fill(self.engines, 0)
         self.load_now = self.shown_load = self.read_at = self.samples_made = 0
         self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = 0.0
-        self.rates: list[float] = []
         self.chains = Chains(tables)
         self.chained = self.chains.count > 0
         self.execs, self.responses = Histograms(self.tasks), Histograms(self.tasks)
@@ -76,7 +77,7 @@ class Books(State):
             row: i64 = self.step_log.row()
             self.step_log.block[row] = now
             self.step_log.block[row + 1] = self.load_now
-            self.rates.append(self.rate)
+            self.step_log.block[row + 2] = image(self.rate)
         self.shown_load = self.load_now
         self.shown_rate = self.rate
 
@@ -176,7 +177,7 @@ class Books(State):
         found["jobs"], found["slices"], found["notes"] = (
             self.job_log.flush(), self.slice_log.flush(), self.note_log.flush(),
         )  # fmt: skip
-        found["steps"], found["rates"] = self.step_log.flush(), self.rates
+        found["steps"] = self.step_log.flush()
         found["depths"], found["samples"] = self.depth_log.flush(), self.sample_log.flush()
         found["releases"] = self.release_log.flush()
         return found

@@ -1,8 +1,8 @@
 """The simulation kernel, compiled once a machine and kept in the cache; interpreted where that is not possible.
 
-The kernel is Python that Cython understands (`sim.kernel`).  Its modules are put together as one (`sim.merge`), translated
-and compiled aside, and the finished folder is renamed into place, so that concurrent processes and interrupted builds
-leave nothing broken.
+The kernel is Python that Cython understands (`sim.kernel`).  Its modules are put together as one (`sim.merge`),
+translated and compiled aside, and the finished folder is renamed into place, so that concurrent processes and
+interrupted builds leave nothing broken.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ MODULES = (
     "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
     "reservations", "progress", "orders", "places", "jobs", "queues", "dispatching", "kernel",
 )  # fmt: skip
-_FLAGS = ("-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden", "-w")
+_FLAGS = (
+    "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden",
+    "-w",
+)  # fmt: skip
 _DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,

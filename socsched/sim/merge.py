@@ -47,12 +47,11 @@ class _Merger:
                 self.layer(node, own) if _takes_tables(node) else self.source.extend(["", *own])
             else:
                 self.source += ["", *own]
-        self.declared += [
-            line
-            for line in declarations.split("\n")
-            if "cimport" not in line and not re.match(r"cdef long long [A-Z]{2}|cdef class (\w+)\((\w+)\)", line)
-            or (line.startswith("cdef class") and line.split()[2].split("(")[0] not in self.layers)
-        ]
+        for line in declarations.split("\n"):
+            head = re.match(r"cdef class (\w+)", line)
+            if "cimport" in line or re.match("cdef long long [A-Z]{2}", line) or (head and head[1] in self.layers):
+                continue
+            self.declared.append(line)
 
     def layer(self, node: ast.ClassDef, own: list[str]) -> None:
         """Add the methods of a layer; what it makes at first becomes a method of its own."""
@@ -68,7 +67,7 @@ class _Merger:
             made = f"make_{node.name.lower()}"
             given = "dict tables, object hooks, long long end, long long record"
             self.declared.append(f"    cdef int {made}(self, {given}) except -1")
-        for line in own[node.body[0].end_lineno - node.lineno + 1 :]:
+        for line in own[(node.body[0].end_lineno or node.lineno) - node.lineno + 1 :]:
             line = line.replace("def __init__(", f"def {made}(")
             self.whole.append(re.sub(r"super\(\)\.__init__\(.*\)", before, line))
 

@@ -21,5 +21,6 @@ cdef class Books(State):
     cdef int write_depth(self, long long t, long long depth, long long now) except -1
     cdef int write_release(self, long long source, long long at) except -1
     cdef int finish(self, long long t, long long slot, long long now, long long status) except -1
+    cdef void ended(self, long long source, long long now) noexcept
     cdef void add_up(self, long long t, long long slot) noexcept
     cdef object all_figures(self, long long end)

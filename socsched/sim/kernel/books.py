@@ -10,13 +10,13 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import image
-    from cython.cimports.socsched_kernel.codes import DONE, DROPPED
+    from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR
     from cython.cimports.socsched_kernel.records import Log
     from cython.cimports.socsched_kernel.state import State
     from cython.cimports.socsched_kernel.totals import Chains, Histograms
 else:
     from .arithmetic import image
-    from .codes import DONE, DROPPED
+    from .codes import DONE, DROPPED, FAR
     from .records import Log
     from .state import State
     from .totals import Chains, Histograms
@@ -156,9 +156,22 @@ class Books(State):
         else:
             self.aborted[t] += 1
         self.add_up(t, slot)
+        if self.t_loop[t] >= 0 and (status != DONE or self.t_closes[t]):
+            self.ended(self.t_loop[t], now)
         if self.record:
             self.write_job(t, slot, now if status == DONE else -1, status)
         self.free_slot(slot)
+
+    def ended(self, source: i64, now: i64) -> None:
+        """A frame of a closed loop ended or was lost: the next one comes now, or at its instant if later."""
+        self.s_ended[source] += 1
+        if self.s_waits[source] and self.s_ended[source] >= self.s_frame[source]:
+            self.s_waits[source] = 0
+            if self.s_due[source] < now:
+                self.s_due[source] = now
+            if self.s_last[source] < now:
+                self.s_last[source] = now
+            self.events.set(self.tasks + source, self.s_last[source] if self.s_last[source] < self.end else FAR)
 
     def add_up(self, t: i64, slot: i64) -> None:
         """Count what happened to a job."""

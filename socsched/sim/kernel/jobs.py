@@ -35,8 +35,9 @@ class Jobs(Places):
     """Waiting jobs of a task are linked from `head[t]` to `tail[t]`, `waiting[t]` of them.
 
     `owes[t]`: it has to pay a switch when it resumes.  `stop[t]`: the segment after which it launches nothing more (-1:
-    none).  `blocked[t]`: since when it waits for what cannot be preempted (-1: it does not).  `util[t]`: the share of
-    its engine it takes in 2**-20, for clocks that follow the load.
+    none), `ahead[t]`: that one where somebody more urgent is about on another engine.  `blocked[t]`: since when it
+    waits for what cannot be preempted (-1: it does not).  `util[t]`: the share of its engine it takes in 2**-20, for
+    clocks that follow the load.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -47,6 +48,7 @@ class Jobs(Places):
         self.head = self.fill(self.tasks, -1)
         self.tail = self.fill(self.tasks, -1)
         self.stop = self.fill(self.tasks, -1)
+        self.ahead = self.fill(self.tasks, -1)
         self.blocked = self.fill(self.tasks, -1)
         streams: i64 = tables["numbers"]["streams"]
         self.drawn = self.fill(streams * DRAWS, 0)
@@ -57,7 +59,7 @@ class Jobs(Places):
         late: i64 = self.t_late[t]
         self.job[t] = slot
         self.first[t], self.count[t] = self.t_first[t], self.t_count[t]
-        self.stop[t] = -1
+        self.stop[t] = self.ahead[t] = -1
         self.up[t] = self.down[t] = 1
         if self.t_stream[t] >= 0:
             self.sample_time(t)

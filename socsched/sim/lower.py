@@ -77,6 +77,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     levels = max((len(engine.levels) for engine in plan.engines), default=1) or 1
     for unit in units:
         _unit(rows, unit, plan.engines[unit.engine], policies[unit.engine])
+        rows.row("u", **{"global": _everywhere(rows, plan, units, unit)})
     for engine in plan.engines:
         _engine(rows, engine, scale, levels)
     sources = _sources(rows, plan, streams)
@@ -218,6 +219,12 @@ def _task(rows: _Columns, task: Task, streams: _Streams) -> None:
     rows.row("t", between=bool(task.times and task.times.interpolate and len(times) > 1))
     rows.row("t", over=-1, chance=0, up=1, down=1, loop=-1, closes=0)
     rows["times"].extend(times)
+
+
+def _everywhere(rows: _Columns, plan: Plan, units: Sequence[Unit], unit: Unit) -> bool:
+    """Whether every job of a unit's own tasks takes one of its lanes, whichever is free."""
+    own = [row for row in rows["t_first"][: len(plan.tasks)] if units[rows["g_unit"][row]] == unit]
+    return all(rows["g_width"][row] == 1 and rows["g_mask"][row] == unit.mask for row in own)
 
 
 def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> None:

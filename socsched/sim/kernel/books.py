@@ -44,6 +44,7 @@ class Books(State):
         self.spent = self.own(self.books["spent"])
         self.busy = self.fill(self.engines, 0)
         self.mark = self.fill(self.engines, 0)
+        self.noted = self.fill(self.engines, self.levels - 1)
         self.load_now = self.shown_load = self.read_at = self.samples_made = 0
         self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = 0.0
         self.chains = Chains(tables)
@@ -51,6 +52,7 @@ class Books(State):
         self.execs, self.responses = Histograms(self.tasks), Histograms(self.tasks)
         self.job_log, self.slice_log, self.note_log = Log(13), Log(7), Log(5)
         self.step_log, self.depth_log, self.sample_log, self.release_log = Log(3), Log(3), Log(1), Log(2)
+        self.level_log = Log(3)
 
     def charge(self, e: i64, now: i64) -> None:
         """Book the lanes' busy time up to now under the present clock."""
@@ -137,6 +139,13 @@ class Books(State):
         self.depth_log.block[row + 1] = t
         self.depth_log.block[row + 2] = depth
 
+    def write_level(self, e: i64, level: i64, now: i64) -> None:
+        """Keep an engine's operating point for the trace."""
+        row: i64 = self.level_log.row()
+        self.level_log.block[row] = now
+        self.level_log.block[row + 1] = e
+        self.level_log.block[row + 2] = level
+
     def write_release(self, source: i64, at: i64) -> None:
         """Keep a release for the trace."""
         row: i64 = self.release_log.row()
@@ -192,5 +201,5 @@ class Books(State):
         )  # fmt: skip
         found["steps"] = self.step_log.flush()
         found["depths"], found["samples"] = self.depth_log.flush(), self.sample_log.flush()
-        found["releases"] = self.release_log.flush()
+        found["releases"], found["levels"] = self.release_log.flush(), self.level_log.flush()
         return found

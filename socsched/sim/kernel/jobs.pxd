@@ -9,5 +9,6 @@ cdef class Jobs(Places):
     cdef int follow(self, long long t, long long now) except -1
     cdef int kill(self, long long t, long long now, long long status) except -1
     cdef int govern(self, long long t, long long cost, long long now) except -1
+    cdef long long needed(self, long long u) noexcept
     cdef int adapt(self, long long e, long long now) except -1
     cdef int freeze(self, long long c, long long now) except -1

@@ -12,7 +12,7 @@ cdef class Tables(Columns):
     cdef column g_time, g_bytes, g_unit, g_mask, g_width, g_hold, g_name, g_rest
     # units
     cdef column u_engine, u_mask, u_kind, u_flight, u_reset, u_term0, u_term1, u_dynamic, u_quantum, u_tick
-    cdef column u_across, u_serves
+    cdef column u_across, u_serves, u_global
     # engines
     cdef column n_switch, n_migrate, n_reshape, n_lane0, n_lanes, n_power, n_clock, n_level, n_governor, n_slow
     cdef column n_fast, n_still, n_memory, n_swap, n_linger, n_slice, lane_speed

@@ -84,6 +84,7 @@ class Tables(Columns):
         self.u_tick = self.own(tables["u_tick"])
         self.u_across = self.own(tables["u_across"])
         self.u_serves = self.own(tables["u_serves"])
+        self.u_global = self.own(tables["u_global"])
         # engines
         self.n_switch = self.own(tables["n_switch"])
         self.n_migrate = self.own(tables["n_migrate"])

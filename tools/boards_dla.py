@@ -2,38 +2,43 @@
 
 What is modelled, and who says so:
 
-- the DLA runs one loadable at a time, first come first served, to its end (NVIDIA Deep-Learning-Accelerator-SW, FAQ);
+- the DLA runs one loadable at a time, first come first served, to its end (NVIDIA Deep-Learning-Accelerator-SW, FAQ):
+  an engine preempted at ends of segments, under `rr` with a quantum of 1 ns;
 - a process submits the next loadable of a request once its CUDA stream has seen the one before end (the benchmark's own
-  code: cudlaSubmitTask on one stream), which takes its GPU context: the FAQ names late submission and late completion
-  signals as the interference of processes that share a DLA;
+  code: cudlaSubmitTask on one stream), which takes its GPU context: a segment without duration on the GPU before every
+  loadable and after the last.  The FAQ names late submission and late completion signals as the interference of
+  processes that share a DLA;
 - GPU contexts take turns: one that wants the GPU gets it when the time slice of the present one ends (nvgpu, 1024 us
   by default), or once that one has given the GPU nothing to do for 800 us ("the GPU still keeps that CUDA context for
-  a short while of 800us" after handing over to the DLA, forums.developer.nvidia.com, topic 181203);
-- the foreground releases requests after U{12..33} ms, the background the next one when one ends.
+  a short while of 800us" after handing over to the DLA, forums.developer.nvidia.com, topic 181203): an engine that
+  lingers;
+- the foreground releases requests after U{12..33} ms, the background the next one when one ends: closed loops.
 
 Nothing is fitted.  The DLA itself hardly varies (FAQ: "minimum variance from inference to inference"), so a loadable
 takes an eighth of the shortest standalone latency; what standalone requests take beyond that is spent on the host
-before the first one, and is drawn from their published distribution.  Progressive launching (XSched level 1): a queue
-may have `threshold` loadables at the hardware; while the foreground has a request, the background gets no more than
-are there.
-
-The simulator cannot yet express contexts that gate submissions, closed loops and in-flight thresholds; `share` stands
-in until it does.
+before the first one, and is drawn from their published distribution.  Progressive launching (XSched level 1): the DLA
+has `threshold` segments in flight, and engines are served together, `hhpf`: while the foreground has a request, the
+background gets no more than it launched before.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+
+from socsched.cost.cost import Segment
+from socsched.plan.plan import ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.sim.engine import run
 
 MS = 1_000_000
 SLICE_NS = 1_024_000
 LINGER_NS = 800_000
 LOADABLES = 8
-_NEVER = 1 << 62
+SHORTEST_NS, SPREAD_NS = 12 * MS, 21 * MS
+"""Between requests of the foreground: the shortest time, and how much longer it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +65,6 @@ def load(file: Path) -> tuple[Latency, Latency]:
     return latency("standalone"), latency("native_two_processes_time_shared")
 
 
-@dataclass(slots=True, eq=False)
-class Client:
-    """A process: its request's loadables (ns), how many ended as the stream saw it, where the next one is.
-
-    `state`: idle, host (preparing a request), stream (the GPU context must act: submit the next loadable or report the
-    end), held (its scheduler lets nothing more through), device (a loadable is queued or runs).  `granted`: loadables
-    handed to the hardware.
-    """
-
-    name: str
-    wake_ns: int
-    loadables: list[int]
-    state: str = "idle"
-    seen: int = 0
-    granted: int = 0
-    start_ns: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """How two share: whether contexts gate submissions, how many background loadables may be ahead (None: all)."""
@@ -89,73 +76,58 @@ class Sharing:
     linger_ns: int = LINGER_NS
 
 
+def plan(alone: Latency, how: Sharing, offset_ns: int = 0) -> Plan:
+    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share as `how` says."""
+    together = how.threshold is not None
+    engines = (
+        _engine("cpu", 2, "fp", quantum_ns=0),
+        _engine("gpu", 1, "hhpf" if together else "fifo", quantum_ns=how.slice_ns, linger_ns=how.linger_ns),
+        _engine("dla", 1, "hhpf" if together else "rr", quantum_ns=1, in_flight=how.threshold or 1),
+    )
+    tasks = []
+    for number, (name, offset, period, gap) in enumerate(
+        (("front", offset_ns, SHORTEST_NS, SPREAD_NS), ("back", 0, 1, 0))
+    ):
+        least = alone.at(0.0)
+        host = tuple(round((alone.at(step / 100) - least) * MS) for step in range(101))
+        submit = (Segment("context", 0, 0, 0, "gpu", (0,)),) if how.gated else ()
+        parts = 1 if how.whole_requests else LOADABLES
+        loadable = (*submit, Segment("loadable", round(least * MS / parts), 0, 0))
+        infer = f"{name}.infer"
+        tasks.append(_task(f"{name}.host", number, "cpu", number, (Segment("host", MS, 0, 0),), "", offset, infer))
+        tasks[-1] = replace(tasks[-1], period_ns=period, gap_ns=gap, times=ExecutionTimes(host, True))
+        tasks.append(_task(infer, number, "dla", 0, (*loadable * parts, *submit), f"{name}.host", 0, ""))
+    nothing: dict[str, str] = {}
+    return Plan(
+        "jetson-agx-orin", "-", "two processes", "undecided", "-", engines, (), tuple(tasks), (), (), (), nothing,
+        nothing, nothing, nothing,
+    )  # fmt: skip
+
+
+def _engine(name: str, lanes: int, policy: str, **more: int) -> PlannedEngine:
+    return PlannedEngine(name, name, lanes, "segment", 0, policy, 0, 0, 0, **more)
+
+
+def _task(
+    name: str, process: int, engine: str, lane: int, segments: tuple[Segment, ...], after: str, offset: int, closed: str
+) -> Task:
+    cost = sum(segment.time_ns for segment in segments)
+    return Task(
+        name, "stage", engine, (lane,), "fp16", (after,) if after else (), (), not after, 1, offset, 4, cost, cost, 0,
+        0, segments, process, 1 << 40, 0, "firm", "derived", "", 0.0, closed_by=closed, process=f"process {process}",
+    )  # fmt: skip
+
+
 def share(alone: Latency, how: Sharing, requests: int, seed: int) -> list[float]:
-    """Return the latency (ms) of every foreground request, sorted."""
-    rng, least = Random(seed), alone.at(0.0)
-    parts = 1 if how.whole_requests else LOADABLES
-    loadables = [round(least * MS / parts)] * parts
-    front, back = Client("front", rng.randrange(33 * MS), loadables), Client("back", 0, loadables)
-    queue: list[Client] = []
-    running: Client | None = None
-    ends_ns, holder, since_ns, idle_ns, release_ns = _NEVER, back, 0, 0, 0
-    latencies: list[float] = []
-    now = 0
-    while len(latencies) < requests:
-        for client in (front, back):
-            if client.state == "idle" and client.wake_ns <= now:
-                client.start_ns, client.state = now, "host"
-                client.wake_ns = now + round((alone.at(rng.random()) - least) * MS)
-                if client is front:
-                    release_ns = now + rng.randrange(12, 34) * MS
-            if client.state == "host" and client.wake_ns <= now:
-                client.seen, client.granted, client.state = 0, 0, "stream"
-        if running and ends_ns <= now:
-            running.seen, running.state, running = running.seen + 1, "stream", None
-        for client in (front, back):
-            _grant(client, front, how)
-        other = back if holder is front else front
-        wanted_ns = _NEVER
-        if how.gated and other.state == "stream":
-            turns = (now - since_ns) // how.slice_ns
-            wanted_ns = min(max(idle_ns + how.linger_ns, now), since_ns + (turns + 1) * how.slice_ns)
-            if wanted_ns <= now or (holder.state != "stream" and now == since_ns + turns * how.slice_ns > since_ns):
-                holder, since_ns, idle_ns = other, now, now
-                continue
-        acted = False
-        for client in (front, back):
-            if client.state != "stream" or (how.gated and client is not holder):
-                continue
-            acted, idle_ns = True, now
-            if client.seen < len(client.loadables):
-                client.state = "device"
-                queue.append(client)
-            else:
-                client.state = "idle"
-                client.wake_ns = now
-                if client is front:
-                    latencies.append((now - client.start_ns) / MS)
-                    client.wake_ns = max(release_ns, now)
-        if not running and queue:
-            running = queue.pop(0)
-            ends_ns = now + running.loadables[running.seen]
-        if acted:
-            continue
-        events = [client.wake_ns for client in (front, back) if client.state in ("idle", "host")]
-        now = min([*events, wanted_ns, ends_ns if running else _NEVER])
-    return sorted(latencies)
-
-
-def _grant(client: Client, front: Client, how: Sharing) -> None:
-    """Let loadables through to the hardware, and hold a client whose next one may not pass."""
-    if client.state in ("idle", "host", "device"):
-        return
-    limit = len(client.loadables)
-    if client is front or how.threshold is None:
-        client.granted = limit
-    elif front.state in ("idle", "host"):
-        client.granted = min(client.seen + how.threshold, limit)
-    held = client.seen == client.granted < limit
-    client.state = "held" if held else "stream"
+    """Return the latency (ms) of about so many foreground requests, as simulated, sorted."""
+    board = plan(alone, how, Random(seed).randrange(33 * MS))
+    mean_ns = SHORTEST_NS + SPREAD_NS // 2
+    trace = run(board, requests * mean_ns, seed).trace
+    assert trace is not None
+    jobs, infer = trace.columns.jobs, [task.name for task in board.tasks].index("front.infer")
+    done = (jobs.task == infer) & (jobs.finish_ns >= 0)
+    released = jobs.deadline_ns - board.tasks[infer].deadline_ns
+    return sorted(((jobs.finish_ns - released)[done] / MS).tolist())
 
 
 def quantile(values: list[float], share_below: float) -> float:

@@ -28,11 +28,8 @@ def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
 
 
 def governable(engine: PlannedEngine) -> bool:
-    """Say whether a governor can serve an engine: it has a choice of clocks, and its jobs run one after another.
-
-    Jobs side by side would each need the clock their own lane's load asks for, and a cluster has one clock.
-    """
-    return len(engine.levels) > 1 and engine.lanes == 1
+    """Say whether a governor can serve an engine: it has a choice of clocks."""
+    return len(engine.levels) > 1
 
 
 def governed(plan: Plan, governor: str) -> Plan:
@@ -41,7 +38,7 @@ def governed(plan: Plan, governor: str) -> Plan:
         raise UsageError(f"no governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
     if governor != "static" and not any(map(governable, plan.engines)):
         raise UsageError(
-            f"governor {governor}: no engine of the plan has both operating points and one lane",
+            f"governor {governor}: no engine of the plan has operating points to choose from",
             "engines whose units are shared out keep their clock; give the others operating_points, and plan anew",
         )
     engines = (replace(e, governor=governor) if governable(e) else e for e in plan.engines)

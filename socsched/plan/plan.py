@@ -32,6 +32,7 @@ class PlannedEngine:
     all lanes busy (proportional to busy lanes).  `capacities`: speed of each lane, 1024 for the speed costs refer to;
     empty: all alike.  `memory_bytes`: room for weights, fetched at `swap_bandwidth` (bytes/s) when absent; 0: no limit.
     `levels`: operating points, slowest first, the last being the one costs refer to; `governor` static | ccedf.
+    `linger_ns`: the engine stays with a process for that long after use, unless its `quantum_ns` ends before; 0: no.
     """
 
     id: str
@@ -53,6 +54,7 @@ class PlannedEngine:
     swap_bandwidth: int = 0
     levels: tuple[Level, ...] = ()
     governor: str = "static"
+    linger_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ class Task:
     than its instant a timer's job becomes ready (deadlines count from the instant), and how much later than its period
     a sporadic one comes.  `weights_bytes`: what must be in the engine's memory.
     `budget_ns` of every `server_ns`: reservation of a task under a policy that serves reservations.
+
+    `closed_by`: a timer in a closed loop; its next frame waits for this task to end the last one, and until `period_ns`
+    (and up to `gap_ns`) after that one came.  `process`: whose engines that linger stay with it; empty: its own.
     """
 
     name: str
@@ -121,6 +126,8 @@ class Task:
     weights_bytes: int = 0
     budget_ns: int = 0
     server_ns: int = 0
+    closed_by: str = ""
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The simulation kernel, compiled once a machine and kept in the cache; interpreted where that is not possible.
 
-The kernel is Python that Cython understands (`sim.kernel`).  Its sources are copied, translated and compiled aside, and
-the finished package is renamed into place, so that concurrent processes and interrupted builds leave nothing broken.
+The kernel is Python that Cython understands (`sim.kernel`).  Its modules are put together as one (`sim.merge`),
+translated and compiled aside, and the finished folder is renamed into place, so that concurrent processes and
+interrupted builds leave nothing broken.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-PACKAGE = "socsched_kernel"
+from socsched.sim.merge import merged
+
+MODULE = "socsched_kernel"
 MODULES = (
     "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
     "reservations", "progress", "orders", "places", "jobs", "queues", "dispatching", "kernel",
 )  # fmt: skip
-_FLAGS = ("-O2", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing", "-w")
+_FLAGS = (
+    "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden",
+    "-w",
+)  # fmt: skip
 _DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -98,7 +103,7 @@ def _digest() -> str:
     seen = hashlib.sha256(
         f"{cython}{sys.implementation.cache_tag}{sysconfig.get_platform()}{_FLAGS}{_DIRECTIVES}".encode()
     )
-    for path in sorted(_sources().glob("*.p[yx]*")):
+    for path in (*sorted(_sources().glob("*.p[yx]*")), Path(__file__).with_name("merge.py")):
         seen.update(path.name.encode() + path.read_bytes())
     return seen.hexdigest()[:24]
 
@@ -122,7 +127,7 @@ def _built() -> Path:
     if not (home / "ready").exists():
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as aside:
-            _build(Path(aside) / "new" / PACKAGE)
+            _build(Path(aside) / "new")
             (Path(aside) / "new" / "ready").touch()
             try:
                 os.rename(Path(aside) / "new", home)
@@ -140,42 +145,34 @@ def _build(folder: Path) -> None:
     if not (headers / "Python.h").exists():
         raise _Impossible(f"Python's headers are not installed ({headers / 'Python.h'})")
     folder.mkdir(parents=True)
-    for path in _sources().glob("*.p[yx]*"):
-        shutil.copy(path, folder)
+    for text, suffix in zip(merged(_sources(), MODULES), (".py", ".pxd"), strict=True):
+        (folder / MODULE).with_suffix(suffix).write_text(text, encoding="utf-8")
     print("compiling the simulation kernel (once)", file=sys.stderr)
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    command = [sys.executable, "-m", "cython", "-3", *(f"{PACKAGE}/{name}.py" for name in MODULES)]
+    command = [sys.executable, "-m", "cython", "-3", f"{MODULE}.py"]
     for key, value in _DIRECTIVES.items():
         command += ["-X", f"{key}={value}"]
-    _run([command], folder.parent)
-    link = [compiler, *_FLAGS, f"-I{headers}"]
-    _run([[*link, f"{PACKAGE}/{name}.c", "-o", f"{PACKAGE}/{name}{suffix}"] for name in MODULES], folder.parent)
-    for path in folder.glob("*.c"):
-        path.unlink()
+    _run(command, folder)
+    _run([compiler, *_FLAGS, f"-I{headers}", f"{MODULE}.c", "-o", _binary()], folder)
+    (folder / f"{MODULE}.c").unlink()
 
 
-def _run(commands: Sequence[list[str]], folder: Path) -> None:
-    """Run commands side by side."""
-    started = [
-        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for command in commands
-    ]
-    ended = [(process.communicate()[0], process.returncode) for process in started]
-    for output, code in ended:
-        if code:
-            raise _Impossible(f"{commands[0][0]} failed:\n{output[-2000:]}")
+def _binary() -> str:
+    return f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise _Impossible(f"{command[0]} failed:\n{done.stdout[-2000:]}")
 
 
 def _import(home: Path) -> ModuleType:
-    """Import the compiled package from its folder, under its own name."""
-    if PACKAGE not in sys.modules:
-        where = home / PACKAGE
-        spec = importlib.util.spec_from_file_location(
-            PACKAGE, where / "__init__.py", submodule_search_locations=[str(where)]
-        )
+    """Import the compiled module from its folder, under its own name."""
+    if MODULE not in sys.modules:
+        spec = importlib.util.spec_from_file_location(MODULE, home / _binary())
         if spec is None or spec.loader is None:
-            raise _Impossible(f"{where} is not a package")
+            raise _Impossible(f"{home / _binary()} is no module")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[PACKAGE] = module
+        sys.modules[MODULE] = module
         spec.loader.exec_module(module)
-    return importlib.import_module(f"{PACKAGE}.kernel")
+    return sys.modules[MODULE]

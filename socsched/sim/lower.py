@@ -68,16 +68,21 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     units = _units(plan, engines)
     rows, streams = _Columns(), _Streams(seed)
     segments = _segments(rows, plan, engines, units)
+    processes: dict[tuple[bool, str], int] = {}
     for task in plan.tasks:
         _task(rows, task, streams)
+        process = (True, task.process) if task.process else (False, task.name)
+        rows.row("t", process=processes.setdefault(process, len(processes)))
     scale = lcm(*(max(engine.lanes, 1) for engine in plan.engines)) if plan.engines else 1
     levels = max((len(engine.levels) for engine in plan.engines), default=1) or 1
     for unit in units:
         _unit(rows, unit, plan.engines[unit.engine], policies[unit.engine])
+        rows.row("u", **{"global": _everywhere(rows, plan, units, unit)})
     for engine in plan.engines:
         _engine(rows, engine, scale, levels)
     sources = _sources(rows, plan, streams)
     _connect(rows, plan, sources)
+    _close_loops(rows, plan, sources)
     rows.update(chain_tables(plan, sources))
     uneven = any(value != 1024 for value in rows["lane_speed"])
     numbers = {
@@ -212,8 +217,14 @@ def _task(rows: _Columns, task: Task, streams: _Streams) -> None:
     rows.row("t", late=LATE[task.on_late], budget=task.budget_ns, server=task.server_ns, weights=task.weights_bytes)
     rows.row("t", table0=len(rows["times"]), table=len(times), stream=streams.new(f"time:{task.name}") if times else -1)
     rows.row("t", between=bool(task.times and task.times.interpolate and len(times) > 1))
-    rows.row("t", over=-1, chance=0, up=1, down=1)
+    rows.row("t", over=-1, chance=0, up=1, down=1, loop=-1, closes=0)
     rows["times"].extend(times)
+
+
+def _everywhere(rows: _Columns, plan: Plan, units: Sequence[Unit], unit: Unit) -> bool:
+    """Whether every job of a unit's own tasks takes one of its lanes, whichever is free."""
+    own = [row for row in rows["t_first"][: len(plan.tasks)] if units[rows["g_unit"][row]] == unit]
+    return all(rows["g_width"][row] == 1 and rows["g_mask"][row] == unit.mask for row in own)
 
 
 def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> None:
@@ -237,6 +248,7 @@ def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> N
     rows.setdefault("lane_speed", array("q"))
     rows.row("n", switch=engine.switch_ns, migrate=engine.migration_ns, reshape=engine.reshape_ns, slow=1, fast=1)
     rows.row("n", lane0=len(rows["lane_speed"]), lanes=engine.lanes, still=0, memory=engine.memory_bytes)
+    rows.row("n", linger=engine.linger_ns, slice=max(engine.quantum_ns, 1))
     rows.row("n", swap=engine.swap_bandwidth or engine.bandwidth or 1, governor=engine.governor == "ccedf")
     rows["lane_speed"].extend(speeds)
     # engines with fewer operating points than others repeat their slowest one
@@ -268,7 +280,7 @@ def _source(rows: _Columns, name: str, times: tuple[int, int, int, int], behind:
     period, offset, jitter, gap = times
     stream = streams.new(f"release:{name}") if jitter or gap else -1
     rows.row("s", period=period, offset=offset, jitter=jitter, gap=gap, stream=stream, lost=0, delay=0, burst=0)
-    rows.row("s", behind=behind)
+    rows.row("s", behind=behind, loop=0)
 
 
 def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
@@ -293,6 +305,36 @@ def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
     for owner, listed in enumerate(followers):
         rows.row("t" if owner < count else "s", next0=len(rows["nexts"]), next=len(listed))
         rows["nexts"].extend(listed)
+
+
+def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
+    """Write which tasks' ends let closed loops go on: the last one's, and any that loses a frame on the way to it."""
+    number = {task.name: index for index, task in enumerate(plan.tasks)}
+    for timer in plan.tasks:
+        if not timer.closed_by:
+            continue
+        way = _way(plan, timer.name, timer.closed_by) if timer.timer else []
+        if not way or any(len(plan.tasks[number[name]].after) > 1 for name in way):
+            raise UsageError(
+                f"plan: task {timer.name!r}: closed by {timer.closed_by!r}, which its data alone must lead to"
+            )
+        source = list(sources).index(timer.name)
+        rows["s_loop"][source] = 1
+        for name in way:
+            rows["t_loop"][number[name]] = source
+        rows["t_closes"][number[timer.closed_by]] = 1
+
+
+def _way(plan: Plan, first: str, last: str) -> list[str]:
+    """Return the tasks from `first` to `last`, each triggered by the one before; none if there is no way."""
+    after = {task.name: task.after for task in plan.tasks}
+    found, name = [last], last
+    while name != first:
+        if len(after.get(name, ())) != 1 or after[name][0] in found:
+            return []
+        name = after[name][0]
+        found.append(name)
+    return found
 
 
 def with_policy(plan: Plan, name: str) -> Plan:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socsched.sim.lower import Lowered
-from socsched.trace.columns import MISS_OPEN, Columns, InstantColumns, JobColumns, SliceColumns
+from socsched.trace.columns import CLOCK, MISS_OPEN, Columns, InstantColumns, JobColumns, SliceColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def _counters(
     numbers = lowered.tables["numbers"]
     steps = outcome.rows("steps", 3)
     times = np.concatenate([np.zeros(1, np.int64), steps[:, 0]])
-    rates = np.concatenate([np.zeros(1), np.asarray(outcome.number("rates"), np.float64)])
+    rates = np.concatenate([np.zeros(1), steps[:, 2].copy().view(np.float64)])
     loads = np.concatenate([np.zeros(1), steps[:, 1].astype(np.float64)])
     power = numbers["static"] + loads / numbers["scale"] + rates * numbers["picojoule"]
     moved = np.concatenate([[True], rates[1:] != rates[:-1]])
@@ -96,6 +96,17 @@ def _counters(
     if temperature:
         instants, degrees = zip(*temperature, strict=True)
         found["temperature_c"] = (np.array(instants, np.int64), np.array(degrees, np.float64))
+    levels = outcome.rows("levels", 3)
+    for engine in np.unique(levels[:, 1]).tolist():
+        clocks = np.array([point.clock_hz for point in lowered.plan.engines[engine].levels], np.float64)
+        if not len(clocks):
+            continue
+        own = levels[levels[:, 1] == engine]
+        # engines with fewer operating points than others repeat their slowest one
+        points = np.maximum(own[:, 2] - (numbers["levels"] - len(clocks)), 0)
+        name = CLOCK + lowered.plan.engines[engine].id
+        at = np.concatenate([np.zeros(1, np.int64), own[:, 0]])
+        found[name] = (at, np.concatenate([clocks[-1:], clocks[points]]))
     depths = outcome.rows("depths", 3)
     for task in np.unique(depths[:, 1]):
         own = depths[depths[:, 1] == task]

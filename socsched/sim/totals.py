@@ -56,13 +56,15 @@ def _histogram(simulated: Simulated, name: str, index: int) -> Histogram:
     return Histogram(np.trim_zeros(counts, "b"), int(number), int(sums), int(least), int(most))
 
 
-def _spent(simulated: Simulated) -> tuple[dict[str, int], float]:
-    """Return every engine's busy time over its lanes (ns), and the dynamic energy of all (mW ns)."""
+def _spent(simulated: Simulated) -> tuple[dict[str, tuple[int, ...]], float]:
+    """Return every engine's busy time over its lanes by operating point (ns), and the dynamic energy of all (mW ns)."""
     tables, plan = simulated.lowered.tables, simulated.lowered.plan
     levels, spent = tables["numbers"]["levels"], simulated.outcome.ints("spent")
-    busy, energy = {}, 0
+    busy: dict[str, tuple[int, ...]] = {}
+    energy = 0
     for index, engine in enumerate(plan.engines):
         times = [int(time) for time in spent[index * levels : (index + 1) * levels]]
-        busy[engine.id] = sum(times)
+        own = max(len(engine.levels), 1)
+        busy[engine.id] = (sum(times[: levels - own + 1]), *times[levels - own + 1 :])
         energy += sum(time * tables["n_power"][index * levels + level] for level, time in enumerate(times))
     return busy, energy / tables["numbers"]["scale"]

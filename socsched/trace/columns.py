@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
+CLOCK = "clock_hz."
+"""Counters so called, with an engine's name behind, are its clock where that changes."""
 STATUS = ("unfinished", "done", "dropped", "aborted")
 UNFINISHED, DONE, DROPPED, ABORTED = range(4)
 """Codes of a job's status."""

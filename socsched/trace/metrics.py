@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.plan.plan import ChainResult, Plan
-from socsched.trace.columns import DONE
+from socsched.trace.columns import CLOCK, DONE
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -36,9 +36,10 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
     `chains`: see `chain_figures`.  `stages` covers every task of the plan, conversions too: `jobs` that were done and
     their `exec_ns` (time on the engine), the longest `blocking_ns` of one job, all `preemptions`.  `engines`: `busy_ns`
     is summed over lanes, `utilization` relates it to all lanes for the whole duration, `energy_mj` is idle plus dynamic
-    energy without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and `bandwidth_gbps` integrate the counters,
-    and are null where the trace has no such counter.  Of a simulation that kept no trace the same figures come from
-    histograms (`summary.result`); they say so by `resolution`, how far above the true ones percentiles may lie.
+    energy at the clocks the engine had, without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and
+    `bandwidth_gbps` integrate the counters, and are null where the trace has no such counter.  Of a simulation that
+    kept no trace the same figures come from histograms (`summary.result`); they say so by `resolution`, how far above
+    the true ones percentiles may lie.
     """
     record = record_of(trace, plan)
     columns = record.columns
@@ -50,7 +51,7 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
         "duration_ns": trace.duration_ns,
         "chains": {chain.name: _chain_figures(record, chain) for chain in plan.chains},
         "stages": {name: _stage_figures(columns, record.rows(name)) for name in tasks_of(columns, plan)},
-        "engines": engine_figures(plan, trace.duration_ns, busy_ns(columns)),
+        "engines": engine_figures(plan, trace.duration_ns, busy_ns(columns, plan)),
         "power_mw": {"mean": power.mean(), "peak": power.peak()},
         "energy_mj": power.energy_mj(),
         "bandwidth_gbps": {"mean": bandwidth.mean(), "peak": bandwidth.peak()},
@@ -129,25 +130,53 @@ def _stage_figures(columns: Columns, rows: Ints) -> dict[str, Any]:
     }
 
 
-def busy_ns(columns: Columns) -> dict[str, int]:
-    """Return for how long lanes of each engine were held, summed over lanes."""
+def busy_ns(columns: Columns, plan: Plan) -> dict[str, tuple[int, ...]]:
+    """Return for how long lanes of each engine were held, summed over lanes, at each of its operating points."""
     import numpy as np
 
     from socsched.trace.convert import coded
 
     slices = columns.slices
     codes, places = coded(slices.lanes)
-    counts = np.array([len(columns.lanes(code)) for code in codes.tolist()], np.int64)
-    held = (slices.end_ns - slices.start_ns) * counts[places] if len(codes) else slices.end_ns
-    return {name: int(held[slices.engine == number].sum()) for number, name in enumerate(columns.engines)}
+    counts = np.array([len(columns.lanes(code)) for code in codes.tolist()] or [0], np.int64)
+    held = counts[places]
+    levels = {engine.id: [point.clock_hz for point in engine.levels] for engine in plan.engines}
+    found = {}
+    for number, name in enumerate(columns.engines):
+        rows = slices.engine == number
+        begins, ends, lanes = slices.start_ns[rows], slices.end_ns[rows], held[rows]
+        whole, known = int(((ends - begins) * lanes).sum()), levels.get(name, [])
+        slower = []
+        for clock in known[:-1]:
+            before, after = _time_at(columns, name, clock, begins), _time_at(columns, name, clock, ends)
+            slower.append(int(((after - before) * lanes).sum()))
+        found[name] = (*slower, whole - sum(slower))
+    return found
 
 
-def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, int]) -> dict[str, Any]:
-    """Return utilisation, energy and busy time of every engine of `plan`, of which lanes were held for `busy_ns`."""
+def _time_at(columns: Columns, engine: str, clock_hz: int, instants: Ints) -> Ints:
+    """Return for how long until each instant an engine had a clock (ns)."""
+    import numpy as np
+
+    if CLOCK + engine not in columns.counters:
+        return np.zeros(len(instants), np.int64)
+    times, clocks = columns.counters[CLOCK + engine]
+    matches = clocks == clock_hz
+    widths = np.diff(times, append=times[-1]) * matches
+    before = np.cumsum(widths) - widths
+    step = np.searchsorted(times, instants, side="right") - 1
+    found: Ints = before[step] + (instants - times[step]) * matches[step]
+    return found
+
+
+def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return utilisation, energy and busy time of every engine of `plan`, held for `busy_ns` at each clock."""
     figures = {}
     for engine in plan.engines:
-        lanes, busy = max(engine.lanes, 1), busy_ns.get(engine.id, 0)
-        energy = engine.idle_mw * duration_ns + engine.dynamic_mw * busy / lanes
+        lanes, times = max(engine.lanes, 1), busy_ns.get(engine.id, (0,))
+        busy, powers = sum(times), [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
+        dynamic = sum(time * power for time, power in zip(times, powers, strict=True))
+        energy = engine.idle_mw * duration_ns + dynamic / lanes
         figures[engine.id] = {
             "utilization": round(busy / max(lanes * duration_ns, 1), 6),
             "energy_mj": round(energy / 1e9, 6),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from socsched.plan.plan import Plan
+from socsched.trace.columns import CLOCK
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -82,6 +83,6 @@ def _descriptors(tracks: list[Track], process: str) -> bytes:
         else:
             described += [*number(5, PROCESS), *text(2, name)]
         if kind == "counter":
-            described += message(8, text(6, _UNITS.get(name, "")))
+            described += message(8, text(6, _UNITS.get(name, "Hz" if name.startswith(CLOCK) else "")))
         packets.append(packet(plain(message(60, described))))
     return b"".join(packets)

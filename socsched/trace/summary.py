@@ -129,8 +129,8 @@ class ChainTotals:
 class Totals:
     """A whole simulation summed up.
 
-    `busy_ns` is summed over an engine's lanes.  Power in mW, bandwidth in GB/s as (mean, peak), energy in mJ; None
-    where it was not metered.
+    `busy_ns` is summed over an engine's lanes, for each of its operating points.  Power in mW, bandwidth in GB/s as
+    (mean, peak), energy in mJ; None where it was not metered.
     """
 
     kind: str
@@ -138,7 +138,7 @@ class Totals:
     seed: int
     tasks: Mapping[str, TaskTotals]
     chains: Mapping[str, ChainTotals]
-    busy_ns: Mapping[str, int]
+    busy_ns: Mapping[str, Sequence[int]]
     power_mw: tuple[float, float] | None
     energy_mj: float | None
     bandwidth_gbps: tuple[float, float] | None
@@ -220,7 +220,7 @@ def totals(trace: Trace, plan: Plan) -> Totals:
         trace.seed,
         tasks,
         chains,
-        metrics.busy_ns(columns),
+        metrics.busy_ns(columns, plan),
         power.level(),
         power.energy_mj(),
         traffic.level(),

@@ -54,6 +54,7 @@ def engines(draw: st.DrawFn, rich: bool) -> list[PlannedEngine]:
                 "capacities": draw(st.sampled_from([(), (1024, 700, 512)[: changes["lanes"]]])),  # type: ignore[misc]
                 "levels": draw(st.sampled_from([(), (Level(500, 20), Level(1000, 70))])),
                 "governor": draw(st.sampled_from(["static", "ccedf"])),
+                "linger_ns": draw(st.sampled_from([0, 0, 0, 15])),
             }
         found.append(engine(name, **changes))
     return found
@@ -75,6 +76,8 @@ def plans(draw: st.DrawFn, rich: bool = False) -> Plan:
         elsewhere = tuple(other for other in hosts if other is not host) if rich else ()
         own = draw(segments(f"t{i}", elsewhere))
         extra = draw(_extras(len(lanes), sum(s.time_ns for s in own))) if rich else {}
+        if rich and not after:
+            extra["closed_by"] = draw(st.sampled_from(["", "", f"t{i}"]))
         tasks.append(
             task(
                 f"t{i}",
@@ -91,7 +94,7 @@ def plans(draw: st.DrawFn, rich: bool = False) -> Plan:
                 **extra,
             )
         )
-    sensors = [sensor("s", draw(st.integers(60, 300)), jitter_ns=draw(st.integers(0, 30)))]
+    sensors = (sensor("s", draw(st.integers(60, 300)), jitter_ns=draw(st.integers(0, 30))),)
     memory = {"dram_bandwidth": CAPACITY, "dram_picojoule_per_byte": 3.0}
     return plan(tasks, hosts, sensors=sensors, chains=draw(_chains(tasks)), **memory)
 
@@ -112,6 +115,7 @@ def _extras(draw: st.DrawFn, lanes: int, cost: int) -> dict[str, object]:
         "budget_ns": budget,
         "server_ns": 70 if budget else 0,
         "criticality": draw(st.sampled_from(["hard", "firm", "soft"])),
+        "process": draw(st.sampled_from(["", "p"])),
     }
 
 

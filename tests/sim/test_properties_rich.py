@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_plans import CAPACITY, HORIZON, faults, plans
 
 from socsched.cost.contention import contention_model
-from socsched.plan.plan import Plan
+from socsched.plan.plan import Plan, PlannedEngine
 from socsched.sim.engine import Simulated, run, simulate
 from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
@@ -52,12 +52,17 @@ def test_lanes_hold_one_job_at_a_time_and_time_runs_forwards(drawn: tuple[Plan, 
         assert job.finish_ns < 0 or job.start_ns <= job.finish_ns
 
 
+def _stronger(host: PlannedEngine, factor: int) -> PlannedEngine:
+    levels = tuple(replace(level, dynamic_mw=level.dynamic_mw * factor) for level in host.levels)
+    return replace(host, idle_mw=host.idle_mw * factor, dynamic_mw=host.dynamic_mw * factor, levels=levels)
+
+
 @MODERATE
 @given(simulations())
 def test_energy_is_the_integral_of_power_and_the_sum_of_what_lanes_took(
     drawn: tuple[Plan, Faults, Simulated],
 ) -> None:
-    made, _, simulated = drawn
+    made, harm, simulated = drawn
     assert simulated.trace is not None
     power, traffic = (simulated.trace.counters[name] for name in ("power_mw", "bandwidth_gbps"))
     integral = sum((after[0] - before[0]) * before[1] for before, after in pairwise([*power, (HORIZON, 0.0)]))
@@ -70,6 +75,14 @@ def test_energy_is_the_integral_of_power_and_the_sum_of_what_lanes_took(
         points = [points[0]] * (levels - len(points)) + points
         taken += sum(int(spent[index * levels + at]) * points[at] for at in range(levels)) / host.lanes
     assert integral == pytest.approx(taken, rel=1e-9)
+    # each engine's own figure, at the clocks it had; powers as large as to show in figures rounded to a nanojoule
+    large = replace(made, engines=tuple(_stronger(e, 10**6) for e in made.engines))
+    figures = result(run(large, HORIZON, simulated.seed, None, harm).trace, large)["engines"]  # type: ignore[arg-type]
+    for index, host in enumerate(large.engines):
+        points = [level.dynamic_mw for level in host.levels] or [host.dynamic_mw]
+        points = [points[0]] * (levels - len(points)) + points
+        own = sum(int(spent[index * levels + at]) * points[at] for at in range(levels)) / host.lanes
+        assert figures[host.id]["energy_mj"] == pytest.approx((own + host.idle_mw * HORIZON) / 1e9, abs=1e-6)
     assert result(simulated.trace, made)["energy_mj"] == pytest.approx(integral / 1e9, abs=1e-6)
     assert simulated.outcome.number("traffic") == pytest.approx(moved, rel=1e-9)
 

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+
+import cython
 from cython import longlong as i64
+
+if not cython.compiled:
+    # compiled, these are single instructions of the processor (arithmetic.pxd)
+
+    def length(value: int) -> int:
+        """Return how many bits a number from 0 on has, at least one."""
+        return value.bit_length() or 1
+
+    def bits(mask: int) -> int:
+        """Return how many lanes a mask has."""
+        return mask.bit_count()
+
+    def image(value: float) -> int:
+        """Return the eight bytes of a double as a whole number."""
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
 def scaled(value: i64, up: i64, down: i64) -> i64:
@@ -15,12 +33,3 @@ def scaled(value: i64, up: i64, down: i64) -> i64:
     whole: i64 = value // down
     rest: i64 = value - whole * down
     return whole * up + (rest * up + down - 1) // down
-
-
-def bits(mask: i64) -> i64:
-    """Return how many lanes a mask has."""
-    count: i64 = 0
-    while mask:
-        mask &= mask - 1
-        count += 1
-    return count

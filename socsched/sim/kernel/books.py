@@ -9,12 +9,14 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.codes import DONE, DROPPED
+    from cython.cimports.socsched_kernel.arithmetic import image
+    from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR
     from cython.cimports.socsched_kernel.records import Log
     from cython.cimports.socsched_kernel.state import State
     from cython.cimports.socsched_kernel.totals import Chains, Histograms
 else:
-    from .codes import DONE, DROPPED
+    from .arithmetic import image
+    from .codes import DONE, DROPPED, FAR
     from .records import Log
     from .state import State
     from .totals import Chains, Histograms
@@ -42,14 +44,15 @@ class Books(State):
         self.spent = self.own(self.books["spent"])
         self.busy = self.fill(self.engines, 0)
         self.mark = self.fill(self.engines, 0)
+        self.noted = self.fill(self.engines, self.levels - 1)
         self.load_now = self.shown_load = self.read_at = self.samples_made = 0
         self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = 0.0
-        self.rates: list[float] = []
         self.chains = Chains(tables)
         self.chained = self.chains.count > 0
         self.execs, self.responses = Histograms(self.tasks), Histograms(self.tasks)
         self.job_log, self.slice_log, self.note_log = Log(13), Log(7), Log(5)
         self.step_log, self.depth_log, self.sample_log, self.release_log = Log(3), Log(3), Log(1), Log(2)
+        self.level_log = Log(3)
 
     def charge(self, e: i64, now: i64) -> None:
         """Book the lanes' busy time up to now under the present clock."""
@@ -76,7 +79,7 @@ class Books(State):
             row: i64 = self.step_log.row()
             self.step_log.block[row] = now
             self.step_log.block[row + 1] = self.load_now
-            self.rates.append(self.rate)
+            self.step_log.block[row + 2] = image(self.rate)
         self.shown_load = self.load_now
         self.shown_rate = self.rate
 
@@ -136,6 +139,13 @@ class Books(State):
         self.depth_log.block[row + 1] = t
         self.depth_log.block[row + 2] = depth
 
+    def write_level(self, e: i64, level: i64, now: i64) -> None:
+        """Keep an engine's operating point for the trace."""
+        row: i64 = self.level_log.row()
+        self.level_log.block[row] = now
+        self.level_log.block[row + 1] = e
+        self.level_log.block[row + 2] = level
+
     def write_release(self, source: i64, at: i64) -> None:
         """Keep a release for the trace."""
         row: i64 = self.release_log.row()
@@ -155,9 +165,22 @@ class Books(State):
         else:
             self.aborted[t] += 1
         self.add_up(t, slot)
+        if self.t_loop[t] >= 0 and (status != DONE or self.t_closes[t]):
+            self.ended(self.t_loop[t], now)
         if self.record:
             self.write_job(t, slot, now if status == DONE else -1, status)
         self.free_slot(slot)
+
+    def ended(self, source: i64, now: i64) -> None:
+        """A frame of a closed loop ended or was lost: the next one comes now, or at its instant if later."""
+        self.s_ended[source] += 1
+        if self.s_waits[source] and self.s_ended[source] >= self.s_frame[source]:
+            self.s_waits[source] = 0
+            if self.s_due[source] < now:
+                self.s_due[source] = now
+            if self.s_last[source] < now:
+                self.s_last[source] = now
+            self.events.set(self.tasks + source, self.s_last[source] if self.s_last[source] < self.end else FAR)
 
     def add_up(self, t: i64, slot: i64) -> None:
         """Count what happened to a job."""
@@ -176,7 +199,7 @@ class Books(State):
         found["jobs"], found["slices"], found["notes"] = (
             self.job_log.flush(), self.slice_log.flush(), self.note_log.flush(),
         )  # fmt: skip
-        found["steps"], found["rates"] = self.step_log.flush(), self.rates
+        found["steps"] = self.step_log.flush()
         found["depths"], found["samples"] = self.depth_log.flush(), self.sample_log.flush()
-        found["releases"] = self.release_log.flush()
+        found["releases"], found["levels"] = self.release_log.flush(), self.level_log.flush()
         return found

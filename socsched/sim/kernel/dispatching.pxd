@@ -7,7 +7,10 @@ cdef class Dispatcher(Queues):
     cdef long long most_urgent(self) noexcept
     cdef int dispatch(self, long long u, long long now, long long top) except -1
     cdef void ask_to_stop(self, long long u) noexcept
-    cdef void choose(self, long long u, long long top) noexcept
+    cdef void choose(self, long long u, long long now, long long top) noexcept
+    cdef void hold_back(self, long long u, long long top) noexcept
+    cdef long long launched(self, long long t) noexcept
+    cdef long long goes_on(self, long long c) noexcept
     cdef int exchange(self, long long u, long long now) except -1
     cdef int resume(self, long long t, long long place, long long now) except -1
     cdef int start(self, long long c, long long place, long long now) except -1

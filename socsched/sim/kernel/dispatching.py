@@ -66,7 +66,9 @@ class Dispatcher(Queues):
         if not self.n_still[self.u_engine[u]]:
             if self.u_dynamic[u]:
                 self.sort(u, now)
-            self.choose(u, top)
+            if top > -FAR:
+                self.hold_back(u, top)
+            self.choose(u, now, top)
             if self.u_flight[u] > 1:
                 self.ask_to_stop(u)
             self.exchange(u, now)
@@ -75,9 +77,42 @@ class Dispatcher(Queues):
             if self.u_tick[u] and self.ordered[u] > self.runs[u]:
                 self.events.set(self.from_tick + u, now + self.u_tick[u])
 
-    def choose(self, u: i64, top: i64) -> None:
+    def hold_back(self, u: i64, top: i64) -> None:
+        """Let jobs behind a more urgent one elsewhere do what they launched ahead, and nothing more.
+
+        Launched are, with the running one, as many segments of engines with several in flight as those hold.
+        """
+        base: i64 = u * self.width
+        i: i64
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[base + i]
+            if t >= self.tasks:
+                continue
+            if self.key0[t] <= top:
+                self.ahead[t] = -1
+            elif self.ahead[t] < 0:
+                self.ahead[t] = self.launched(t) if self.j_start[self.job[t]] >= 0 else self.place[t]
+                if self.running[t] and self.u_flight[u] > 1:
+                    self.stop[t] = self.ahead[t]
+
+    def launched(self, t: i64) -> i64:
+        """Return up to which segment of its job a task has launched, if it did as soon as it could."""
+        found: i64 = self.place[t]
+        count: i64 = 0
+        place: i64
+        for place in range(self.place[t], self.count[t]):
+            flight: i64 = self.u_flight[self.g_unit[self.first[t] + place]]
+            if flight > 1:
+                if count == flight:
+                    return found
+                count += 1
+                found = place + 1
+        return self.count[t] if count else found
+
+    def choose(self, u: i64, now: i64, top: i64) -> None:
         """Find lanes for the claims on a unit, in their order."""
         base: i64 = u * self.width
+        gate: i64 = self.n_linger[self.u_engine[u]]
         everything: i64 = self.u_mask[u]
         taken: i64 = self.held[u]
         i: i64
@@ -85,12 +120,18 @@ class Dispatcher(Queues):
             if taken == everything:
                 break
             c: i64 = self.order[base + i]
-            if self.locked[c] or (top > -FAR and self.key0[c] > top):
+            if self.locked[c] or (top > -FAR and self.key0[c] > top and not self.goes_on(c)):
+                continue
+            if gate and not self.admits(u, c, now):
                 continue
             place: i64 = self.find_place(c, taken)
             if place:
                 self.chosen[c] = place
                 taken |= place
+
+    def goes_on(self, c: i64) -> i64:
+        """Return whether a claim's next segment was launched before somebody more urgent came."""
+        return c < self.tasks and self.place[c] < self.ahead[c]
 
     def exchange(self, u: i64, now: i64) -> None:
         """Stop who has lanes that others are to have, then start those."""
@@ -161,7 +202,7 @@ class Dispatcher(Queues):
         self.prefix[t] += self.toll[u]
         self.toll[u] = 0
         self.last[t] = place
-        self.stop[t] = -1
+        self.stop[t] = self.ahead[t]
         if self.u_kind[u] == SEGMENT or self.u_kind[u] == NONE:
             self.lock(t)
         self.begin(t, now)

@@ -35,8 +35,9 @@ class Jobs(Places):
     """Waiting jobs of a task are linked from `head[t]` to `tail[t]`, `waiting[t]` of them.
 
     `owes[t]`: it has to pay a switch when it resumes.  `stop[t]`: the segment after which it launches nothing more (-1:
-    none).  `blocked[t]`: since when it waits for what cannot be preempted (-1: it does not).  `util[t]`: the share of
-    its engine it takes in 2**-20, for clocks that follow the load.
+    none), `ahead[t]`: that one where somebody more urgent is about on another engine.  `blocked[t]`: since when it
+    waits for what cannot be preempted (-1: it does not).  `util[t]`: the share of its engine it takes in 2**-20, for
+    clocks that follow the load.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -47,6 +48,7 @@ class Jobs(Places):
         self.head = self.fill(self.tasks, -1)
         self.tail = self.fill(self.tasks, -1)
         self.stop = self.fill(self.tasks, -1)
+        self.ahead = self.fill(self.tasks, -1)
         self.blocked = self.fill(self.tasks, -1)
         streams: i64 = tables["numbers"]["streams"]
         self.drawn = self.fill(streams * DRAWS, 0)
@@ -57,7 +59,7 @@ class Jobs(Places):
         late: i64 = self.t_late[t]
         self.job[t] = slot
         self.first[t], self.count[t] = self.t_first[t], self.t_count[t]
-        self.stop[t] = -1
+        self.stop[t] = self.ahead[t] = -1
         self.up[t] = self.down[t] = 1
         if self.t_stream[t] >= 0:
             self.sample_time(t)
@@ -150,28 +152,63 @@ class Jobs(Places):
         self.follow(t, now)
 
     def govern(self, t: i64, cost: i64, now: i64) -> None:
-        """Set the slowest clock that still carries the load: cycle-conserving EDF (Pillai & Shin, SOSP 2001)."""
+        """Set the slowest clock that still carries the load: cycle-conserving EDF (Pillai & Shin, SOSP 2001).
+
+        A task counts with what it may take until it ends, with what it took from then to its next job.
+        """
         e: i64 = self.u_engine[self.g_unit[self.t_first[t]]]
-        other: i64
-        sum: i64 = 0
+        within: i64 = self.t_deadline[t]
+        if 0 < self.t_period[t] < within:
+            within = self.t_period[t]
+        u: i64
         level: i64 = 0
+        need: i64 = 0
         base: i64 = e * self.levels
         top: i64 = self.n_clock[base + self.levels - 1]
-        self.util[t] = scaled(cost, 1 << SHIFT, self.t_period[t]) if self.t_period[t] else 0
-        for other in range(self.tasks):
-            if self.u_engine[self.g_unit[self.t_first[other]]] == e:
-                sum += self.util[other]
-        while level < self.levels - 1 and self.n_clock[base + level] * (self.n_lanes[e] << SHIFT) < sum * top:
+        self.util[t] = scaled(cost, 1 << SHIFT, within) if self.t_period[t] else 0
+        for u in range(self.units):
+            if self.u_engine[u] == e and self.needed(u) > need:
+                need = self.needed(u)
+        while level < self.levels - 1 and self.n_clock[base + level] << SHIFT < need * top:
             level += 1
         if level != self.n_level[e]:
             self.charge(e, now)
             self.n_level[e] = level
             self.adapt(e, now)
 
+    def needed(self, u: i64) -> i64:
+        """Return the speed at which a unit's lanes carry its load under EDF, in 2**-20 of full speed.
+
+        One lane: the sum U.  Several that any job may take: (U + (m - 1) u_max) / m (Goossens, Funk & Baruah, RTS 25
+        2003; their proof compares rates of work at every instant, so it holds for speeds that change).  Otherwise U
+        again: the most urgent job always has its lanes, so that work is done at least as on one lane.
+        """
+        other: i64
+        lane: i64
+        sum: i64 = 0
+        most: i64 = 0
+        for other in range(self.tasks):
+            if self.g_unit[self.t_first[other]] == u:
+                sum += self.util[other]
+                if self.util[other] > most:
+                    most = self.util[other]
+        count: i64 = bits(self.u_mask[u])
+        if self.u_global[u]:
+            sum = (sum + (count - 1) * most + count - 1) // count
+        slowest: i64 = 1024
+        first: i64 = self.n_lane0[self.u_engine[u]]
+        for lane in range(self.n_lanes[self.u_engine[u]] if self.n_uneven else 0):
+            if self.u_mask[u] >> lane & 1 and self.lane_speed[first + lane] < slowest:
+                slowest = self.lane_speed[first + lane]
+        return sum if slowest == 1024 else scaled(sum, 1024, slowest)
+
     def adapt(self, e: i64, now: i64) -> None:
         """Clocks, faults or stops of an engine changed: what runs there goes on accordingly."""
         u: i64
         engine: i64
+        if self.record and self.n_level[e] != self.noted[e]:
+            self.noted[e] = self.n_level[e]
+            self.write_level(e, self.n_level[e], now)
         self.load_now = 0
         for engine in range(self.engines):
             self.load_now += self.busy[engine] * self.n_power[engine * self.levels + self.n_level[engine]]

@@ -2,7 +2,7 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.dispatching cimport Dispatcher
 
 cdef class Kernel(Dispatcher):
-    cdef column s_frame, s_last, s_nominal, s_base, s_due, s_held
+    cdef column s_nominal, s_base, s_held
     cdef long long now, edge_at, events_seen
     cpdef object run_on(self, long long most)
     cpdef object time(self)

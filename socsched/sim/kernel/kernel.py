@@ -41,11 +41,8 @@ class Kernel(Dispatcher):
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
-        self.s_frame = self.fill(self.sources, 0)
-        self.s_last = self.fill(self.sources, 0)
         self.s_nominal = self.fill(self.sources, 0)
         self.s_base = self.fill(self.sources, 0)
-        self.s_due = self.fill(self.sources, 0)
         self.s_held = self.fill(self.sources, 0)
         self.now = self.events_seen = 0
         self.edge_at = tables["numbers"]["first_edge"]
@@ -100,8 +97,12 @@ class Kernel(Dispatcher):
 
     def expect(self, source: i64, frame: i64) -> None:
         """Expect the release of a frame: its nominal instant plus jitter, never before its predecessor."""
-        if self.s_gap[source] and frame:
-            nominal: i64 = (
+        if self.s_loop[source] and frame:
+            nominal: i64 = self.s_due[source] + self.s_period[source]
+            if self.s_gap[source]:
+                nominal += self.draw(self.s_stream[source]) % (self.s_gap[source] + 1)
+        elif self.s_gap[source] and frame:
+            nominal = (
                 self.s_nominal[source]
                 + self.s_period[source]
                 + self.draw(self.s_stream[source]) % (self.s_gap[source] + 1)
@@ -121,6 +122,9 @@ class Kernel(Dispatcher):
         if instant < self.now:
             instant = self.now
         self.s_frame[source] = frame
+        if self.s_loop[source] and self.s_ended[source] < frame:
+            self.s_waits[source] = 1
+            instant = FAR
         self.events.set(self.tasks + source, instant if instant < self.end else FAR)
 
     def release(self, source: i64, now: i64) -> None:

@@ -2,10 +2,11 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.orders cimport Orders
 
 cdef class Places(Orders):
-    cdef column resident, last, locked, frozen, run, runs, held, shape, stored
+    cdef column resident, last, locked, frozen, run, runs, held, shape, stored, holder, held_from, used_at
     cdef long long uses
     cdef long long find_place(self, long long c, long long taken) noexcept
     cdef long long pick(self, long long c, long long free, long long wanted) noexcept
+    cdef long long admits(self, long long u, long long c, long long now) noexcept
     cdef void lock(self, long long c) noexcept
     cdef void unlock(self, long long c) noexcept
     cdef void move_in(self, long long c, long long place, long long now) noexcept

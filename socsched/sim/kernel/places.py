@@ -21,6 +21,9 @@ class Places(Orders):
     `frozen[c]`: its engine stands still, and its lanes do not count as busy.  `last[c]` is where a claim ran last,
     `shape` the grouping every lane was last used in, `resident[t]` when weights were last used that are in the engine's
     memory (0: they are not), `stored[e]` bytes of it.
+
+    A unit whose engine lingers stays with the process `holder[u]` that has it since `held_from[u]` and used it last at
+    `used_at[u]`, even while nothing runs there.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -35,6 +38,9 @@ class Places(Orders):
         self.shape = self.fill(len(tables["lane_speed"]), -1)
         self.stored = self.fill(self.engines, 0)
         self.uses = 0
+        self.holder = self.fill(self.units, -1)
+        self.held_from = self.fill(self.units, 0)
+        self.used_at = self.fill(self.units, 0)
 
     def find_place(self, c: i64, taken: i64) -> i64:
         """Return the lanes a claim gets while `taken` are gone, 0 for none."""
@@ -94,6 +100,22 @@ class Places(Orders):
                 wanted -= 1
         return found if wanted == 0 else 0
 
+    def admits(self, u: i64, c: i64, now: i64) -> i64:
+        """Return whether a unit that stays with a process lets a claim in; if not, look again when it may."""
+        process: i64 = self.t_process[c if c < self.tasks else c - self.tasks]
+        e: i64 = self.u_engine[u]
+        if self.holder[u] < 0 or self.holder[u] == process:
+            return 1
+        if self.runs[u]:
+            return 0
+        spent: i64 = now - self.held_from[u]
+        gives_up: i64 = self.used_at[u] + self.n_linger[e]
+        if now >= gives_up or (spent > 0 and spent % self.n_slice[e] == 0):
+            return 1
+        turn: i64 = self.held_from[u] + (spent // self.n_slice[e] + 1) * self.n_slice[e]
+        self.events.set(self.from_tick + u, turn if turn < gives_up else gives_up)
+        return 0
+
     def lock(self, c: i64) -> None:
         """Nobody may take a running claim's lanes."""
         self.locked[c] = 1
@@ -111,6 +133,11 @@ class Places(Orders):
         self.run[u * self.width + self.runs[u]] = c
         self.runs[u] += 1
         self.lanes[c] = place
+        if self.n_linger[self.u_engine[u]]:
+            process: i64 = self.t_process[c if c < self.tasks else c - self.tasks]
+            if self.holder[u] != process:
+                self.holder[u], self.held_from[u] = process, now
+            self.used_at[u] = now
         self.occupy(self.u_engine[u], bits(place), now)
 
     def vacate(self, c: i64, now: i64) -> None:
@@ -121,6 +148,7 @@ class Places(Orders):
         if not self.running[c]:
             return
         self.running[c] = 0
+        self.used_at[u] = now
         if self.locked[c]:
             self.unlock(c)
         while self.run[base + at] != c:

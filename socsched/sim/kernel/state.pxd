@@ -4,5 +4,6 @@ from socsched_kernel.slots cimport Slots
 
 cdef class State(Slots):
     cdef column job, first, count, place, prefix, up, down, unit, mask, wide, lanes, running, sliced, slice_from
+    cdef column s_frame, s_ended, s_waits, s_last, s_due
     cdef long long from_control, from_abort, from_budget, from_turn, from_tick
     cdef EventQueue events

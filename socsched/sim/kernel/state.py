@@ -23,6 +23,9 @@ class State(Slots):
     progress while `sliced`, from `slice_from` on.  A task works on `job` (a slot, or -1): `place` of the `count`
     segments from `first`, after a `prefix` (ns: a switch, say), in `up` / `down` of the planned times.
 
+    A source releases its frame `s_frame` next, at `s_last`; its deadline counts from `s_due`.  Where frames wait for
+    others to end (`s_loop`), `s_ended` counts those that did, and `s_waits` says that one is waiting.
+
     Sources of events by number, which is the order at one instant: ends of tasks' segments, releases, the board's
     control, aborts, budgets, quanta, and looks at units whose keys depend on time.
     """
@@ -43,6 +46,11 @@ class State(Slots):
         self.running = self.fill(self.width, 0)
         self.sliced = self.fill(self.width, 0)
         self.slice_from = self.fill(self.width, 0)
+        self.s_frame = self.fill(self.sources, 0)
+        self.s_ended = self.fill(self.sources, 0)
+        self.s_waits = self.fill(self.sources, 0)
+        self.s_last = self.fill(self.sources, 0)
+        self.s_due = self.fill(self.sources, 0)
         self.events = EventQueue(4 * self.tasks + self.sources + self.units + 1)
         self.from_control = self.tasks + self.sources
         self.from_abort = self.from_control + 1

@@ -56,6 +56,9 @@ class Tables(Columns):
         self.t_budget = self.own(tables["t_budget"])
         self.t_server = self.own(tables["t_server"])
         self.t_weights = self.own(tables["t_weights"])
+        self.t_loop = self.own(tables["t_loop"])
+        self.t_closes = self.own(tables["t_closes"])
+        self.t_process = self.own(tables["t_process"])
         self.reads = self.own(tables["reads"])
         self.nexts = self.own(tables["nexts"])
         self.times = self.own(tables["times"])
@@ -81,6 +84,7 @@ class Tables(Columns):
         self.u_tick = self.own(tables["u_tick"])
         self.u_across = self.own(tables["u_across"])
         self.u_serves = self.own(tables["u_serves"])
+        self.u_global = self.own(tables["u_global"])
         # engines
         self.n_switch = self.own(tables["n_switch"])
         self.n_migrate = self.own(tables["n_migrate"])
@@ -96,6 +100,8 @@ class Tables(Columns):
         self.n_still = self.own(tables["n_still"])
         self.n_memory = self.own(tables["n_memory"])
         self.n_swap = self.own(tables["n_swap"])
+        self.n_linger = self.own(tables["n_linger"])
+        self.n_slice = self.own(tables["n_slice"])
         self.lane_speed = self.own(tables["lane_speed"])
         # sources
         self.s_period = self.own(tables["s_period"])
@@ -107,5 +113,6 @@ class Tables(Columns):
         self.s_delay = self.own(tables["s_delay"])
         self.s_burst = self.own(tables["s_burst"])
         self.s_behind = self.own(tables["s_behind"])
+        self.s_loop = self.own(tables["s_loop"])
         self.s_next0 = self.own(tables["s_next0"])
         self.s_next = self.own(tables["s_next"])

@@ -17,8 +17,10 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import length
     from cython.cimports.socsched_kernel.columns import Columns
 else:
+    from .arithmetic import length
     from .columns import Columns
 
 BINS = cython.declare(cython.longlong, 45056)
@@ -28,19 +30,15 @@ RING = cython.declare(cython.longlong, 1024)
 """Frames of a position remembered for the jobs that follow."""
 PENDING = cython.declare(cython.longlong, 0)
 LOST = cython.declare(cython.longlong, 1)
-DONE = cython.declare(cython.longlong, 2)
+ARRIVED = cython.declare(cython.longlong, 2)
 
 
 def bin_of(value: i64) -> i64:
     """Return the bin of a duration (ns, at least 0)."""
-    octave: i64 = 0
-    while value >= 2048 << 8:
-        value >>= 8
-        octave += 8
-    while value >= 2048:
-        value >>= 1
-        octave += 1
-    return octave * 1024 + value if octave <= 42 else BINS - 1
+    octave: i64 = length(value) - 11
+    if octave <= 0:
+        return value
+    return octave * 1024 + (value >> octave) if octave <= 42 else BINS - 1
 
 
 def _zeros(count: int) -> Any:
@@ -185,7 +183,7 @@ class Chains(Columns):
         at: i64 = c * FRAMES + frame % FRAMES
         response: i64 = now - self.release[at]
         if self.state[at] == PENDING:
-            self.state[at] = DONE
+            self.state[at] = ARRIVED
             self.completed[c] += 1
             self.figures.add(2 * c, response)
             if response > self.deadline[c]:

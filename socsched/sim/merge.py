@@ -1,0 +1,99 @@
+"""The kernel's layers put together as one class for the C compiler, which then sees every call and constant.
+
+The layers are written a subject each, and are classes on top of each other where they are interpreted.  Compiled like
+that, every call from one to another would go through a table, and every named number would be read from memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+BASE, TOP = "Columns", "Kernel"
+"""What the lowest layer stands on, and the uppermost, by whose name the whole is known."""
+_CONSTANT = re.compile(r"^([A-Z]\w*) = cython\.declare\(cython\.longlong, (\d+)\)$")
+_PASSED = "tables, hooks, end, record"
+
+
+class _Merger:
+    """Text of one .py and .pxd under way; `layers` are the names of the classes that become one."""
+
+    def __init__(self) -> None:
+        self.imports: dict[str, None] = {}
+        self.numbers: dict[str, str] = {}
+        self.layers: list[str] = []
+        self.source: list[str] = []
+        self.whole: list[str] = []
+        self.declared: list[str] = []
+
+    def module(self, text: str, declarations: str) -> None:
+        """Add a module and what is declared of it."""
+        lines = text.split("\n")
+        for node in ast.parse(text).body:
+            own = lines[node.lineno - 1 : node.end_lineno]
+            constant = _CONSTANT.match(own[0])
+            if constant:
+                if constant[1] in self.numbers:
+                    raise ValueError(f"{constant[1]} has two values in the kernel")
+                self.numbers[constant[1]] = constant[2]
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                if not getattr(node, "level", 0) and getattr(node, "module", "") != "__future__":
+                    self.imports["\n".join(own)] = None
+            elif isinstance(node, ast.If) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                continue
+            elif isinstance(node, ast.ClassDef) and own[0] in (_head(node.name, self.layers), _head(node.name, [BASE])):
+                self.layer(node, own) if _takes_tables(node) else self.source.extend(["", *own])
+            else:
+                self.source += ["", *own]
+        for line in declarations.split("\n"):
+            head = re.match(r"cdef class (\w+)", line)
+            if "cimport" in line or re.match("cdef long long [A-Z]{2}", line) or (head and head[1] in self.layers):
+                continue
+            self.declared.append(line)
+
+    def layer(self, node: ast.ClassDef, own: list[str]) -> None:
+        """Add the methods of a layer; what it makes at first becomes a method of its own."""
+        first = not self.layers
+        if first:
+            self.whole += ["", f"class {TOP}({BASE}):"]
+            self.declared += ["@cython.final", f"cdef class {TOP}({BASE}):"]
+        before = f"{BASE}.__init__(self)" if first else f"self.make_{self.layers[-1].lower()}({_PASSED})"
+        self.layers.append(node.name)
+        if node.name == TOP:
+            made = "__init__"
+        else:
+            made = f"make_{node.name.lower()}"
+            given = "dict tables, object hooks, long long end, long long record"
+            self.declared.append(f"    cdef int {made}(self, {given}) except -1")
+        for line in own[(node.body[0].end_lineno or node.lineno) - node.lineno + 1 :]:
+            line = line.replace("def __init__(", f"def {made}(")
+            self.whole.append(re.sub(r"super\(\)\.__init__\(.*\)", before, line))
+
+
+def merged(folder: Path, modules: Sequence[str]) -> tuple[str, str]:
+    """Return what all `modules` of `folder` say, in their order, as the text of one .py and of its .pxd.
+
+    What modules import from each other is left out, and numbers with names become macros of C.
+    """
+    made = _Merger()
+    for name in modules:
+        declarations = folder / f"{name}.pxd"
+        known = declarations.read_text(encoding="utf-8") if declarations.exists() else ""
+        made.module((folder / f"{name}.py").read_text(encoding="utf-8"), known)
+    macros = [f"    #define SOCSCHED_{name} {value}LL" for name, value in made.numbers.items()]
+    named = [f'    const long long {name} "SOCSCHED_{name}"' for name in made.numbers]
+    head = ["cimport cython", "cdef extern from *:", '    """', *macros, '    """', *named]
+    source = ["from __future__ import annotations", *made.imports, *made.source, *made.whole]
+    return "\n".join(source) + "\n", "\n".join([*head, *made.declared]) + "\n"
+
+
+def _head(name: str, below: list[str]) -> str:
+    return f"class {name}({below[-1] if below else BASE}):"
+
+
+def _takes_tables(node: ast.ClassDef) -> bool:
+    """Whether a class is a layer: it is made of the tables, and of nothing else."""
+    made = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
+    return made is not None and ", ".join(a.arg for a in made.args.args[1:]) == _PASSED

@@ -6,10 +6,11 @@ AlexNet: the artefact has eight times its authors typed in; which layers they st
 activation apart from normalisation and pooling, conv3-5 together, each dense layer).  ResNet-101: no layer times exist;
 a block's time is a * convolutions + b * GFLOP, fitted to the ten groups of GoogleNet on either engine.
 
-Traffic is not measured by layer either: a convolution draws the memory-controller load measured for one of its image
-size on the GPU, a dense layer reads its weights once.  How much more the DLA moves, and how much of the bandwidth there
-is to share, follow from the one measured pair of co-runs: two GoogleNets, on the GPU 1.959 -> 3.303 ms, on the DLA
-3.656 -> 4.678 ms (HaX-CoNN, PPoPP 2024, artefact).  The experiments' own latencies are not used.
+Traffic is not measured by layer either: convolutions draw what GoogleNet draws on average (the memory-controller load
+measured for single convolutions of its image sizes), a dense layer reads its weights once.  How much more the DLA
+moves, and how much of the bandwidth there is to share, follow from the one measured pair of co-runs: two GoogleNets, on
+the GPU 1.959 -> 3.303 ms, on the DLA 3.656 -> 4.678 ms (HaX-CoNN, PPoPP 2024, artefact).  The experiments' own
+latencies are not used.  How the measured schedules ran, two processes on one board, is in `haxconn_corun`.
 """
 
 from __future__ import annotations
@@ -25,18 +26,15 @@ from typing import Any
 import numpy as np
 
 from socsched.cost.cost import Segment
-from socsched.plan.mapping.evaluate import evaluate
 from socsched.plan.mapping.problem import (
     FREE,
     Edge,
     Group,
     Hop,
-    JobKey,
     Lanes,
     Option,
     Problem,
     Requirement,
-    Schedule,
 )
 
 PEAK_GBPS = 136.5
@@ -80,9 +78,13 @@ def folder() -> Path | None:
 
 
 class Artefact:
-    """The artefact's figures as layer groups of its networks."""
+    """The artefact's figures as layer groups of its networks.
 
-    def __init__(self, path: Path) -> None:
+    `layer_loads`: a convolution draws what was measured for its image size, not the mean.  `typed_dense`: AlexNet's
+    dense layers take what the authors typed in.  Both only to show what the choices matter.
+    """
+
+    def __init__(self, path: Path, layer_loads: bool = False, typed_dense: bool = False) -> None:
         def read(name: str) -> Any:
             return json.loads((path / name).read_text(encoding="utf-8"))
 
@@ -103,6 +105,8 @@ class Artefact:
         self.fit()
         mean = sum(self._drawn("googlenet", a, b) * t for (a, b), t in zip(self.ranges, self.gpu, strict=True))
         mean /= self.gpu.sum()
+        self.mean = None if layer_loads else mean
+        self.typed_dense = typed_dense
         self.bandwidth = 2 * mean / CO_RUN[0]
         self.more = self.dla.sum() / self.gpu.sum() * CO_RUN[1] / CO_RUN[0]
 
@@ -118,7 +122,7 @@ class Artefact:
         return len(shapes), sum(2 * i * o * k * k * s * s / 1e9 for i, s, o, k in shapes)
 
     def _drawn(self, network: str, first: int, end: int) -> float:
-        """Return the mean traffic (GB/s) of layers on the GPU."""
+        """Return the measured mean traffic (GB/s) of convolutions like these on the GPU."""
         shapes = [_shape(network, name) for _, name, kind in self.layers[network][first:end] if kind in _COMPUTING]
         loads = [self.load[max(side for side in self.load if side <= max(s, 0))] for _, s, _, _ in shapes]
         return PEAK_GBPS * float(np.mean(loads)) if loads else PEAK_GBPS * self.load[0]
@@ -135,15 +139,15 @@ class Artefact:
         times = list(zip(typed["gpu_ms"], typed["dla_ms"], strict=True))
         parts = []
         for (first, end, side, _), (gpu, dla) in zip(ALEXNET, times[:5], strict=True):
-            moved = PEAK_GBPS * self.load[max(s for s in self.load if s <= side)] * gpu * 1e6
-            parts.append(Part(first, end, gpu, dla, int(moved), int(moved * self.more), 2 * 256 * side * side))
+            moved = self._moved(PEAK_GBPS * self.load[max(s for s in self.load if s <= side)], gpu, dla)
+            parts.append(Part(first, end, gpu, dla, *moved, 2 * 256 * side * side))
         for (first, end, inputs, outputs), (gpu, dla) in zip(ALEXNET_DENSE, times[5:], strict=True):
             # The typed-in times would need more than the DLA draws: so AlexNet takes 5.9 ms there, and the
             # artefact's logs of AlexNet on the DLA beside twelve others say 5.7 to 6.4.
-            dla = max(dla, 2 * inputs * outputs / self.knee / 1e6)
+            dla = dla if self.typed_dense else max(dla, 2 * inputs * outputs / self.knee / 1e6)
             # Alone it must take the time measured, so it cannot draw more than there is to share.
-            moved = [min(2 * inputs * outputs, int(self.bandwidth * ms * 1e6)) for ms in (gpu, dla)]
-            parts.append(Part(first, end, gpu, dla, *moved, 2 * outputs))
+            gpu_bytes, dla_bytes = (min(2 * inputs * outputs, int(self.bandwidth * ms * 1e6)) for ms in (gpu, dla))
+            parts.append(Part(first, end, gpu, dla, gpu_bytes, dla_bytes, 2 * outputs))
         return parts
 
     def resnet101(self, cuts: tuple[int, ...] = ()) -> list[Part]:
@@ -162,15 +166,21 @@ class Artefact:
         return parts
 
     def _part(self, network: str, first: int, end: int, gpu: float, dla: float) -> Part:
-        moved = min(self._drawn(network, first, end), self.bandwidth) * gpu * 1e6
         shapes = [_shape(network, name) for _, name, kind in self.layers[network][:end] if kind in _COMPUTING]
         _, side, channels, _ = shapes[-1]
-        more = min(int(moved * self.more), int(self.bandwidth * dla * 1e6))
         size = 2 * channels * side * side
         if network == "googlenet":
             # Measured boundaries lie up to a layer before those of the groups.
             size = next((self.crossing[at] for at in (end, end - 1) if at in self.crossing), size)
-        return Part(first, end, float(gpu), float(dla), int(moved), more, size)
+        moved = self._moved(self._drawn(network, first, end), gpu, dla)
+        return Part(first, end, float(gpu), float(dla), *moved, size)
+
+    def _moved(self, drawn: float, gpu: float, dla: float) -> tuple[int, int]:
+        """Return the bytes that layers move on GPU and DLA, where they take so many ms."""
+        if self.mean is not None:
+            return int(self.mean * gpu * 1e6), int(self.bandwidth / 2 * CO_RUN[1] * dla * 1e6)
+        moved = min(drawn, self.bandwidth) * gpu * 1e6
+        return int(moved), min(int(moved * self.more), int(self.bandwidth * dla * 1e6))
 
     def problem(self, networks: dict[str, list[Part]], contention: bool = True, grain_ns: int = 1) -> Problem:
         """Return the problem of mapping networks onto the GPU and one DLA, transitions as delays as in the artefact.
@@ -203,56 +213,10 @@ class Artefact:
         cuts = {name: _cuts(experiment, name) for name in names}
         return {name: self.resnet101(cuts[name]) if name == "resnet101" else getattr(self, name)() for name in names}
 
-    def predicted(self, experiment: dict[str, Any], row: dict[str, Any]) -> float:
-        """Return the latency (ms) of one measured schedule under our model, summed up as the authors did."""
-        networks = self.networks(experiment)
-        problem = self.problem(networks)
-        latencies = self._latencies(problem, networks, row)
-        if row["aggregate"] == "max":
-            return max(latencies.values()) / 1e6
-        if "label bug" in row.get("note", ""):
-            # The first network's term was read from the log of the run with the second one on the DLA.
-            other = next(r for r in experiment["rows"] if r["label"] == "GPU&DLA")
-            first = row["dnn1"]["net"]
-            latencies[first] = self._latencies(problem, networks, other)[first]
-        return sum(latencies.values()) / 1e6
-
-    def _latencies(self, problem: Problem, networks: dict[str, list[Part]], row: dict[str, Any]) -> dict[str, int]:
-        return dict(evaluate(problem, measured(problem, networks, row)).latencies)
-
-
-def measured(problem: Problem, networks: dict[str, list[Part]], row: dict[str, Any]) -> Schedule:
-    """Return a measured schedule: what is on the DLA in one piece runs in one piece, on the GPU networks take turns.
-
-    A cut inside a group moves to the nearer of its ends.
-    """
-    choice: list[int] = []
-    keys: list[tuple[float, int, JobKey]] = []
-    for number, (name, parts) in enumerate(networks.items()):
-        side = next(row[d] for d in ("dnn1", "dnn2") if row[d]["net"] == name)
-        clock = begun = 0.0
-        for part in parts:
-            middle = (part.first + part.end - 1) // 2
-            home = next(m["on"] for m in side["mapping"] if m["layers"][0] <= middle <= m["layers"][1])
-            option = int(home == "DLA")
-            begun = begun if choice and option == choice[-1] == 1 and part is not parts[0] else clock
-            keys.append((begun if option else clock, number, JobKey(0, len(choice))))
-            choice.append(option)
-            clock += (part.gpu_ms, part.dla_ms)[option]
-    return Schedule(tuple(choice), tuple(key for _, _, key in sorted(keys)))
-
 
 def _cuts(experiment: dict[str, Any], name: str) -> tuple[int, ...]:
     sides = [row[side] for row in experiment["rows"] for side in ("dnn1", "dnn2") if row[side]["net"] == name]
     return tuple(sorted({part["layers"][0] for side in sides for part in side["mapping"][1:]}))
-
-
-def rank_correlation(a: list[float], b: list[float]) -> float:
-    """Return Spearman's rank correlation; equal values share their mean rank."""
-    first, second = (
-        np.array([(np.sum(np.array(v) < x) + np.sum(np.array(v) <= x) + 1) / 2 for x in v]) for v in (a, b)
-    )
-    return float(np.corrcoef(first, second)[0, 1])
 
 
 _COMPUTING = ("Convolution", "InnerProduct")

@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 State = dict[str, Any]
 _TINY = 1e-6
-_ALL = 1 << 30
+ALL_WAITS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def enumerate_below(
     groups = chains(problem)
     if not groups:
         return None, False
-    beam = _Beam(tabulate(problem, groups, relaxed), width, _ALL if waiting else 0, float(limit), until)
+    beam = _Beam(tabulate(problem, groups, relaxed), width, ALL_WAITS if waiting else 0, float(limit), until)
     found = beam.search()
     return found, beam.complete and waiting
 

@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 
 from socsched.plan.mapping.beam import beam_search, chains, enumerable, enumerate_below
 from socsched.plan.mapping.cpsat import PAIRS, Program, available, linear
+from socsched.plan.mapping.destructive import exhaust, suitable
 from socsched.plan.mapping.evaluate import Evaluation, Impossible, evaluate
+from socsched.plan.mapping.guided import rise
+from socsched.plan.mapping.guided import search as guided_search
 from socsched.plan.mapping.lists import list_schedule
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed, relax
@@ -28,6 +31,8 @@ STATES = ((10_000, True), (60_000, False), (500_000, True))
 """Enumerations tried one after the other: states a step at most, and whether lanes may wait."""
 HUGE = 20_000
 """Pairs of groups of different networks from which on neither enumeration nor CP-SAT has shown anything in a minute."""
+WIDTHS = 3
+"""Beams led by the ends of schedules, each four times as wide as the one before."""
 ROUNDS = 4
 """Rounds of solving, evaluating and letting durations grow, where overlaps are too many for the program."""
 
@@ -98,9 +103,11 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
     main = problem.objectives[0]
     if main in ("makespan", "latency") and chains(problem):
         prices = relaxed["makespan"] if "makespan" in relaxed else relax(problem, "makespan", linear())
-        # Beyond what the program can hold nothing but the beam improves; of the rest it leaves half.
+        # Beyond what the program can hold nothing but the beam improves; of the rest it leaves half, or more to what
+        # shows a bound and leads beams better.
         huge = _pairs(problem) > HUGE
-        _beams(best, prices, started + time_limit * (0.9 if huge else 0.5), bounds)
+        share = 0.9 if huge else 0.1 if suitable(problem) else 0.5
+        _beams(best, prices, started + time_limit * share, bounds)
         if huge:
             return _result(best, bounds, "optimal" if _proven(best, bounds) else "feasible", started)
     until = started + time_limit
@@ -109,6 +116,8 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
         and not any(n.limit_ns for n in problem.requirements)
         and enumerable(problem)
     ):
+        if _pairs(problem) > PAIRS and suitable(problem) and not _proven(best, bounds):
+            _exhausted(best, relaxed["makespan"], started + time_limit * 0.8, bounds)
         for states, waiting in STATES[:1] if _pairs(problem) <= PAIRS else STATES:
             if not _proven(best, bounds):
                 _enumerated(best, relaxed["makespan"], states, waiting, until, bounds)
@@ -120,6 +129,28 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
 def _pairs(problem: Problem) -> int:
     sizes = [len(chain) for chain in chains(problem) or ()]
     return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+
+
+def _exhausted(best: _Best, relaxed: Relaxed, until: float, bounds: dict[str, int]) -> None:
+    """Raise the bound by exhaustion, first without contention; what is found then may be the best with it, too."""
+    problem = best.problem
+    plain = replace(problem, bandwidth=0)
+    upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
+    shown = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, until)
+    best.offer(shown.schedule, "exhaustion")
+    bounds["makespan"] = max(bounds["makespan"], shown.bound)
+    if shown.ends is None or not problem.bandwidth:
+        return
+    for step in range(WIDTHS):
+        best.offer(guided_search(problem, relaxed, shown.ends, 256 << (2 * step)), "guided beam")
+    while not _proven(best, bounds):
+        upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
+        found, reached = rise(problem, relaxed, shown.ends, bounds["makespan"], upper, TOLERANCE, until)
+        bounds["makespan"] = max(bounds["makespan"], reached)
+        before = best.evaluation.makespan_ns
+        best.offer(found, "exhaustion")
+        if best.evaluation.makespan_ns >= before:
+            return
 
 
 def _enumerated(

@@ -86,6 +86,8 @@ class Collector:
 
     def __init__(self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]]) -> None:
         self._details = trace.details
+        self.slow = figures
+        self._wanted: dict[str, bool] = {}
         self._figures, self._classes = figures, classes
         self._queue: queue.Queue[tuple[int, str, Mapping[str, Any]] | None] = queue.Queue(_BACKLOG if figures else 0)
         self._error: Exception | None = None
@@ -105,10 +107,16 @@ class Collector:
         """Record facts about a frame's input."""
         self._details.setdefault(frame, {"frame": frame}).update(facts)
 
+    def wants(self, stage: str, outputs: Any) -> bool:
+        """Whether anything is made of a stage's outputs: their ports are the same for every frame."""
+        wanted = self._wanted.get(stage)
+        if wanted is None:
+            wanted = self._wanted[stage] = self._figures or _prefix(outputs) is not None
+        return wanted
+
     def add(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
         """Hand over what a stage put out for a frame; waits when figures cannot keep up."""
-        if self._figures or _prefix(outputs) is not None:
-            self._queue.put((frame, stage, outputs))
+        self._queue.put((frame, stage, outputs))
 
     def drain(self) -> None:
         """Wait until everything handed over is collected."""

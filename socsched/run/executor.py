@@ -18,9 +18,11 @@ from socsched.run.backends.base import Backend, Setting
 from socsched.run.backends.choose import sort_of
 from socsched.run.boards.base import Board
 from socsched.run.boards.local import LocalBoard
+from socsched.run.hub import FrameReport
 from socsched.run.inputs import ScanFiles, sources
 from socsched.run.options import PLAIN, Options
-from socsched.run.session import WARMUP_FRAMES, FrameReport, Session
+from socsched.run.session import Session
+from socsched.run.version import WARMUP_FRAMES
 from socsched.run.worker import warn
 from socsched.trace.trace import Trace
 

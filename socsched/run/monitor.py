@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 
 from socsched.plan.plan import Plan, Task
-from socsched.run.dispatch import Activation, Dispatcher
+from socsched.run.activation import Activation
+from socsched.run.dispatch import Dispatcher
 from socsched.trace.trace import Instant
 from socsched.units import format_duration
 

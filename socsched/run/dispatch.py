@@ -6,7 +6,7 @@ ready jobs are served in the discipline's order, and jobs of lower priority fill
 simulator, which the bounds of the analysis hold for.
 
 What a successor waits for comes first: `ended` frees seats and hands data on, `start` says who runs; `record` writes
-down what happened afterwards.
+down what happened, any time later.
 """
 
 from __future__ import annotations
@@ -84,6 +84,12 @@ class Dispatcher:
 
     def start(self, now_ns: int) -> list[Activation]:
         """Return the jobs that occupy their places from now on, and drop what no longer fits the queues."""
+        started = self.pick(now_ns)
+        self.tidy(now_ns)
+        return started
+
+    def pick(self, now_ns: int) -> list[Activation]:
+        """Do the part of `start` others wait for; `tidy` must follow."""
         started: list[Activation] = []
         place_of, seats = self._place, self._seats
         for act in self._ready.copy():
@@ -100,11 +106,14 @@ class Dispatcher:
             started.append(act)
         if started and self._ready and self._blocking:
             self._note_blockers(started)
+        return started
+
+    def tidy(self, now_ns: int) -> None:
+        """Drop what no longer fits the queues, and note how deep they are."""
         if self._changed:
             if not self._lossless:
                 self._overflow(now_ns)
             self._depths(now_ns)
-        return started
 
     def launched(self, act: Activation, outputs: Outputs, now_ns: int, followers: frozenset[str]) -> None:
         """Hand the outputs of a job that is queued on its device to `followers`, which the device will keep waiting."""
@@ -116,10 +125,10 @@ class Dispatcher:
     def finish(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs, title: str = "") -> None:
         """Take the end of a started job and hand its outputs on to the tasks behind it; `title` names its slice."""
         self.ended(act, start_ns, end_ns, outputs)
-        self.record(act, title)
+        self.record(act.task, act.job, act.index, title)
 
     def ended(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs) -> None:
-        """Do the part of `finish` others wait for; `record` must follow."""
+        """Do the part of `finish` others wait for; `record` must follow, in time."""
         job, task, overload = act.job, act.task, self._overload
         job.start_ns, job.finish_ns, job.exec_ns, job.status = start_ns, end_ns, end_ns - start_ns, "done"
         self._vacate(act, end_ns)
@@ -127,21 +136,22 @@ class Dispatcher:
         if late and overload is not None and overload.missed(task, end_ns):
             self.trace.instants.append(Instant(end_ns, "overload", task.name, job.frame, "less critical work shed"))
         if act.void:
-            self._mark_aborted(act, end_ns, "its plan was replaced while it ran")
+            self._abort(act, end_ns, "its plan was replaced while it ran")
         elif late and overload is not None and overload.aborts(task):
-            self._mark_aborted(act, end_ns, "too late to be of use")
+            self._abort(act, end_ns, "too late to be of use")
         else:
-            self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
+            if self._wiring.followers[task.name] or task.name in self._wiring.sampled:
+                self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
+            for ticket in act.tickets:
+                ticket.let_go()
 
-    def record(self, act: Activation, title: str = "") -> None:
-        """Write down a job that has ended."""
-        job, task = act.job, act.task
+    def record(self, task: Task, job: Job, index: int, title: str = "") -> None:
+        """Write down a job that has ended, `index` in the trace."""
         end = job.finish_ns
-        self.trace.slices.append(Slice(task.engine, task.lanes, act.index, title or task.name, job.start_ns, end))
+        self.trace.slices.append(Slice(task.engine, task.lanes, index, title or task.name, job.start_ns, end))
         if (late := end - job.deadline_ns) > 0:
             text = f"{format_duration(late)} late"
             self.trace.instants.append(Instant(end, "miss", task.name, job.frame, text))
-        let_go(act.tickets, ABORTED) if job.status == "aborted" else let_go(act.tickets)
 
     def abandon(self, act: Activation, start_ns: int, end_ns: int, why: str = "") -> None:
         """Take a started job that failed or hangs: it has no outputs, what it did remains in the trace.
@@ -320,12 +330,9 @@ class Dispatcher:
         let_go(act.tickets, DROPPED)
 
     def _abort(self, act: Activation, now_ns: int, why: str) -> None:
-        self._mark_aborted(act, now_ns, why)
-        let_go(act.tickets, ABORTED)
-
-    def _mark_aborted(self, act: Activation, now_ns: int, why: str) -> None:
         act.job.status = "aborted"
         self.trace.instants.append(Instant(now_ns, "abort", act.task.name, act.job.frame, why))
+        let_go(act.tickets, ABORTED)
 
     def _vacate(self, act: Activation, end_ns: int) -> None:
         """Free a job's seats; who waited because of it has waited that long."""

@@ -1,7 +1,8 @@
 """Where jobs end and start: the state every thread of a run shares, behind one guard.
 
 The path from the end of a job to the start of the next is what a run pays for every stage, so it comes first: seats are
-freed, data handed on, successors submitted to their workers; while those wake up, what happened is written down.
+freed, data handed on, successors submitted to their workers.  A worker that wakes up needs the interpreter, and waits a
+second time when somebody has it; so what happened is only noted, and written down later, by threads nobody waits for.
 Nobody is notified who does not wait: the calling thread looks by itself for frames to tell of.
 """
 
@@ -14,15 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from socsched.plan.plan import Plan
-from socsched.run.activation import Activation, Outputs
+from socsched.plan.plan import Plan, Task
+from socsched.run.activation import Activation, Origin, Outputs
 from socsched.run.collect import Collector
 from socsched.run.dispatch import Dispatcher
 from socsched.run.ledger import Ledger
 from socsched.run.overload import Overload, Policies
 from socsched.run.version import Version
 from socsched.run.worker import Worker
-from socsched.trace.trace import Trace
+from socsched.trace.trace import Job, Trace
 
 LOOK_S = 0.1
 """How often waiting threads look for an interrupt."""
@@ -53,7 +54,7 @@ class Hub:
     """The plan in charge, its dispatcher, and what is under way.
 
     `losses` is told of jobs that failed; `reporting` says whether finished frames are told of.  `collector` takes
-    outputs, `warming` too while stages warm up.  All but `done` and `launched` are called with `guard` held.
+    outputs, `warming` too while stages warm up.  All but `done`, `launched` and `write` are called with `guard` held.
     """
 
     def __init__(self, plan: Plan, needs: Mapping[str, set[str]], policies: Policies, reporting: bool) -> None:
@@ -73,6 +74,7 @@ class Hub:
         self.losses: Any = None
         self.version: Version
         self.dispatcher: Dispatcher
+        self._unwritten: deque[tuple[Dispatcher, Task, Job, int, str, Origin | None]] = deque()
         self._told: dict[str, int] = {}
         self._ends: dict[str, list[Any]] = {}
         for chain in plan.chains:
@@ -105,9 +107,9 @@ class Hub:
             else:
                 dispatcher.ended(act, start - origin, end - origin, result)
                 self.dispatch()
-                dispatcher.record(act, version.titles[act.task.name])
-                if self.reporting and not act.void and act.task.name in self._ends:
-                    self._report(act)
+                task = act.task
+                told = act.origin if self.reporting and not act.void and task.name in self._ends else None
+                self._unwritten.append((dispatcher, task, act.job, act.index, version.titles[task.name], told))
             if self.waiters and (len(frames) != under_way or not self.running or self.failure):
                 self.state.notify_all()
             void = act.void
@@ -123,6 +125,16 @@ class Hub:
                 dispatcher.launched(act, outputs, self.now(), version.chained[act.task.name])
                 self.dispatch()
 
+    def write(self) -> None:
+        """Write down what ended since the last time."""
+        while self._unwritten:
+            with self.guard:  # one at a time, so that no job waits long
+                if self._unwritten:
+                    dispatcher, task, job, index, title, told = self._unwritten.popleft()
+                    dispatcher.record(task, job, index, title)
+                    if told is not None and self.collector is not None:
+                        self._report(job, told)
+
     # -- called with the guard held
 
     def dispatch(self) -> None:
@@ -130,11 +142,13 @@ class Hub:
         if self.halted:
             return
         dispatcher, version = self.dispatcher, self.version
-        for act in dispatcher.start(time.monotonic_ns() - self.origin_ns):
+        now = time.monotonic_ns() - self.origin_ns
+        for act in dispatcher.pick(now):
             self.running += 1
             self.owners[act] = (dispatcher, version)
             assert act.place is not None
             version.workers[act.place.worker].submit(act)
+        dispatcher.tidy(now)
 
     def wait(self) -> None:
         """Sleep until something ended, or an interrupt should be looked for."""
@@ -148,7 +162,9 @@ class Hub:
         """Wake whoever waits."""
         self.state.notify_all()
 
-    def put_in_charge(self, version: Version, trace: Trace, ledger: Ledger | None = None, warming: bool = False) -> None:
+    def put_in_charge(
+        self, version: Version, trace: Trace, ledger: Ledger | None = None, warming: bool = False
+    ) -> None:
         """Let a plan begin with fresh books; while warming up every stage runs, whatever its policy and queue."""
         wanted = not warming and (self.policies.stages or self.policies.shed_below)
         overload = Overload(self.policies) if wanted else None
@@ -167,15 +183,12 @@ class Hub:
         """Whether the run must end now."""
         return self.failure is not None or self.interrupted
 
-    def _report(self, act: Activation) -> None:
-        """Tell of every chain that ends here and has come to a frame of its source not told of yet."""
-        if self.collector is None:
-            return
-        job = act.job
+    def _report(self, job: Job, origin: Origin) -> None:
+        """Tell of every chain that ended with a job and has come to a frame of its source not told of yet."""
         for chain in self._ends[job.task]:
-            if chain.path[0] not in act.origin:
+            if chain.path[0] not in origin:
                 continue
-            frame, release = act.origin[chain.path[0]]
+            frame, release = origin[chain.path[0]]
             if frame > self._told.get(chain.name, -1):
                 self._told[chain.name] = frame
                 self.reports.append(FrameReport(chain.name, frame, release, job.finish_ns, chain.deadline_ns))

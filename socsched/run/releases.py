@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,8 @@ from socsched.run.overheads import RELEASE
 _PRIORITY = 90
 """SCHED_FIFO priority of the thread: it only sleeps and releases; what it releases must not wait for what runs."""
 _LOOK_NS = int(LOOK_S * 1e9)
+_YIELD_S = 1e-4
+"""How long workers are given to start what was released, before this thread wants the interpreter for its books."""
 
 
 class Releases:
@@ -84,6 +87,8 @@ class Releases:
             hub.dispatch()
             if self._asap:
                 self._groups.append([t for t in hub.dispatcher.ledger.open if t not in known])
+        time.sleep(_YIELD_S)
+        hub.write()
         for nominal, name, number in group:
             self._note(name, number, now if self._asap else nominal, now, frames.get(name))
         return True

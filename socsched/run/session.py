@@ -148,6 +148,7 @@ class Session:
             hub.origin_ns,
             self._losses.hung,
             lambda task: hang_limit(task, replaceable, self._options.hang_ns),
+            hub.write,
         )
 
     def _note(self, text: str) -> None:
@@ -169,6 +170,7 @@ class Session:
         """Wait until nothing is under way; False when the run must end now."""
         hub = self._hub
         while True:
+            hub.write()
             self._tell()
             with hub.guard:
                 if hub.over:
@@ -185,6 +187,7 @@ class Session:
             hub.halted = True
             while hub.running:
                 hub.wait()
+        hub.write()
         self._tell()
 
     # -- after

@@ -84,12 +84,13 @@ class Hub:
 
     def done(self, worker: Worker, act: Activation, start: int, end: int, result: Outputs | BaseException) -> None:
         """Take the end of a job (monotonic ns): hand its data on, start what is ready now, write it down."""
-        failed = isinstance(result, BaseException)
+        outputs = None if isinstance(result, BaseException) else result
         collector = self.collector
-        wanted = collector is not None and not failed and collector.wants(act.task.name, result)
-        if wanted and collector is not None and collector.slow and not act.void and not worker.dead:
-            collector.add(act.job.frame, act.task.name, result)  # it may wait, and what comes next is to wait, too
-            wanted = False
+        if collector is None or outputs is None or not collector.wants(act.task.name, outputs):
+            outputs = None
+        elif collector.slow and not act.void and not worker.dead:
+            collector.add(act.job.frame, act.task.name, outputs)  # it may wait, and what comes next is to wait, too
+            outputs = None
         with self.guard:
             owner = self.owners.pop(act, None)
             if owner is None or worker.dead:
@@ -113,8 +114,8 @@ class Hub:
             if self.waiters and (len(frames) != under_way or not self.running or self.failure):
                 self.state.notify_all()
             void = act.void
-        if wanted and collector is not None and not void:
-            collector.add(act.job.frame, act.task.name, result)
+        if outputs is not None and collector is not None and not void:
+            collector.add(act.job.frame, act.task.name, outputs)
 
     def launched(self, act: Activation, outputs: Outputs) -> None:
         """Take note of a job that is queued on its device: queue what follows it there, too."""

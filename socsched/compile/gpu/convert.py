@@ -136,7 +136,7 @@ class Converter:
 @cache
 def _driver() -> Any:
     try:
-        return ctypes.CDLL("libcuda.so.1")
+        return ctypes.PyDLL("libcuda.so.1")  # its calls return at once, see `cuda_api.quick`
     except OSError:
         raise MachineError("libcuda.so.1 is not installed: nothing can run on the GPU", "install the driver") from None
 

@@ -318,7 +318,7 @@ def main() -> int:
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--frames", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--period", type=int, default=20, help="ms between frames of the hard pipeline")

@@ -1,6 +1,6 @@
 """What a run found in each frame: detections always, figures of every intermediate tensor on request.
 
-Detections are kept as the arrays they are, and put into words when the run is over: that takes long, and the interpreter.
+Detections are kept as arrays and put into words when the run is over: that takes long, and the interpreter.
 
 The figures are those a reference implementation is compared by: shape, mean, population standard deviation, least and
 greatest value and Euclidean norm, all in double precision, and digests of the voxels.  Collecting is done in a thread

@@ -3,11 +3,11 @@
 
     python tools/verify_run.py [PIPELINE] [--seconds 60] [--repeat 100] [-o FOLDER]
 
-Every stage is profiled alone (until its median is known within 2 %, or --repeat frames), with the lanes the plan gives
-it: plan, profile and plan again until nothing in the plan is an estimate.  All rates and deadlines are stretched by the
-smallest of a few factors for which the plan is feasible.  The plan is then simulated, with execution times drawn from
-the profile, twenty times as long as it is then run, so that its percentiles are no matter of luck.  Printed: every chain and stage as predicted and
-as measured, and the bars:
+Every stage is profiled alone, for --repeat frames, with the lanes the plan gives it: plan, profile and plan again until
+nothing in the plan is an estimate.  All rates and deadlines are stretched by the smallest of a few factors for which
+the plan is feasible.  The plan is then simulated, with execution times drawn from the profile, twenty times as long as
+it is then run, so that its percentiles are no matter of luck.  Printed: every chain and stage as predicted and as
+measured, and the bars:
 
   misses           late or lost frames of the run <= those of the simulation + 0.1 %
   stage medians    median over stages of the error of the profiled median <= 10 %, and the largest

@@ -1,8 +1,8 @@
 """Measured stage costs in a file (`profile.json`); where one fits, it wins over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor", "factor",
-"samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what to plan
+"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor",
+"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what to plan
 with, `error` its relative uncertainty, `median_ns` what to expect, `times_ns` (ascending) what jobs took.
 """
 
@@ -173,5 +173,5 @@ def _entry_faults(where: str, entry: Any) -> list[tuple[str, str]]:
     return faults
 
 
-def _ascending(values: list[Any]) -> bool:
+def _ascending(values: Any) -> bool:
     return all(type(value) is int and value > 0 for value in values) and values == sorted(values)

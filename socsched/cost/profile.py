@@ -2,8 +2,8 @@
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
 "precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor",
-"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what to plan
-with, `error` its relative uncertainty, `median_ns` what to expect, `times_ns` (ascending) what jobs took.
+"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what
+to plan with, `error` its relative uncertainty, `median_ns` what to expect, `times_ns` (ascending) what jobs took.
 """
 
 from __future__ import annotations

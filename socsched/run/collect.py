@@ -122,7 +122,8 @@ class Collector:
         """Hand over what a stage put out for a frame; waits when figures cannot keep up."""
         prefix = _prefix(outputs)
         if prefix is None:
-            self._queue.put((frame, stage, outputs))
+            if self._figures:
+                self._queue.put((frame, stage, outputs))
             return
         arrays = tuple(
             np.array(outputs[prefix + port]) for port in DETECTION_PORTS

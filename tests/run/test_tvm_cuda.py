@@ -24,7 +24,8 @@ from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 from socsched.plan.plan import Plan, Task, Transition
 from socsched.plan.planner import make_plan
-from socsched.run.backends.tvm_cuda import Slots, TvmCudaBackend, leased
+from socsched.run.backends.slots import Slots, leased
+from socsched.run.backends.tvm_cuda import TvmCudaBackend
 from socsched.run.discipline import EXECUTORS
 from socsched.run.executor import execute
 from socsched.run.options import Options

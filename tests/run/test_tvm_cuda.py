@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_device import FakeDevice
+from run_plans import roomy
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.builder import compile_stage
 from socsched.compile.gpu.convert import kernel_for
-from socsched.descriptor import host
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.descriptor.platform import Platform
@@ -71,7 +71,7 @@ def with_device(made: Plan, here: Platform, criticality: str = "hard") -> tuple[
 @pytest.fixture(scope="module")
 def planned(checkout: Path, cache: None) -> tuple[Plan, Platform, Pipeline]:
     pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
-    here = host.detect()
+    here = roomy()
     return (*with_device(make_plan(pipe, here, work=stage_work), here), pipe)
 
 
@@ -104,11 +104,11 @@ def run(
 def reference(planned: tuple[Plan, Platform, Pipeline], checkout: Path, shared_data: Path) -> dict[int, Any]:
     """Return what the processor finds in the scans, one stage after the other, on one thread each as on the fake."""
     pipe = planned[2]
-    made = make_plan(pipe, host.detect(), work=stage_work)
+    made = make_plan(pipe, roomy(), work=stage_work)
     made = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:1]) for t in made.tasks))
     scans = [shared_data / "kitti" / f"{n:06d}.bin" for n in range(SCANS)]
     weights = shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz"
-    trace = execute(made, pipe, scans=scans, weights=weights, pace="asap", alone=True)
+    trace = execute(made, pipe, scans=scans, weights=weights, pace="asap", alone=True, platform=roomy())
     return {frame: found["detections"] for frame, found in trace.details.items()}
 
 

@@ -74,7 +74,9 @@ def execute(
     lidar = scanned or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)
     horizon = timetable.horizon_ns(plan, lead, len(scans or ()), frames, duration_ns)
-    networks = [task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda") and task.kind == "stage"]
+    networks = [
+        task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
+    ]
     if weights is None and networks:
         warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
     if scales is None and any(task.precision == "int8" for task in networks):

@@ -228,6 +228,7 @@ def test_frames_on_the_device_are_no_more_than_it_was_warmed_up_for(planned: Any
         (TensorType((1, 18, 6, 7), "fp16", "NHWC"), TensorType((1, 18, 6, 7), "fp32", "NCHW"), ("turn_hf", (42, 18))),
         (TensorType((1, 3, 6, 7), "fp32", "NCHW"), TensorType((1, 3, 6, 7), "fp16", "NHWC"), ("turn_fh", (3, 42))),
         (TensorType((1, 3, 6, 7), "fp16", "NHWC"), TensorType((1, 3, 6, 7), "fp32", "NHWC"), ("cast_hf", (0, 0))),
+        (TensorType((1, 3, 6, 7), "fp16", "NCHW16c"), TensorType((1, 3, 6, 7), "fp32", "NCHW"), ("lay_hf", (3, 42))),
     ],
 )
 def test_conversions_are_casts_or_turned_matrices(given: Any, wanted: Any, kernel: Any) -> None:
@@ -236,7 +237,7 @@ def test_conversions_are_casts_or_turned_matrices(given: Any, wanted: Any, kerne
 
 def test_conversions_the_device_has_no_kernel_for_are_refused() -> None:
     with pytest.raises(MachineError, match=r"plan the conversion|no conversion"):
-        kernel_for(TensorType((1, 3, 6, 7), "fp16", "NCHW16c"), TensorType((1, 3, 6, 7), "fp32", "NCHW"))
+        kernel_for(TensorType((1, 3, 6, 7), "fp16", "NCHW16c+1"), TensorType((1, 3, 6, 7), "fp32", "NCHW"))
     with pytest.raises(MachineError):
         kernel_for(TensorType((4,), "int32", ""), TensorType((4,), "fp16", ""))
 

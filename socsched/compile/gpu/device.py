@@ -82,6 +82,14 @@ class CudaDevice:
         captured = record(program.machine, program.device, stream, tuple(inputs))
         return captured, captured.outputs
 
+    def address(self, buffer: Any) -> int:
+        """Return where a tensor lies."""
+        return _address(buffer)
+
+    def handle(self, stream: Stream) -> int:
+        """Return a cudaStream_t."""
+        return int(stream.handle.value or 0)
+
     def launch(self, graph: Captured, stream: Stream) -> None:
         """Queue a recorded stage."""
         graph.graph.launch(stream)

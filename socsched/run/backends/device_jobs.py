@@ -122,6 +122,35 @@ class Upload(DeviceJob):
         return self._end(start, end, made)
 
 
+class Reform(DeviceJob):
+    """A conversion between engines that share the device's memory: nothing comes to the host."""
+
+    def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
+        super().__init__(device, stream)
+        self._source = move.source
+        self._wanted = wanted_types(move, setting)
+        self._buffers: dict[tuple[Any, ...], Any] = {}
+
+    def launch(self, values: Mapping[str, Outputs]) -> Queued:
+        """Queue the conversions; what lies as wanted already is handed on."""
+        given: dict[str, OnDevice] = {port: values[self._source][port] for port in self._wanted}
+        leases = held(list(given.values()))
+        start, end = self._begin(list(given.values()), leases)
+        made = {port: self._reformed(port, given[port], kind, leases, end) for port, kind in self._wanted.items()}
+        return self._end(start, end, made)
+
+    def _reformed(self, port: str, tensor: OnDevice, kind: TensorType, leases: tuple[Lease, ...], end: Any) -> OnDevice:
+        kind = TensorType(tensor.type.shape, kind.dtype, kind.layout)
+        if (tensor.type.dtype, tensor.type.layout) == (kind.dtype, kind.layout):
+            return tensor
+        shape = room_for(kind, tensor.rows)
+        key = (port, shape, *(lease.number for lease in leases))
+        if key not in self._buffers:
+            self._buffers[key] = self._device.memory(shape, NUMPY_DTYPES[kind.dtype])
+        self._device.convert(self._buffers[key], kind, tensor.buffer, tensor.type, tensor.rows, self._stream)
+        return OnDevice(self._buffers[key], kind, end, self._stream, leases, tensor.rows, self._device)
+
+
 class Download(DeviceJob):
     """A conversion whose sink is on the host: tensors are converted on the device and copied into memory it can read.
 

@@ -14,7 +14,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.plan.plan import Task
 from socsched.run.backends.base import Call, Setting
 from socsched.run.backends.device import Device
-from socsched.run.backends.device_jobs import DeviceStage, Download, Upload
+from socsched.run.backends.device_jobs import DeviceStage, Download, Reform, Upload
 from socsched.run.backends.slots import Slots
 
 Compile = Callable[[Task, Stage, Setting], Artifact]
@@ -92,7 +92,10 @@ class TvmCudaBackend(SlottedBackend):
             return DeviceStage(device, stream, artifact, inputs, self.slots(task.name))
         move = next(t for t in setting.plan.transitions if t.task == task.name)
         engines = {t.name: t.engine for t in setting.plan.tasks}
-        if engines[move.sink] == task.engine:
+        there = {e.id for e in setting.platform.engines if e.target.get("kind") in ("cuda", "tensorrt")}
+        if engines[move.sink] in there and engines.get(move.source) in there:
+            return Reform(device, stream, move, setting)
+        if engines[move.sink] in there:
             return Upload(device, stream, move, setting, self.slots(task.name))
         return Download(device, stream, move, setting)
 

@@ -152,6 +152,13 @@ class CostModel:
         bandwidth = min(engine.bandwidth.value, self.dram)
         return Estimate(rescaled(segments, known.time_ns, bandwidth), known.provenance, known.source, known.error)
 
+    def measured_times(self, stage: str, engine: str, precision: str, share: int) -> tuple[int, ...]:
+        """Return what jobs of a stage took when it was profiled (ns, ascending), empty where nobody has measured."""
+        if self.profile is None or self.profile.platform != self.platform.name:
+            return ()
+        found = self.profile.find(stage, engine, (self.mode.name, *self.mode.aliases), precision, share)
+        return found.times_ns if found else ()
+
     def _known_time(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
     ) -> Anchored | None:

@@ -1,9 +1,9 @@
 """Measured stage costs in a file (`profile.json`); where one fits, it wins over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples", "median_ns"}], "contention": [{"victim", "aggressor", "factor",
-"samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what to plan
-with, `error` its relative uncertainty, `median_ns` what to expect.
+"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor",
+"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what
+to plan with, `error` its relative uncertainty, `median_ns` what to expect, `times_ns` (ascending) what jobs took.
 """
 
 from __future__ import annotations
@@ -26,12 +26,20 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "share": (int,),
     "time_ns": (int,),
 }
-_OPTIONAL: dict[str, tuple[type, ...]] = {"error": (int, float), "samples": (int,), "median_ns": (int,)}
+_OPTIONAL: dict[str, tuple[type, ...]] = {
+    "error": (int, float),
+    "samples": (int,),
+    "median_ns": (int,),
+    "times_ns": (list,),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCost:
-    """One measured stage: `share` engine units used (0 = all), time in ns, relative error, number of samples."""
+    """One measured stage: `share` engine units used (0 = all), time in ns, relative error, number of samples.
+
+    `times_ns`: quantiles of what jobs took, at equal steps; empty where only figures are known.
+    """
 
     stage: str
     engine: str
@@ -42,6 +50,7 @@ class MeasuredCost:
     error: float = 0.05
     samples: int = 0
     median_ns: int = 0
+    times_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +126,7 @@ def load_profile(path: str | Path) -> Profile:
     findings = [Finding(str(path), 1, 1, where, expected) for where, expected in _faults(document)]
     if findings:
         raise DescriptorError(findings, _ANEW)
-    costs = tuple(
-        MeasuredCost(**{k: v for k, v in entry.items() if k in _FIELDS | _OPTIONAL}) for entry in document["costs"]
-    )
+    costs = tuple(map(_cost, document["costs"]))
     try:
         beside = tuple(CoRun(**entry) for entry in document.get("contention", ()))
         moves = tuple(MeasuredConversion(**entry) for entry in document.get("conversions", ()))
@@ -127,6 +134,11 @@ def load_profile(path: str | Path) -> Profile:
         raise DescriptorError([Finding(str(path), 1, 1, "profile", f"known fields: {error}")], _ANEW) from None
     tool, date = str(document.get("tool", "")), str(document.get("date", ""))
     return Profile(document["platform"], costs, tool, date, beside, moves)
+
+
+def _cost(entry: Mapping[str, Any]) -> MeasuredCost:
+    known = {name: value for name, value in entry.items() if name in _FIELDS | _OPTIONAL}
+    return MeasuredCost(**{**known, "times_ns": tuple(known.get("times_ns") or ())})
 
 
 def _faults(document: Any) -> list[tuple[str, str]]:
@@ -154,6 +166,12 @@ def _entry_faults(where: str, entry: Any) -> list[tuple[str, str]]:
             continue
         if not isinstance(value, types) or isinstance(value, bool):
             faults.append((f"{where}.{name}", f"{types[-1].__name__}, got {value!r}"))
+        elif name == "times_ns" and not _ascending(value):
+            faults.append((f"{where}.{name}", "times in ns, ascending"))
         elif isinstance(value, (int, float)) and value < (1 if name == "time_ns" else 0):
             faults.append((f"{where}.{name}", f"no negative value or zero time, got {value!r}"))
     return faults
+
+
+def _ascending(values: Any) -> bool:
+    return all(type(value) is int and value > 0 for value in values) and values == sorted(values)

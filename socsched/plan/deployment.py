@@ -240,7 +240,7 @@ def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, 
         overflow=stage.overflow,
         on_late=stage.on_late,
         degraded=degraded_segments(stage, cost, workload.model),
-        times=execution_times(stage, cost),
+        times=execution_times(stage, cost, workload.model),
         release_jitter_ns=stage.jitter_ns,
         weights_bytes=workload.weights_bytes(cost),
     )

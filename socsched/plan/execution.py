@@ -18,10 +18,14 @@ _FEW_BITS = 1 << 31
 """Factors of larger numbers lose their last bits upwards in the simulator: a part in 2**29 at most."""
 
 
-def execution_times(stage: Stage, cost: Cost) -> ExecutionTimes | None:
-    """Return the execution times (ns) of a stage where it is mapped, None where every job takes its cost."""
+def execution_times(stage: Stage, cost: Cost, model: CostModel | None = None) -> ExecutionTimes | None:
+    """Return the execution times (ns) of a stage where it is mapped, None where every job takes its cost.
+
+    What the pipeline says comes first, then what `model` has measured.
+    """
     if stage.execution is None:
-        return None
+        known = model.measured_times(stage.name, cost.engine, cost.precision, cost.share) if model else ()
+        return ExecutionTimes(known, len(known) > 1) if known else None
     values = tuple(max(value, 1) for value in stage.execution.times_ns(cost.time_ns))
     return ExecutionTimes(values, stage.execution.interpolate and len(values) > 1)
 

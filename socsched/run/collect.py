@@ -1,5 +1,7 @@
 """What a run found in each frame: detections always, figures of every intermediate tensor on request.
 
+Detections are kept as arrays and put into words when the run is over: that takes long, and the interpreter.
+
 The figures are those a reference implementation is compared by: shape, mean, population standard deviation, least and
 greatest value and Euclidean norm, all in double precision, and digests of the voxels.  Collecting is done in a thread
 of its own from outputs the stages have let go; with figures it takes processor time from the stages.
@@ -15,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
@@ -25,32 +29,29 @@ TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
 """Output port -> name in the figures, where they differ."""
 DETECTION_PORTS = ("boxes", "scores", "labels")
 """Outputs that together are detections; those of a camera carry the prefix "image_"."""
+PREFIXES = ("", "image_")
 _BACKLOG = 16
 
 
 def tensor_figures(array: Any) -> dict[str, Any]:
     """Return shape, mean, std, min, max and l2 of an array, computed in double precision; zeros when it is empty."""
-    import numpy
-
-    values = numpy.asarray(array, numpy.float64)
+    values = np.asarray(array, np.float64)
     figures: dict[str, Any] = {"shape": list(values.shape)}
     if not values.size:
         return figures | dict.fromkeys(("mean", "std", "min", "max", "l2"), 0.0)
     figures |= {"mean": float(values.mean()), "std": float(values.std())}
     figures |= {"min": float(values.min()), "max": float(values.max())}
-    return figures | {"l2": float(numpy.sqrt(numpy.square(values).sum()))}
+    return figures | {"l2": float(np.sqrt(np.square(values).sum()))}
 
 
 def voxel_figures(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return pillar and point counts and SHA-256 of voxels and coordinates (raw bytes, C order)."""
-    import numpy
-
-    counts = numpy.asarray(outputs["counts"])
+    counts = np.asarray(outputs["counts"])
     return {
         "pillars": len(counts),
         "points_in_pillars": int(counts.sum()),
-        "voxels_sha256": hashlib.sha256(numpy.asarray(outputs["voxels"]).tobytes()).hexdigest(),
-        "coords_sha256": hashlib.sha256(numpy.asarray(outputs["coords"]).tobytes()).hexdigest(),
+        "voxels_sha256": hashlib.sha256(np.asarray(outputs["voxels"]).tobytes()).hexdigest(),
+        "coords_sha256": hashlib.sha256(np.asarray(outputs["coords"]).tobytes()).hexdigest(),
     }
 
 
@@ -68,8 +69,7 @@ def detections(outputs: Mapping[str, Any], classes: Sequence[str], prefix: str =
 
 def _prefix(outputs: Mapping[str, Any]) -> str | None:
     """Return the prefix of the ports in which detections stand, None where there are none."""
-    prefixes = ("", "image_")
-    return next((p for p in prefixes if all(p + port in outputs for port in DETECTION_PORTS)), None)
+    return next((p for p in PREFIXES if all(p + port in outputs for port in DETECTION_PORTS)), None)
 
 
 def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
@@ -86,6 +86,8 @@ class Collector:
 
     def __init__(self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]]) -> None:
         self._details = trace.details
+        self.slow = figures
+        self._wanted: dict[str, bool] = {}
         self._figures, self._classes = figures, classes
         self._queue: queue.Queue[tuple[int, str, Mapping[str, Any]] | None] = queue.Queue(_BACKLOG if figures else 0)
         self._error: Exception | None = None
@@ -98,6 +100,10 @@ class Collector:
     def __exit__(self, kind: object, *_: object) -> None:
         self._queue.put(None)
         self._thread.join(timeout=60)
+        try:
+            self._put_into_words()
+        except Exception as error:
+            self._error = self._error or error
         if self._error is not None and kind is None:
             raise MachineError(f"what frame figures are made of is broken: {self._error}") from self._error
 
@@ -105,10 +111,24 @@ class Collector:
         """Record facts about a frame's input."""
         self._details.setdefault(frame, {"frame": frame}).update(facts)
 
+    def wants(self, stage: str, outputs: Any) -> bool:
+        """Whether anything is made of a stage's outputs: their ports are the same for every frame."""
+        wanted = self._wanted.get(stage)
+        if wanted is None:
+            wanted = self._wanted[stage] = self._figures or _prefix(outputs) is not None
+        return wanted
+
     def add(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
         """Hand over what a stage put out for a frame; waits when figures cannot keep up."""
-        if self._figures or _prefix(outputs) is not None:
-            self._queue.put((frame, stage, outputs))
+        prefix = _prefix(outputs)
+        if prefix is None:
+            if self._figures:
+                self._queue.put((frame, stage, outputs))
+            return
+        arrays = tuple(
+            np.array(outputs[prefix + port]) for port in DETECTION_PORTS
+        )  # what they lie in may be used again
+        self._details.setdefault(frame, {"frame": frame})[f"{prefix}detections"] = (stage, *arrays)
 
     def drain(self) -> None:
         """Wait until everything handed over is collected."""
@@ -126,14 +146,20 @@ class Collector:
 
     def _collect(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
         found = self._details.setdefault(frame, {"frame": frame})
-        if (prefix := _prefix(outputs)) is not None:
-            found[f"{prefix}detections"] = detections(outputs, self._classes[stage], prefix)
-        elif self._figures and {"voxels", "counts", "coords"} <= set(outputs):
+        if {"voxels", "counts", "coords"} <= set(outputs):
             found.update(voxel_figures(outputs))
-        elif self._figures:
+        else:
             tensors = found.setdefault("tensors", {})
             for port, array in outputs.items():
                 tensors[TENSOR_NAMES.get(port, port)] = tensor_figures(plain(array))
+
+    def _put_into_words(self) -> None:
+        for found in self._details.values():
+            for prefix in PREFIXES:
+                if isinstance(kept := found.get(f"{prefix}detections"), tuple):
+                    stage, *arrays = kept
+                    outputs = dict(zip((prefix + port for port in DETECTION_PORTS), arrays, strict=True))
+                    found[f"{prefix}detections"] = detections(outputs, self._classes[stage], prefix)
 
 
 def write_frames(trace: Trace, folder: str | Path) -> Path:

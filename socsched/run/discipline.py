@@ -19,7 +19,7 @@ from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.run.policy import policy
 
 if TYPE_CHECKING:
-    from socsched.run.dispatch import Activation
+    from socsched.run.activation import Activation
 
 Key = tuple[int, ...]
 Gates = Mapping[str, Callable[[], bool]]
@@ -96,23 +96,27 @@ class EventChained:
         self._homes = {task.name: self._home(task) for task in plan.tasks}
         self._away = {task.name: self._alike(task) if steal else () for task in plan.tasks}
         self._places = {
-            (name, home): self._seats(name, home)
-            for name, home in ((n, h) for n, own in self._homes.items() for h in (own, *self._away[n]))
+            name: tuple(place for home in (own, *self._away[name]) for place in self._seats(name, home))
+            for name, own in self._homes.items()
         }
+        self._orders = {t.name: (self._policies[t.engine], self._order[t.name]) for t in plan.tasks}
 
     def key(self, act: Activation) -> Key:
         """Order as the engine's planned policy does."""
-        return (*self._policies[act.task.engine](act.job, act.task), self._order[act.task.name], act.job.frame)
+        rule, order = self._orders[act.task.name]
+        return (*rule(act.job, act.task), order, act.job.frame)
 
     def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
         """Return the planned place if it is free, else with `steal` a like one."""
         name = act.task.name
         if name in self._gates and not self._gates[name]():
             return None
-        for home in (self._homes[name], *self._away[name]):
-            for place in self._places[name, home]:
-                if not any(seat in taken for seat in place.seats):
-                    return place
+        for place in self._places[name]:
+            for seat in place.seats:
+                if seat in taken:
+                    break
+            else:
+                return place
         return None
 
     def crews(self) -> Mapping[WorkerKey, Crew]:

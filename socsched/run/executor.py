@@ -18,9 +18,11 @@ from socsched.run.backends.base import Backend, Setting
 from socsched.run.backends.choose import sort_of
 from socsched.run.boards.base import Board
 from socsched.run.boards.local import LocalBoard
+from socsched.run.hub import FrameReport
 from socsched.run.inputs import ScanFiles, sources
 from socsched.run.options import PLAIN, Options
-from socsched.run.session import WARMUP_FRAMES, FrameReport, Session
+from socsched.run.session import Session
+from socsched.run.version import WARMUP_FRAMES
 from socsched.run.worker import warn
 from socsched.trace.trace import Trace
 
@@ -72,7 +74,9 @@ def execute(
     lidar = scanned or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)
     horizon = timetable.horizon_ns(plan, lead, len(scans or ()), frames, duration_ns)
-    networks = [task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda") and task.kind == "stage"]
+    networks = [
+        task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
+    ]
     if weights is None and networks:
         warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
     if scales is None and any(task.precision == "int8" for task in networks):

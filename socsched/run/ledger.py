@@ -43,7 +43,8 @@ class Ticket:
 
     def let_go(self, outcome: str = COMPLETED) -> None:
         """Give one hold up, with what happened to this part of the frame; the worst part decides."""
-        self._outcome = max(self._outcome, _WORST.index(outcome))
+        if outcome != COMPLETED:
+            self._outcome = max(self._outcome, _WORST.index(outcome))
         self._users -= 1
         if self._users == 0:
             self._ledger.close(self, _WORST[self._outcome])

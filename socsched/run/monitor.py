@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 
 from socsched.plan.plan import Plan, Task
-from socsched.run.dispatch import Activation, Dispatcher
+from socsched.run.activation import Activation
+from socsched.run.dispatch import Dispatcher
 from socsched.trace.trace import Instant
 from socsched.units import format_duration
 
@@ -42,7 +43,7 @@ class Monitor:
     """The watching thread; a context manager.
 
     `current` returns the dispatcher in charge, `state` guards it.  `hung` is told of a job beyond its limit, with the
-    guard held.  `origin_ns` is the monotonic time the trace counts from.
+    guard held.  `origin_ns` is the monotonic time the trace counts from.  `also` is called after every look.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class Monitor:
         origin_ns: int,
         hung: Callable[[Activation, int, str], None],
         limit: Callable[[Task], int],
+        also: Callable[[], None] = lambda: None,
     ) -> None:
         self._current, self._state, self._origin, self._hung, self._limit = current, state, origin_ns, hung, limit
         shortest = min((task.period_ns for task in plan.tasks), default=10**8)
         self._interval = min(max(shortest / _LOOKS / 1e9, _LEAST_S), _MOST_S)
+        self._also = also
         self._told: set[tuple[str, int]] = set()
         self._overruns: dict[str, int] = {}
         self._depths: dict[str, list[tuple[int, int]]] = {}
@@ -75,6 +78,7 @@ class Monitor:
         while not self._stop.wait(self._interval):
             with self._state:
                 self.look(time.monotonic_ns())
+            self._also()
 
     def look(self, monotonic_ns: int) -> None:
         """Look at everything once; the guard is held."""

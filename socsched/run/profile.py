@@ -29,6 +29,8 @@ from socsched.run.executor import execute
 from socsched.run.worker import warn
 from socsched.units import format_duration
 
+QUANTILES = 200
+"""Times of a stage kept in a profile: the simulator draws from them, so its percentiles are those of the machine."""
 LEAST_ERROR = 0.02
 """Relative uncertainty stated at least: the same code measures so differently from one start to the next."""
 
@@ -114,7 +116,15 @@ def _cost(task: Task, plan: Plan, values: Sequence[int], note: Callable[[str], N
     spread = f"median {format_duration(median)}{known}, p99 {format_duration(p99)}, n = {len(times)}"
     note(f"{task.name} on {len(task.lanes)} of {task.engine}: {spread}")
     share = len(task.lanes)
-    return MeasuredCost(task.name, task.engine, plan.mode, task.precision, share, p99, error, len(times), median)
+    kept = quantiles(times)
+    return MeasuredCost(task.name, task.engine, plan.mode, task.precision, share, p99, error, len(times), median, kept)
+
+
+def quantiles(ordered: Sequence[int]) -> tuple[int, ...]:
+    """Return all of a few values, else `QUANTILES` of them in the middle of equal steps."""
+    if len(ordered) <= QUANTILES:
+        return tuple(ordered)
+    return tuple(ordered[(2 * step + 1) * len(ordered) // (2 * QUANTILES)] for step in range(QUANTILES))
 
 
 def _tool() -> str:

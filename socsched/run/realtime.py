@@ -25,7 +25,7 @@ from socsched.plan.plan import Task
 CLASSES = ("off", "auto", "fifo", "deadline")
 _FIFO_TOP = 80
 """Above ordinary real-time programs, below the watchdog and migration threads of the kernel at 99."""
-_SWITCH_S = 1e-3
+_SWITCH_S = 2e-4
 """How long one thread may keep the interpreter while others wait; Python's own interval is 5 ms."""
 _SET_ATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_DEADLINE, _RESET_ON_FORK = 6, 1

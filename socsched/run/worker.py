@@ -18,8 +18,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from socsched.plan.plan import Task
+from socsched.run.activation import Activation
 from socsched.run.backends.base import Call, Outputs, Pending
-from socsched.run.dispatch import Activation
 from socsched.run.faults import Injector
 
 Prepare = Callable[[Task], Call]

@@ -65,6 +65,7 @@ class FakeDevice:
         self.copied = 0
         self.streams: list[Stream] = []
         self._queue: list[Operation] = []
+        self._places: dict[int, Buffer] = {}
         self._draw, self._lock = random.Random(seed), threading.RLock()
         self._fails = fails
 
@@ -98,6 +99,20 @@ class FakeDevice:
         with self._lock:
             self.recording -= 1
         return (name, run), outputs
+
+    def address(self, buffer: Buffer) -> int:
+        self._places[id(buffer)] = buffer
+        return id(buffer)
+
+    def at(self, address: int) -> Buffer:
+        return self._places[address]
+
+    def handle(self, stream: Stream) -> int:
+        return self.streams.index(stream) + 1
+
+    def queue(self, handle: int, what: str, work: Callable[[], None]) -> None:
+        """Queue what a library does on a stream it was given the handle of."""
+        self._put(self.streams[handle - 1], what, work)
 
     def launch(self, graph: Any, stream: Stream) -> None:
         self.launched += 1

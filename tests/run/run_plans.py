@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from socsched.cost.cost import Segment
+from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.platform import Platform
 from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.run.backends.base import Call, Outputs, Setting
 
@@ -89,6 +92,18 @@ class Scripted:
             return given if isinstance(given, dict) else {}
 
         return call
+
+
+def roomy() -> Platform:
+    """Return this machine with at least four lanes, which plans of the tests use even where there is one processor."""
+    here = host.detect()
+    (cpu,) = here.engines
+    units = max(cpu.units, 4)
+    modes = tuple(
+        replace(mode, engines={name: replace(e, units=units) for name, e in mode.engines.items()})
+        for mode in here.modes
+    )
+    return replace(here, engines=(replace(cpu, units=units),), modes=modes)
 
 
 def sleep(milliseconds: float) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from run_plans import MS, plan, task
 
 from socsched.errors import UsageError
-from socsched.run.dispatch import Activation, Dispatcher
+from socsched.run.activation import Activation
+from socsched.run.dispatch import Dispatcher
 from socsched.trace.trace import Trace
 
 

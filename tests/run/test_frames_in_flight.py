@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import MS, Scripted, plan, sleep, task
+from run_plans import MS, Scripted, plan, roomy, sleep, task
 from test_executor import run
 
 from socsched.compile.analyze import stage_work
-from socsched.descriptor import host
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import UsageError
@@ -39,7 +38,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def planned(checkout: Path, cache: None) -> tuple[Plan, Pipeline]:
     """Return PointPillars planned for this machine, its light stages on lanes of their own so that frames overlap."""
     pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
-    made = make_plan(pipe, host.detect(), work=stage_work)
+    made = make_plan(pipe, roomy(), work=stage_work)
     lanes = {"voxelise": (0,), "decode": (1,)}
     return replace(made, tasks=tuple(replace(t, lanes=lanes.get(t.name, t.lanes)) for t in made.tasks)), pipe
 
@@ -48,7 +47,9 @@ def found(planned: tuple[Plan, Pipeline], data: Path, options: Options) -> tuple
     made, pipe = planned
     scans = [data / "kitti" / f"{n:06d}.bin" for n in range(5)]
     weights = data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz"
-    trace = execute(made, pipe, scans=scans, weights=weights, frames=FRAMES, pace="asap", options=options)
+    trace = execute(
+        made, pipe, scans=scans, weights=weights, frames=FRAMES, pace="asap", options=options, platform=roomy()
+    )
     return trace, {frame: entry["detections"] for frame, entry in trace.details.items()}
 
 
@@ -193,7 +194,7 @@ def test_tensors_are_handed_on_without_copies_into_memory_that_exists(
     made, pipe = planned
     backend = _Tapped()
     scan = [shared_data / "kitti" / "000002.bin"]
-    execute(made, pipe, scans=scan, frames=8, pace="asap", backends={"network": backend})
+    execute(made, pipe, scans=scan, frames=8, pace="asap", backends={"network": backend}, platform=roomy())
     assert set(backend.taken["backbone"]) <= set(backend.left["scatter"]), "the backbone reads what scatter wrote"
     assert set(backend.taken["head"]) <= set(backend.left["backbone"])
     runs = len(backend.left["backbone"]) // len(set(backend.left["backbone"]))
@@ -207,7 +208,8 @@ def test_memory_of_stages_goes_round_however_many_frames_pass(
     backend = _Tapped()
     scan = [shared_data / "kitti" / "000002.bin"]
     options = Options(in_flight=3)
-    execute(made, pipe, scans=scan, frames=15, pace="asap", backends={"network": backend}, options=options)
+    backends = {"network": backend}
+    execute(made, pipe, scans=scan, frames=15, pace="asap", backends=backends, options=options, platform=roomy())
     for name in ("backbone", "scatter"):
         # outputs come from one pool with a stage's inner buffers, so a few more places than frames are seen
         assert len(backend.left[name]) >= 18 and len(set(backend.left[name])) <= 2 * options.in_flight + 2, name

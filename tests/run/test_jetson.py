@@ -191,11 +191,12 @@ def test_a_run_on_the_board_records_its_power(tmp_path: Path) -> None:
     assert len(trace.jobs) == 20
 
 
-def test_stages_on_a_dla_are_refused_by_name(tmp_path: Path) -> None:
-    made = planned()
-    on_dla = replace(made, tasks=tuple(replace(t, engine="dla0") for t in made.tasks))
-    with pytest.raises(UsageError, match="DLA"):
-        board(orin(tmp_path)).platform_for(on_dla)
+def test_the_dlas_of_the_board_are_driven_by_tensorrt(tmp_path: Path) -> None:
+    platform = board(orin(tmp_path)).platform_for(planned())
+    assert {e.id: e.target["kind"] for e in platform.engines if e.kind == "dla"} == dict.fromkeys(
+        ("dla0", "dla1"), "tensorrt"
+    )
+    assert platform.engine("gpu").target["kind"] == "cuda"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any
 
 from socsched.compile.cuda import find_nvcc, write_cubin
 from socsched.compile.gpu.cuda_api import Stream, cudart
+from socsched.compile.layouts import physical_shape
 from socsched.compile.store import cache_dir
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
@@ -40,7 +41,19 @@ template <typename A, typename B> __device__ void turn(const A* in, B* out, int 
   for (int j = threadIdx.y, y = blockIdx.x * 32 + j; j < 32; j += 8, y += 8)
     if (x < rows && y < columns) out[(long long)y * rows + x] = tile[threadIdx.x][j];
 }
+// images of layouts 0: pixels x channels, 1: channels x pixels, n: blocks of n channels x pixels x n, filled up with 0
+template <typename A, typename B> __device__ void lay(const A* in, B* out, int channels, int pixels, int from, int to) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  long long count = (long long)pixels * (to > 1 ? (channels + to - 1) / to * to : channels);
+  if (i >= count) return;
+  long long c = to == 0 ? i % channels : to == 1 ? i / pixels : i / ((long long)pixels * to) * to + i % to;
+  long long p = to == 0 ? i / channels : to == 1 ? i % pixels : i / to % pixels;
+  long long j = from == 0 ? p * channels + c : from == 1 ? c * pixels + p : (c / from * pixels + p) * from + c % from;
+  out[i] = c < channels ? as<A, B>(in[j]) : (B)0.0f;
+}
 #define PAIR(a, A, b, B) \\
+  extern "C" __global__ void lay_##a##b(const A* in, B* out, int c, int p, int from, int to) { \\
+    lay<A, B>(in, out, c, p, from, to); } \\
   extern "C" __global__ void cast_##a##b(const A* in, B* out, long long n) { cast<A, B>(in, out, n); } \\
   extern "C" __global__ void turn_##a##b(const A* in, B* out, int y, int x) { turn<A, B>(in, out, y, x); }
 PAIR(f, float, h, __half) PAIR(h, __half, f, float) PAIR(f, float, f, float) PAIR(h, __half, h, __half)
@@ -64,11 +77,12 @@ def cubin(arch: str) -> bytes:
 def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, int]]:
     """Return the kernel for a conversion, and for a change of layout the rows and columns it turns.
 
-    MachineError for anything but fp32, fp16 and, of images, plain NCHW and NHWC.
+    Where channel blocks are on one side these are channels and pixels.  MachineError for anything but fp32, fp16 and,
+    of images, NCHW, NHWC and NCHW in channel blocks.
     """
     layouts = (given.layout or "NCHW", wanted.layout or "NCHW")
     images = len(given.shape) == 4 and layouts[0] != layouts[1]
-    known = given.dtype in _NAMES and wanted.dtype in _NAMES and (not images or set(layouts) == {"NCHW", "NHWC"})
+    known = given.dtype in _NAMES and wanted.dtype in _NAMES and (not images or None not in map(blocked, layouts))
     if not known:
         raise MachineError(
             f"the GPU has no conversion from {given.dtype} {layouts[0]} to {wanted.dtype} {layouts[1]}",
@@ -79,7 +93,17 @@ def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, i
         return f"cast_{pair}", (0, 0)
     _, channels, height, width = given.shape
     pixels = height * width
+    if set(layouts) != {"NCHW", "NHWC"}:
+        return f"lay_{pair}", (channels, pixels)
     return f"turn_{pair}", (channels, pixels) if layouts[0] == "NCHW" else (pixels, channels)
+
+
+def blocked(layout: str) -> int | None:
+    """Return how a layout counts channels for the kernels: NHWC 0, NCHW 1, NCHWnc n, None for others."""
+    if layout in ("NHWC", "NCHW"):
+        return int(layout == "NCHW")
+    digits = layout.removeprefix("NCHW").removesuffix("c")
+    return int(digits) if layout == f"NCHW{digits}c" and digits.isdigit() and int(digits) > 1 else None
 
 
 class Converter:
@@ -98,14 +122,22 @@ class Converter:
         """Queue a conversion between device addresses; `rows` of the first dimension where that is not None."""
         name, (height, width) = kernel_for(given, wanted)
         if name.startswith("cast"):
-            count = prod(given.shape) if rows is None else prod(given.shape[1:]) * rows
+            count = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
             if count:
                 grid, block = (-(-count // _THREADS), 1), (_THREADS, 1)
                 self._start(name, grid, block, stream, target, source, ctypes.c_longlong(count))
             return
         batch = given.shape[0]
+        sizes = {"fp32": 4, "fp16": 2}
+        if name.startswith("lay"):
+            ways = [blocked(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
+            here, there = (width * (-(-height // n) * n if n > 1 else height) for n in ways)
+            last = [ctypes.c_int(value) for value in (height, width, *ways)]
+            for image in range(batch):
+                places = (target + image * there * sizes[wanted.dtype], source + image * here * sizes[given.dtype])
+                self._start(name, (-(-there // _THREADS), 1), (_THREADS, 1), stream, *places, *last)
+            return
         for image in range(batch):
-            sizes = {"fp32": 4, "fp16": 2}
             places = (
                 target + image * height * width * sizes[wanted.dtype],
                 source + image * height * width * sizes[given.dtype],
@@ -136,7 +168,7 @@ class Converter:
 @cache
 def _driver() -> Any:
     try:
-        return ctypes.CDLL("libcuda.so.1")
+        return ctypes.PyDLL("libcuda.so.1")  # its calls return at once, see `cuda_api.quick`
     except OSError:
         raise MachineError("libcuda.so.1 is not installed: nothing can run on the GPU", "install the driver") from None
 

@@ -24,6 +24,21 @@ def cudart() -> Any:
     raise MachineError("libcudart.so is not installed: stages cannot run on the GPU", "install the CUDA runtime")
 
 
+def quick() -> Any:
+    """Return the same library for calls that return at once, which keep the interpreter.
+
+    Whoever gives it up for a microsecond may wait for it as long as another thread computes in Python; a frame makes
+    dozens of such calls.
+    """
+    library = cudart()
+    return _keeping(library._name) if isinstance(library, ctypes.CDLL) else library
+
+
+@cache
+def _keeping(name: str) -> Any:
+    return ctypes.PyDLL(name)
+
+
 def check_status(status: int, what: str) -> None:
     """Raise MachineError with CUDA's words unless `status` is 0."""
     if status:
@@ -64,7 +79,7 @@ class Graph:
     """A stage's kernels as one launch."""
 
     def __init__(self, executable: Any) -> None:
-        self._executable, self._launch = executable, cudart().cudaGraphLaunch
+        self._executable, self._launch = executable, quick().cudaGraphLaunch
 
     def launch(self, stream: Stream) -> None:
         """Start it on `stream` and return at once."""

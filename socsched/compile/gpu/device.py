@@ -14,7 +14,7 @@ import numpy as np
 
 from socsched.compile.artifact import Artifact
 from socsched.compile.gpu.convert import Converter
-from socsched.compile.gpu.cuda_api import Stream, check_status, cudart
+from socsched.compile.gpu.cuda_api import Stream, check_status, cudart, quick
 from socsched.compile.gpu.runtime import Captured, open_machine, record
 from socsched.graph.operators import TensorType
 
@@ -82,6 +82,14 @@ class CudaDevice:
         captured = record(program.machine, program.device, stream, tuple(inputs))
         return captured, captured.outputs
 
+    def address(self, buffer: Any) -> int:
+        """Return where a tensor lies."""
+        return _address(buffer)
+
+    def handle(self, stream: Stream) -> int:
+        """Return a cudaStream_t."""
+        return int(stream.handle.value or 0)
+
     def launch(self, graph: Captured, stream: Stream) -> None:
         """Queue a recorded stage."""
         graph.graph.launch(stream)
@@ -90,7 +98,7 @@ class CudaDevice:
         """Queue a copy of `count` elements between tensors and page-locked arrays."""
         size = count * np.dtype(str(target.dtype)).itemsize
         places = (ctypes.c_void_p(_address(target)), ctypes.c_void_p(_address(source)))
-        status = cudart().cudaMemcpyAsync(*places, ctypes.c_size_t(size), _DEFAULT_KIND, stream.handle)
+        status = quick().cudaMemcpyAsync(*places, ctypes.c_size_t(size), _DEFAULT_KIND, stream.handle)
         if status:
             check_status(status, "copying a tensor")
 
@@ -109,11 +117,11 @@ class CudaDevice:
 
     def mark(self, event: Event, stream: Stream) -> None:
         """Let an event happen when the stream has come here."""
-        check_status(cudart().cudaEventRecord(event.handle, stream.handle), "marking an event")
+        check_status(quick().cudaEventRecord(event.handle, stream.handle), "marking an event")
 
     def follow(self, stream: Stream, event: Event) -> None:
         """Let the stream wait for an event."""
-        check_status(cudart().cudaStreamWaitEvent(stream.handle, event.handle, 0), "waiting for an event")
+        check_status(quick().cudaStreamWaitEvent(stream.handle, event.handle, 0), "waiting for an event")
 
     def wait(self, start: Event, end: Event) -> tuple[int, int]:
         """Sleep until `end`; return both moments on the host's clock.
@@ -157,5 +165,5 @@ def _address(memory: Any) -> int:
 
 def _elapsed_ns(first: Event, last: Event) -> int:
     found = ctypes.c_float()
-    check_status(cudart().cudaEventElapsedTime(ctypes.byref(found), first.handle, last.handle), "timing a stage")
+    check_status(quick().cudaEventElapsedTime(ctypes.byref(found), first.handle, last.handle), "timing a stage")
     return round(found.value * 1e6)

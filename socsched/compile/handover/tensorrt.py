@@ -29,7 +29,7 @@ JETPACK = {"8.5.2": "5.1.1", "8.6.2": "6", "10.3.0": "6.1"}
 10.3: Torch-TensorRT documentation, JetPack 6.1)."""
 CACHE = "calibration.cache"
 FORMATS = {"NCHW16c": "chw16", "NCHW32c": "chw32", "NCHW": "dla_linear"}
-_PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"}
+PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"}
 
 
 def write(package: Package) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
 
 def _python(package: Package) -> str:
     borders = {
-        name: (tensor.dtype, _PYTHON_FORMATS[_format(package, tensor)])
+        name: (tensor.dtype, PYTHON_FORMATS[_format(package, tensor)])
         for name, tensor in (*package.inputs.items(), *package.outputs.items())
     }
     scales = shared(package.network, package.scales) if package.precision == "int8" else {}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from socsched.models.centerpoint.grid import AUTOWARE, MAX_PILLARS, MAX_POINTS, settle
+from socsched.models.loops import Loops
 from socsched.models.pointpillars import voxelise as pillars
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.voxelise import Floats, Ints
@@ -22,7 +23,11 @@ NAME = "centerpoint.voxelise"
 
 
 def voxelise(
-    points: Floats, max_pillars: int = MAX_PILLARS, max_points: int = MAX_POINTS, grid: Grid = AUTOWARE
+    points: Floats,
+    max_pillars: int = MAX_PILLARS,
+    max_points: int = MAX_POINTS,
+    grid: Grid = AUTOWARE,
+    loops: Loops | None = None,
 ) -> tuple[Floats, Ints, Ints]:
     """Return (voxels[P, max_points, 4], counts[P], coords[P, 2]) of points[N, 4] as PointPillars does, ages zero.
 
@@ -30,7 +35,7 @@ def voxelise(
     """
     aged = np.array(points, np.float32)
     aged[:, 3] = 0
-    return pillars.voxelise(aged, max_pillars, max_points, grid)
+    return pillars.voxelise(aged, max_pillars, max_points, grid, loops)
 
 
 def model(params: Mapping[str, Any]) -> Model:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.graph.operators import Operator, TensorType
+from socsched.models.loops import Loops
 from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchors_at, decode_boxes, map_shape
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
 from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
@@ -56,7 +57,9 @@ class Detections:
     dropped: int = 0
 
 
-def detect(cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None) -> Detections:
+def detect(
+    cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None, loops: Loops | None = None
+) -> Detections:
     """Return the detections in the head's maps: class logits [18, H, W], offsets [42, H, W], directions [12, H, W].
 
     A leading batch axis of 1 is allowed.  The `candidates` anchors with the best class score are decoded, suppressed
@@ -67,45 +70,60 @@ def detect(cls: Floats, reg: Floats, direction: Floats, settings: Settings | Non
     rows, columns = map_shape(settings.grid)
     shape = (PER_CELL, -1, rows * columns)
     logits, offsets, bins = (np.asarray(maps, np.float32).reshape(shape) for maps in (cls, reg, direction))
-    kinds, cells, broken = _candidates(logits, settings)
+    kinds, cells, broken = _candidates(logits, settings, loops)
     boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid), offsets[kinds, :, cells])
     turns = bins[kinds, :, cells]
     usable = np.isfinite(boxes).all(axis=1) & np.isfinite(turns).all(axis=1)
     boxes, turns, scores = boxes[usable], turns[usable], sigmoid(logits[kinds[usable], :, cells[usable]])
-    row, label = _best(boxes, scores, settings)
+    row, label = _best(boxes, scores, settings, loops)
     found = boxes[row]
     found[:, 6] = _heading(found[:, 6], turns[row])
     chosen = scores[row, label].astype(np.float32)
     return Detections(found, chosen, label.astype(np.int32), broken + int(np.count_nonzero(~usable)))
 
 
-def _candidates(logits: Floats, settings: Settings) -> tuple[Indices, Indices, int]:
+def _candidates(logits: Floats, settings: Settings, loops: Loops | None) -> tuple[Indices, Indices, int]:
     """Return anchor kind and cell of the best anchors in order of score, and how many anchors were no numbers.
 
     The sigmoid is monotone, so anchors are compared by logit and only those that could pass get a score.
     """
+    floor = logit(settings.score) - 1e-3
+    anchors = logits.shape[0] * logits.shape[2]
+    if loops is not None and logits.flags.c_contiguous:
+        passed, broken = loops.candidates(logits, floor, settings.candidates if settings.candidates < anchors else 0)
+        kinds, cells = np.divmod(passed.astype(np.intp), logits.shape[2])
+        order = _ranked(logits[kinds, :, cells].max(axis=1), kinds, cells, settings)
+        return kinds[order], cells[order], broken
     best = logits.max(axis=1)
     finite = np.isfinite(best)
     broken = int(best.size - np.count_nonzero(finite))
     if broken:
         best = np.where(finite, best, np.float32(-np.inf))
-    floor = logit(settings.score) - 1e-3
     if settings.candidates < best.size:
         # beyond 20 different logits may round to the same score, and then anchor order decides
         floor = max(floor, min(float(kth_largest(best, floor, settings.candidates)), 20.0))
     kinds, cells = np.nonzero(best >= floor)
-    order = np.lexsort((cells * PER_CELL + kinds, -sigmoid(best[kinds, cells])))[: settings.candidates]
+    order = _ranked(best[kinds, cells], kinds, cells, settings)
     return kinds[order], cells[order], broken
 
 
-def _best(boxes: Floats, scores: npt.NDArray[np.float64], settings: Settings) -> tuple[Indices, Indices]:
+def _ranked(best: Floats, kinds: Indices, cells: Indices, settings: Settings) -> Indices:
+    """Return the order of the best anchors by score, equal ones by number."""
+    order: Indices = np.lexsort((cells * PER_CELL + kinds, -sigmoid(best)))[: settings.candidates]
+    return order
+
+
+def _best(
+    boxes: Floats, scores: npt.NDArray[np.float64], settings: Settings, loops: Loops | None
+) -> tuple[Indices, Indices]:
     """Return row and class of the boxes that survive suppression, best first."""
-    overlaps = iou_matrix(footprints(boxes)) > settings.iou
+    rects, survivors = footprints(boxes), suppress if loops is None else loops.suppress
+    overlaps = iou_matrix(rects) > settings.iou if loops is None else loops.overlaps(rects, settings.iou)
     kept: list[tuple[int, int]] = []
     for label in range(len(CLASSES)):
         rows = np.flatnonzero(scores[:, label] > settings.score)
         rows = rows[np.argsort(-scores[rows, label], kind="stable")]
-        kept += [(row, label) for row in suppress(overlaps, rows)]
+        kept += [(row, label) for row in survivors(overlaps, rows)]
     row, label_of = np.array(kept, np.intp).reshape(-1, 2).T
     order = np.argsort(-scores[row, label_of], kind="stable")[: settings.max_boxes]
     return row[order], label_of[order]
@@ -119,10 +137,10 @@ def _heading(angle: Floats, turns: Floats) -> Floats:
 
 
 def decode(
-    cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None
+    cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None, loops: Loops | None = None
 ) -> tuple[Floats, Floats, Ints]:
     """Return boxes, scores and labels of `detect`; warns when the network's output was not finite everywhere."""
-    found = detect(cls, reg, direction, settings)
+    found = detect(cls, reg, direction, settings, loops)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} anchors without finite values left out", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels
@@ -147,7 +165,7 @@ def model(params: Mapping[str, Any]) -> Model:
     )
     work = _work(inputs, outputs, settings)
     function = partial(decode, settings=settings)
-    return Model(NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES)
+    return Model(NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, loops=True)
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:

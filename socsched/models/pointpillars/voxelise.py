@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.arrays import aligned_zeros
+from socsched.models.loops import Loops
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
 from socsched.models.registry import Model, Port
 
@@ -25,7 +26,7 @@ Ints = npt.NDArray[np.int32]
 
 
 def voxelise(
-    points: Floats, max_pillars: int = 16000, max_points: int = 32, grid: Grid = KITTI
+    points: Floats, max_pillars: int = 16000, max_points: int = 32, grid: Grid = KITTI, loops: Loops | None = None
 ) -> tuple[Floats, Ints, Ints]:
     """Return (voxels[P, max_points, 4], counts[P], coords[P, 2] as x, y cell) of points[N, 4] (m, intensity).
 
@@ -33,6 +34,8 @@ def voxelise(
     are zero.  Points beyond `max_points` of a pillar and pillars beyond `max_pillars` are dropped; P may be 0.  Cells
     are found in float32, as deployed networks do it: in float64 a few points a scan fall into the neighbour.
     """
+    if loops is not None and points.dtype == np.float32 and points.flags.c_contiguous and points.shape[1:] == (4,):
+        return loops.voxelise(points, max_pillars, max_points, grid)
     inside, cell = _cells(points, grid)
     pillar, first = _number(cell, grid)
     count = min(len(first), max_pillars)
@@ -110,4 +113,4 @@ def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..
         write_bytes=pillars * (slots * 4 + 1 + 2) * 4,
     )
     bound = partial(function, max_pillars=known["max_pillars"], max_points=slots, grid=grid)
-    return Model(name, (scan,), outputs, function=bound, operators=(work,))
+    return Model(name, (scan,), outputs, function=bound, operators=(work,), loops=True)

@@ -84,20 +84,20 @@ def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Seque
 
     Without `types` they lie plainly, as their logical shape says.
     """
-    given = [_here(values[provider][port]) for port, provider in ports.items()]
+    given = [here(values[provider][port]) for port, provider in ports.items()]
     if not types:
         return [plain(value) for value in given]
     return [placed(value, wanted) for value, wanted in zip(given, types, strict=True)]
 
 
-def _here(value: Any) -> Any:
+def here(value: Any) -> Any:
     """Return a tensor that is on a device as one that is here."""
     return value.fetch() if hasattr(value, "fetch") else value
 
 
 def plain(value: Any) -> Any:
     """Return a tensor's array in its logical shape (images as N, C, H, W)."""
-    value = _here(value)
+    value = here(value)
     if not isinstance(value, Placed):
         return value
     return placed(value, TensorType(value.type.shape, value.type.dtype, "NCHW" if len(value.type.shape) == 4 else ""))

@@ -16,6 +16,7 @@ BACKENDS = {
     "network": "socsched.run.backends.tvm_cpu:TvmCpuBackend",
     "function": "socsched.run.backends.function:FunctionBackend",
     "cuda": "socsched.run.backends.tvm_cuda:TvmCudaBackend",
+    "dla": "socsched.run.backends.dla:TensorrtDlaBackend",
     "conversion": "socsched.run.backends.conversion:ConversionBackend",
     "synthetic": "socsched.run.backends.synthetic:SyntheticBackend",
 }
@@ -25,7 +26,8 @@ BACKENDS = {
 def sort_of(task: Task, setting: Setting) -> str:
     """Return the key of `BACKENDS` for a task."""
     stage = _stage(task, setting)
-    cuda = _target(setting, task.engine) == "cuda"
+    kind = _target(setting, task.engine)
+    cuda = kind == "cuda"
     if stage is None:
         if (move := next((t for t in setting.plan.transitions if t.task == task.name), None)) is None:
             return "synthetic"
@@ -36,7 +38,7 @@ def sort_of(task: Task, setting: Setting) -> str:
         return "synthetic"
     if get_model(stage.model, stage.params).network is None:
         return "function"
-    return "cuda" if cuda else "network"
+    return {"cuda": "cuda", "tensorrt": "dla"}.get(kind, "network")
 
 
 def title_of(task: Task, setting: Setting) -> str:

@@ -11,7 +11,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.plan.plan import Task, Transition
-from socsched.run.backends.base import Call, Outputs, Placed, Setting, placed
+from socsched.run.backends.base import Call, Outputs, Placed, Setting, here, placed
 
 
 class ConversionBackend:
@@ -30,7 +30,7 @@ class ConversionBackend:
 
         def call(values: Mapping[str, Outputs]) -> Outputs:
             given = values[move.source]
-            return {port: converted(given[port], kind) for port, kind in wanted.items()}
+            return {port: converted(here(given[port]), kind) for port, kind in wanted.items()}
 
         return call
 

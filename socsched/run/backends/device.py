@@ -43,6 +43,14 @@ class Device(Protocol):
         """
         ...
 
+    def address(self, buffer: Any) -> int:
+        """Return where a buffer lies, for a library that is told so."""
+        ...
+
+    def handle(self, stream: Any) -> int:
+        """Return a stream as a library that queues on it wants it."""
+        ...
+
     def launch(self, graph: Any, stream: Any) -> None:
         """Queue a recorded program."""
         ...

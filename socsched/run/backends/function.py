@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from socsched.compile.native.loops import loops
 from socsched.descriptor.pipeline import Stage
 from socsched.models.registry import get_model
 from socsched.plan.plan import Task
@@ -11,7 +13,7 @@ from socsched.run.backends.base import Call, Outputs, Setting, gather
 
 
 class FunctionBackend:
-    """Calls `Model.function` with the arrays in port order."""
+    """Calls `Model.function` with the arrays in port order, with compiled loops where there are any."""
 
     title = "host function"
     real = True
@@ -22,6 +24,8 @@ class FunctionBackend:
         model = get_model(stage.model, stage.params)
         function, inputs = model.function, setting.bound[stage.name]
         assert function is not None
+        if model.loops and (compiled := loops()) is not None:
+            function = partial(function, loops=compiled)
         names = [port.name for port in model.outputs]
 
         def call(values: Mapping[str, Outputs]) -> Outputs:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,15 +35,20 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An exported stage: the ONNX file, fp16 or int8, and for int8 the calibration cache."""
+    """An exported stage: the ONNX file, fp16 or int8, and for int8 the calibration cache.
+
+    `borders`: data type and TensorRT's format of every tensor that enters or leaves; without, TensorRT reformats there.
+    """
 
     onnx: Path
     precision: str
     calibration: Path | None = None
+    borders: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def digest(self, version: str) -> str:
         """Return what an engine of this package is kept under."""
-        total = hashlib.sha256(f"{version}/{self.precision}/".encode() + self.onnx.read_bytes())
+        lying = sorted(self.borders.items())
+        total = hashlib.sha256(f"{version}/{self.precision}/{lying}/".encode() + self.onnx.read_bytes())
         if self.calibration is not None:
             total.update(self.calibration.read_bytes())
         return total.hexdigest()[:24]
@@ -122,6 +127,9 @@ class DlaBuilder:
             config.set_flag(trt.BuilderFlag.INT8)
             assert package.calibration is not None
             config.int8_calibrator = _calibrator(trt, package.calibration.read_bytes())
+        if package.borders:
+            config.set_flag(trt.BuilderFlag.DIRECT_IO)
+            _lay(trt, network, package.borders)
         return builder, network, config
 
     def _audit(self, network: Any, config: Any) -> list[Placement]:
@@ -146,6 +154,13 @@ class DlaStage:
         self._context = engine.create_execution_context()
         self.names: tuple[str, ...] = tuple(engine.get_tensor_name(n) for n in range(engine.num_io_tensors))
 
+    def again(self) -> DlaStage:
+        """Return the same engine with a context of its own."""
+        other = DlaStage.__new__(DlaStage)
+        other._held, other.names = self._held, self.names
+        other._context = self._held[1].create_execution_context()
+        return other
+
     def bind(self, addresses: Mapping[str, int]) -> None:
         """Say where the tensors lie: an address for every one of `names`."""
         for name in self.names:
@@ -155,6 +170,21 @@ class DlaStage:
         """Queue the stage on a CUDA stream."""
         if not self._context.execute_async_v3(stream):
             raise MachineError("TensorRT refused to queue the stage", "its log above says why")
+
+
+def _lay(trt: Any, network: Any, borders: Mapping[str, tuple[str, str]]) -> None:
+    """Let a network's inputs and outputs lie as `borders` say."""
+    ends = [network.get_input(n) for n in range(network.num_inputs)]
+    ends += [network.get_output(n) for n in range(network.num_outputs)]
+    dtypes = {"fp16": trt.float16, "int8": trt.int8}
+    if others := {tensor.name for tensor in ends} ^ borders.keys():
+        raise MachineError(
+            f"TensorRT's tensors are others than the stage's: {', '.join(sorted(others))}", "export the stage anew"
+        )
+    for tensor in ends:
+        dtype, layout = borders[tensor.name]
+        tensor.dtype = dtypes[dtype]
+        tensor.allowed_formats = 1 << int(getattr(trt.TensorFormat, layout))
 
 
 def _calibrator(trt: Any, cache: bytes) -> Any:

@@ -13,6 +13,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,10 @@ class JetsonBoard:
             raise UsageError(
                 f"the plan is for {plan.platform!r}, this is a {model.strip(chr(0))}", "plan for this board"
             )
-        kinds = {engine.id: engine.kind for engine in platform.engines}
-        if on_dla := [task.name for task in plan.tasks if kinds.get(task.engine) == "dla" and task.kind == "stage"]:
-            raise UsageError(
-                f"stages on a DLA cannot be run by the executor yet: {', '.join(on_dla)}",
-                "their engines are built by `run.backends.tensorrt_dla`; to run the pipeline, plan them for the GPU",
-            )
-        self._platform = platform
-        return platform
+        # a platform file says how a DLA is simulated elsewhere; here it is there
+        engines = (replace(e, target={"kind": "tensorrt"}) if e.kind == "dla" else e for e in platform.engines)
+        self._platform = replace(platform, engines=tuple(engines))
+        return self._platform
 
     def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
         """Return the processors of a cluster's lanes: clusters follow each other in the platform's order."""

@@ -1,0 +1,1 @@
+"""Host loops in C, compiled once a machine."""

@@ -86,6 +86,7 @@ class _Sweep:
         self.delay = table.delay
         self.moved = table.memory * table.bytes / table.bandwidth if table.bandwidth else np.zeros_like(table.bytes)
         base = self.lanes + 1
+        self.seen = 0
         self.radix = (int(table.length.max()) + 1, base)
 
     def key(self, states: _States) -> Ints:
@@ -132,7 +133,8 @@ class _Sweep:
         return order[alive]
 
     def check(self, count: int) -> None:
-        """Raise OutOfTime where there is no time, or no room, for so many states."""
+        """Count states; raise OutOfTime where there is no time, or no room, for so many."""
+        self.seen += count
         if count > self.width or time.monotonic() > self.until:
             raise OutOfTime
 
@@ -144,9 +146,10 @@ class Backwards(_Sweep):
     engine last is that of the job before the first of the set: it decides what the hand-over takes.
     """
 
-    def __init__(self, table: Table, width: int, until: float, limit: float) -> None:
+    def __init__(self, table: Table, width: int, until: float, limit: float, upper: float) -> None:
         super().__init__(table, width, until)
-        self.limit = limit
+        # The allowance is for prices only: nothing is known of the price of what takes longer than it.
+        self.limit, self.upper = limit, upper
         self.prefix, self.head = self._prefixes()
         self.keys, self.costs = np.zeros(0, np.int64), np.zeros(0)
         self.seconds = 0.0
@@ -154,7 +157,7 @@ class Backwards(_Sweep):
     def wider(self, factor: float, until: float) -> Backwards | None:
         """Return a sweep that is allowed more by a factor, None where it does not end in time."""
         least = float(self.prefix[self.rows, self.table.length].min(1).sum())
-        wide = Backwards(self.table, self.width, until, least + (self.limit - least) * factor)
+        wide = Backwards(self.table, self.width, until, least + (self.limit - least) * factor, self.upper)
         try:
             wide.sweep()
         except OutOfTime:
@@ -220,7 +223,7 @@ class Backwards(_Sweep):
 
     def _kept(self, states: _States) -> _States:
         ends = (states.ready + self.head[self.rows, states.pos, states.last]).max(1)
-        return states.take((self._cost(states) + self.before(states) <= self.limit) & (ends <= self.limit))
+        return states.take((self._cost(states) + self.before(states) <= self.limit) & (ends <= self.upper))
 
     def _step(self, states: _States) -> _States:
         found = []
@@ -348,7 +351,7 @@ class Forwards(_Sweep):
         if self.ends is None:
             return kept
         # What has ended by the clock, and all the rest: a running job counts to the rest from where it began.
-        running = states.ready > states.clock[:, None]
+        running = (states.ready > states.clock[:, None]) & (states.pos > 0)
         pos, last = states.pos - running, np.where(running, states.prior, states.last)
         spent = np.maximum(np.where(states.free > states.clock[:, None], states.begun, states.clock[:, None]), 0)
         paid = states.paid - np.where(
@@ -415,12 +418,12 @@ def suitable(problem: Problem) -> bool:
 
 
 def exhaust(
-    problem: Problem, relaxed: Relaxed, upper: int, step: float, until: float, width: int = STATES
+    problem: Problem, relaxed: Relaxed, upper: int, step: float, until: float, width: int = STATES, exact: bool = True
 ) -> Exhausted:
     """Raise a limit by shares `step` of the relaxation's bound until a schedule ends within it.
 
-    Stops at `upper` (ns), at `until` (`time.monotonic`) and where a sweep has more than `width` states.  `suitable`
-    problems only.
+    `exact`: then lower it until none is shorter.  Stops at `upper` (ns), at `until` (`time.monotonic`) and where a
+    sweep has more than `width` states.  `suitable` problems only.
     """
     groups = chains(problem)
     assert groups
@@ -428,30 +431,28 @@ def exhaust(
     least = float(table.worth[np.arange(len(groups)), 0, len(table.lanes)].sum())
     bound, reached, share = relaxed.bound, relaxed.bound, 0.5
     found: Schedule | None = None
-    value, known = 0, None
+    value, known, highest = 0, None, float(upper)
     grain = max(int(relaxed.bound * step), 1)
     while reached < upper:
         limit = min(reached + grain, upper)
         try:
-            begun = time.monotonic()
-            ends = Backwards(table, width, until, least + max(limit - least, 0) * share)
+            ends = Backwards(table, width, until, least + max(limit - least, 0) * share, highest)
             ends.sweep()
-            known, middle = ends, time.monotonic()
+            known = ends
             ahead = Forwards(table, width, until, limit, ends)
             schedule = ahead.sweep()
-            after = time.monotonic()
         except OutOfTime:
             return Exhausted(bound, found, value, False, known)
-        # Either sweep grows with what it is allowed: let them take about the same time.
-        if after - middle > 2 * (middle - begun) and share < 0.8:
+        # Either sweep grows with what it is allowed: let them see about as many states.
+        if ahead.seen > 2 * ends.seen and share < 0.8:
             share += 0.05
-        elif middle - begun > 2 * (after - middle) and share > 0.3:
+        elif ends.seen > 2 * ahead.seen and share > 0.3:
             share -= 0.05
         if schedule is None:
             bound, reached = max(bound, limit + 1), limit
             continue
         found, value = schedule, ahead.ends_at
-        if value - 1 <= reached:
+        if value - 1 <= reached or not exact:
             break
         upper, grain = value - 1, max(value - 1 - reached, 1)
     return Exhausted(bound, found, value, True, known)

@@ -117,7 +117,7 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
         and enumerable(problem)
     ):
         if _pairs(problem) > PAIRS and suitable(problem) and not _proven(best, bounds):
-            _exhausted(best, relaxed["makespan"], started + time_limit * 0.8, bounds)
+            _exhausted(best, relaxed["makespan"], (started + time_limit * 0.3, started + time_limit * 0.95), bounds)
         for states, waiting in STATES[:1] if _pairs(problem) <= PAIRS else STATES:
             if not _proven(best, bounds):
                 _enumerated(best, relaxed["makespan"], states, waiting, until, bounds)
@@ -131,12 +131,16 @@ def _pairs(problem: Problem) -> int:
     return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
 
 
-def _exhausted(best: _Best, relaxed: Relaxed, until: float, bounds: dict[str, int]) -> None:
-    """Raise the bound by exhaustion, first without contention; what is found then may be the best with it, too."""
+def _exhausted(best: _Best, relaxed: Relaxed, until: tuple[float, float], bounds: dict[str, int]) -> None:
+    """Raise the bound by exhaustion, until the first instant without contention, until the second with it.
+
+    What is found without contention may be the best with it, too.
+    """
     problem = best.problem
     plain = replace(problem, bandwidth=0)
     upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-    shown = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, until)
+    first = until[0] if problem.bandwidth else until[1]
+    shown = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, first, exact=not problem.bandwidth)
     best.offer(shown.schedule, "exhaustion")
     bounds["makespan"] = max(bounds["makespan"], shown.bound)
     if shown.ends is None or not problem.bandwidth:
@@ -145,7 +149,7 @@ def _exhausted(best: _Best, relaxed: Relaxed, until: float, bounds: dict[str, in
         best.offer(guided_search(problem, relaxed, shown.ends, 256 << (2 * step)), "guided beam")
     while not _proven(best, bounds):
         upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-        found, reached = rise(problem, relaxed, shown.ends, bounds["makespan"], upper, TOLERANCE, until)
+        found, reached = rise(problem, relaxed, shown.ends, bounds["makespan"], upper, TOLERANCE, until[1])
         bounds["makespan"] = max(bounds["makespan"], reached)
         before = best.evaluation.makespan_ns
         best.offer(found, "exhaustion")

@@ -1,13 +1,15 @@
 """The trace of a run as it grows, in a file that survives the end of the process.
 
-A thread appends a line (one JSON object) four times a second with all that was added since: a process that is killed
+A thread appends lines (a JSON object each) four times a second with all that was added since: a process that is killed
 leaves everything but its last quarter of a second.  A line that was cut off in writing is left out when it is read.
+Lines are short, since the interpreter is not handed over while one is made.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from socsched.trace.trace import Instant, Job, Slice, Trace
 
 FORMAT = "socsched-journal"
 INTERVAL_S = 0.25
+_ROWS = 32
+"""Jobs or slices in a line: well below a tenth of a millisecond of work."""
 _JOB = (
     "task", "frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "status",
     "sampled",
@@ -74,16 +78,20 @@ class Journal:
         ended = [i for i in open_jobs if last or trace.jobs[i].status != "unfinished"]
         mark.open = [i for i in open_jobs if not last and trace.jobs[i].status == "unfinished"]
         slices, instants = trace.slices[mark.slices :], trace.instants[mark.instants :]
-        line = {
-            "jobs": [[i, *(getattr(trace.jobs[i], name) for name in _JOB)] for i in ended],
-            "slices": [[s.engine, s.lanes, s.job, s.name, s.start_ns, s.end_ns] for s in slices],
-            "instants": [[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in instants],
-            "releases": _new(trace.releases, mark.releases),
-            "counters": _new(trace.counters, mark.steps),
-        }
         mark.jobs, mark.slices, mark.instants = count, mark.slices + len(slices), mark.instants + len(instants)
-        if any(line.values()):
-            self._write(line)
+        for part in _parts(ended):
+            self._line(jobs=[[i, *(getattr(trace.jobs[i], name) for name in _JOB)] for i in part])
+        for pieces in _parts(slices):
+            self._line(slices=[[s.engine, s.lanes, s.job, s.name, s.start_ns, s.end_ns] for s in pieces])
+        self._line(
+            instants=[[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in instants],
+            releases=_new(trace.releases, mark.releases),
+            counters=_new(trace.counters, mark.steps),
+        )
+
+    def _line(self, **rows: Any) -> None:
+        if any(rows.values()):
+            self._write(rows)
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line, separators=(",", ":"), default=dict) + "\n")
@@ -105,14 +113,14 @@ def recover(path: str | Path) -> Trace:
     trace = Trace(rows[0]["kind"], 0, rows[0]["seed"])
     places: dict[int, int] = {}
     for row in rows[1:]:
-        for index, *values in row["jobs"]:
+        for index, *values in row.get("jobs", ()):
             places[index] = len(trace.jobs)
             trace.jobs.append(_job(values))
-        trace.slices += [Slice(e, tuple(lanes), job, name, a, b) for e, lanes, job, name, a, b in row["slices"]]
-        trace.instants += [Instant(*values) for values in row["instants"]]
-        for name, times in row["releases"].items():
+        trace.slices += [Slice(e, tuple(lanes), job, name, a, b) for e, lanes, job, name, a, b in row.get("slices", ())]
+        trace.instants += [Instant(*values) for values in row.get("instants", ())]
+        for name, times in row.get("releases", {}).items():
             trace.releases.setdefault(name, []).extend(times)
-        for name, steps in row["counters"].items():
+        for name, steps in row.get("counters", {}).items():
             trace.counters.setdefault(name, []).extend((time, value) for time, value in steps)
     trace.slices = [piece for piece in trace.slices if piece.job in places]
     for piece in trace.slices:
@@ -121,6 +129,11 @@ def recover(path: str | Path) -> Trace:
     trace.duration_ns = max(last, default=0)
     trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, "recovered from the journal of a killed run"))
     return trace
+
+
+def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(rows), _ROWS):
+        yield rows[start : start + _ROWS]
 
 
 def _new(lists: dict[str, Any], seen: dict[str, int]) -> dict[str, list[Any]]:

@@ -10,10 +10,11 @@ import time
 
 import numpy as np
 
+from socsched.plan.mapping.backwards import Backwards
 from socsched.plan.mapping.beam import ALL_WAITS, Floats, State, Table, _Beam, chains, tabulate, with_conversions
-from socsched.plan.mapping.destructive import Backwards, states_of
 from socsched.plan.mapping.problem import Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
+from socsched.plan.mapping.sweeps import states_of
 
 STATES = 500_000
 """States of a step, at most."""
@@ -69,7 +70,7 @@ def rise(
     while reached < upper:
         limit = min(reached + grain, upper)
         begun = time.monotonic()
-        if took > PATIENCE * ends.seconds:
+        if took > PATIENCE * ends.seconds and until - begun > PATIENCE * took:
             # What a step costs grows with the limit as fast as what it takes to know the ends better.
             wider = ends.wider(FACTOR, min(until, begun + took))
             took, ends = (0.0, wider) if wider else (-np.inf, ends)

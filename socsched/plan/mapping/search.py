@@ -1,11 +1,13 @@
-"""Solve a mapping problem: a list schedule at once, a beam search, then proof by enumeration or CP-SAT.
+"""Solve a mapping problem: a list schedule at once, a beam search, then proof by exhaustion, enumeration or CP-SAT.
 
 Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation, from CP-SAT,
-and for networks that are chains from enumeration of every state whose bound is below the best makespan.
+and for networks that are chains from exhaustion of rising limits (`destructive` without contention, `guided` with it)
+and from enumeration of every state whose bound is below the best makespan.
 
-"optimal" says that nothing is better by more than `TOLERANCE` of the value.  The relaxation's and CP-SAT's bounds hold
-for all that can run.  Enumeration sees every choice and order in which jobs start as soon as they can or at the end of
-another job; with contention, starts at other instants of the clock can be better still (CP-SAT considers them).
+"optimal" says that nothing is better by more than `TOLERANCE` of the value.  The bounds of the relaxation, of CP-SAT
+and of exhaustion without contention hold for all that can run.  Enumeration, led or not, sees every choice and order in
+which jobs start as soon as they can or at the end of another job; with contention, starts at other instants of the
+clock can be better still (CP-SAT considers them).
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
         # Beyond what the program can hold nothing but the beam improves; of the rest it leaves half, or more to what
         # shows a bound and leads beams better.
         huge = _pairs(problem) > HUGE
-        share = 0.9 if huge else 0.1 if suitable(problem) else 0.5
+        share = 0.9 if huge else 0.1 if _exhaustible(problem, prices) else 0.5
         _beams(best, prices, started + time_limit * share, bounds)
         if huge:
             return _result(best, bounds, "optimal" if _proven(best, bounds) else "feasible", started)
@@ -116,8 +118,8 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
         and not any(n.limit_ns for n in problem.requirements)
         and enumerable(problem)
     ):
-        if _pairs(problem) > PAIRS and suitable(problem) and not _proven(best, bounds):
-            _exhausted(best, relaxed["makespan"], started + time_limit * 0.8, bounds)
+        if _exhaustible(problem, relaxed["makespan"]) and not _proven(best, bounds):
+            _exhausted(best, relaxed["makespan"], (started + time_limit * 0.3, started + time_limit * 0.95), bounds)
         for states, waiting in STATES[:1] if _pairs(problem) <= PAIRS else STATES:
             if not _proven(best, bounds):
                 _enumerated(best, relaxed["makespan"], states, waiting, until, bounds)
@@ -126,17 +128,28 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
     return _exact(best, bounds, started, time_limit, workers, seed)
 
 
+def _exhaustible(problem: Problem, relaxed: Relaxed) -> bool:
+    """Say whether exhaustion without contention promises much: not where the memory's bandwidth is the bottleneck."""
+    if problem.objectives != ("makespan",) or any(need.limit_ns for need in problem.requirements):
+        return False
+    return _pairs(problem) > PAIRS and relaxed.memory_price < 1e-9 and suitable(problem)
+
+
 def _pairs(problem: Problem) -> int:
     sizes = [len(chain) for chain in chains(problem) or ()]
     return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
 
 
-def _exhausted(best: _Best, relaxed: Relaxed, until: float, bounds: dict[str, int]) -> None:
-    """Raise the bound by exhaustion, first without contention; what is found then may be the best with it, too."""
+def _exhausted(best: _Best, relaxed: Relaxed, until: tuple[float, float], bounds: dict[str, int]) -> None:
+    """Raise the bound by exhaustion, until the first instant without contention, until the second with it.
+
+    What is found without contention may be the best with it, too.
+    """
     problem = best.problem
     plain = replace(problem, bandwidth=0)
     upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-    shown = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, until)
+    first = until[0] if problem.bandwidth else until[1]
+    shown = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, first, exact=not problem.bandwidth)
     best.offer(shown.schedule, "exhaustion")
     bounds["makespan"] = max(bounds["makespan"], shown.bound)
     if shown.ends is None or not problem.bandwidth:
@@ -145,7 +158,7 @@ def _exhausted(best: _Best, relaxed: Relaxed, until: float, bounds: dict[str, in
         best.offer(guided_search(problem, relaxed, shown.ends, 256 << (2 * step)), "guided beam")
     while not _proven(best, bounds):
         upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-        found, reached = rise(problem, relaxed, shown.ends, bounds["makespan"], upper, TOLERANCE, until)
+        found, reached = rise(problem, relaxed, shown.ends, bounds["makespan"], upper, TOLERANCE, until[1])
         bounds["makespan"] = max(bounds["makespan"], reached)
         before = best.evaluation.makespan_ns
         best.offer(found, "exhaustion")

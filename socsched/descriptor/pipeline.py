@@ -66,6 +66,7 @@ class Anchor:
     `engine` is an engine id or kind; `units` how many of its units the time holds for (0 = all).
     `scales_with` says what the time follows on other described hardware: "performance" of one unit (general code),
     "bandwidth" of the engine, "compute" (units x clock x operations a cycle), or "nothing".
+    `slice_ns`: the longest part that runs without giving way on an engine that preempts between segments, 0: all of it.
     """
 
     platform: str
@@ -76,6 +77,7 @@ class Anchor:
     units: int = 0
     scale: float = 1.0
     scales_with: str = "performance"
+    slice_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,13 @@ class AnchorFile(FileModel):
         "performance", description="what the time follows on other described hardware"
     )
 
+    slice: Duration = Field(0, description="longest part that runs without giving way between; absent: all of it")
+
     def lower(self) -> Anchor:
         """Return the anchor as the rest of socsched sees it."""
         time = self.time.lower()
         place = (self.platform, self.mode, self.engine, self.precision)
-        return Anchor(*place, time, self.units, self.scale, self.scales_with)
+        return Anchor(*place, time, self.units, self.scale, self.scales_with, self.slice)
 
 
 class StageFile(Grounded):

@@ -172,7 +172,10 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class ChainResult:
-    """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns."""
+    """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns.
+
+    `test` names the analysis the bound is from.
+    """
 
     name: str
     path: tuple[str, ...]
@@ -181,6 +184,7 @@ class ChainResult:
     bound_ns: int | None
     max_age_ns: int | None
     terms: tuple[tuple[str, int], ...]
+    test: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def _edf(
         picked = _respond(system, needs, first, False, movable)
     else:
         picked = _respond(system, needs, _tighten(system, best[1], steps) if steps > 5 else best[1], True, movable)
-    if movable and 1 < picked.load <= _NEAR:
+    if movable and steps > 5 and 1 < picked.load <= _NEAR:
         # Local deadlines that miss the demand test order jobs as well as any: responses tell whether chains hold.
         more = [_respond(system, needs, option, edf.test(system, option) is None, True) for option in options]
         picked = min([picked, *more], key=_by_load)

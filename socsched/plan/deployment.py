@@ -51,6 +51,10 @@ class Workload:
             )
         return self._engines
 
+    def place(self, engines: tuple[PlannedEngine, ...]) -> None:
+        """Plan with these engines instead of the powered ones of the platform as they are."""
+        self._engines = engines
+
     def contention(self) -> ContentionModel:
         """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
         if self._contention is None:

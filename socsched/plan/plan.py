@@ -201,6 +201,20 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """Requirements that are not met together, `minimal`: without any one of them the rest can be.
+
+    Each with demand, bound and terms of a plan that meets the others.  `proved`: no mapping meets them; else a search
+    of `tried` mappings found none.
+    """
+
+    requirements: tuple[Violation, ...]
+    proved: bool
+    minimal: bool
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A deployment and its verdict (feasible | infeasible | undecided).
 
@@ -229,3 +243,4 @@ class Plan:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     tool: Mapping[str, str] = field(default_factory=dict)
     throttle: Throttle | None = None
+    conflicts: tuple[Conflict, ...] = ()

@@ -16,13 +16,14 @@ from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.assess import Assessment, assess
+from socsched.plan.conflict import conflict
 from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
 from socsched.plan.explain import levers, reasons
 from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.mapping.search import SOLVERS
 from socsched.plan.mapping.stages import Exact, exact_mapping
-from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Violation
+from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task, Violation
 from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 
@@ -176,8 +177,19 @@ def make_plan(
         model = CostModel(platform, option, work, profile)
         return unplaceable(graph, model, policy, objective, time.monotonic() - started)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
+    conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    return _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+    plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+    return replace(plan, conflicts=conflicts)
+
+
+def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]:
+    """Return which requirements conflict where some are violated, within a fifth of the time limit."""
+    candidate = best.candidate
+    if candidate.verdict == "feasible":
+        return ()
+    seconds = None if time_limit is None else max(time_limit / 5, 0.5)
+    return conflict(candidate.deployment.workload, judge, candidate.violations, seconds)
 
 
 def _check(objective: str, policy: str) -> None:

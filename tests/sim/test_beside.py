@@ -43,6 +43,8 @@ def exceeded(made: Plan, plan: Plan, seed: int) -> list[str]:
 @given(pipeline=workloads())
 def test_no_response_is_above_the_tightest_bound(policy: str, cores: str, accelerator: str, pipeline: Pipeline) -> None:
     plan = make_plan(pipeline, platform(cores, accelerator), policy=policy, work=lambda *_: None, budget=12)
+    if plan.verdict != "feasible":
+        return
     for row in task_bounds(plan):
         assert row.own is None or (row.bound is not None and row.bound <= row.own)
     for seed in range(3):

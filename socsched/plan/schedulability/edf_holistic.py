@@ -16,10 +16,10 @@ from socsched.plan.schedulability.published.model import Problem
 from socsched.plan.schedulability.resource import resource
 from socsched.plan.schedulability.tasks import Activation, Response, RtTask, activation, single_resource
 
-ROUNDS = 60
+ROUNDS = 30
 """Rounds after which the iteration is given up."""
-REACH = 8
-"""Times the longest period or deadline beyond which a response counts as none."""
+REACH = 16
+"""Times the longest period beyond which a response counts as none."""
 NAME = "EDF response times, holistic"
 SOURCE = "Spuri, INRIA RR-2873 1996, with the responses of INRIA RR-2772; George, Rivierre, Spuri, RR-2966 1996"
 
@@ -38,12 +38,16 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
     for name in system.order:
         start = activation(system.tasks[name], system.tasks, finish).jitter
         finish[name] = start + system.tasks[name].wcet if name in inside else own[name].value
-    horizon = REACH * max((max(t.period, deadlines[n]) for n, t in system.tasks.items()), default=0)
+    horizon = REACH * max((task.period for task in system.tasks.values()), default=0)
+    done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = {}
     for _ in range(ROUNDS):
         latest = {n: activation(system.tasks[n], system.tasks, finish) for n in inside}
         found: dict[str, Response] = {}
-        for group in groups:
-            found.update(_group(group, deadlines, latest, own))
+        for number, group in enumerate(groups):
+            known = tuple(latest[task.name] for task in group)
+            if number not in done or done[number][0] != known:
+                done[number] = known, _group(group, deadlines, latest, own)
+            found.update(done[number][1])
         if any(response.value > horizon or not response.bounded for response in found.values()):
             return dict(own)
         if all(response.value <= finish[name] for name, response in found.items()):

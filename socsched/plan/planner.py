@@ -18,7 +18,8 @@ from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.assess import Assessment, assess
 from socsched.plan.conflict import conflict
 from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
-from socsched.plan.explain import levers, reasons
+from socsched.plan.explain import reasons
+from socsched.plan.levers import verified
 from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.mapping.search import SOLVERS
@@ -255,7 +256,12 @@ def _plan(
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=tuple(
-            replace(v, levers=tuple(levers(v, candidate.deployment, judged))) for v in candidate.violations
+            replace(violation, levers=levers)
+            for violation, levers in zip(
+                candidate.violations,
+                verified(judge, workload, candidate.deployment.mapping, candidate.violations, judged),
+                strict=True,
+            )
         ),
         power={"expected_mw": sums.power_mw, "cap_mw": sums.power_cap, "terms": [list(t) for t in sums.power]},
         bandwidth={

@@ -101,6 +101,8 @@ class CostModel:
         state = self.mode.engines[engine.id]
         if state.units <= 0:
             return f"off in {self.mode.name}"
+        if stage.engines and not {engine.id, engine.kind} & set(stage.engines):
+            return f"the stage may run on {', '.join(stage.engines)} only"
         if precision not in engine.precisions:
             return f"computes in {', '.join(engine.precisions)} only"
         try:

@@ -94,6 +94,7 @@ class Stage:
     deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes what is planned.  `jitter_ns`: most a
     timer can come late.
     `output_bytes` is what a stage without model hands on (a model knows its own outputs).
+    `engines`: ids or kinds of engines it may run on, empty for any.
     `share` is the most engine units one job can use (1 for single-threaded code, 0 = as many as there are).
     """
 
@@ -118,6 +119,7 @@ class Stage:
     execution: Execution | None = None
     degraded: Degraded | None = None
     jitter_ns: int = 0
+    engines: tuple[str, ...] = ()
 
     @property
     def modelled(self) -> bool:

@@ -87,6 +87,7 @@ class StageFile(Grounded):
     precisions: list[PrecisionName] = Field(
         default=["fp32"], min_length=1, description="accepted data types, best first"
     )
+    engines: list[Name] = Field(default_factory=list, description="engine ids or kinds it may run on; absent: any")
     costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
     execution: ExecutionFile | None = Field(None, description="how long jobs take; absent: the planned cost")
     queue: int = Field(1, ge=1, le=1000, description="frames that may wait; with one more, overflow is dropped")
@@ -123,6 +124,7 @@ class StageFile(Grounded):
             execution=self.execution.lower() if self.execution else None,
             degraded=self.degraded.lower() if self.degraded else None,
             jitter_ns=self.jitter,
+            engines=tuple(self.engines),
         )
 
 

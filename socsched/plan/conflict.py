@@ -172,7 +172,7 @@ def _lanes(cost: Cost, lanes: int) -> int:
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
     """Looks for mappings that meet some requirements; remembers every mapping that met any."""
 
     workload: Workload
@@ -222,7 +222,7 @@ def conflict(
     proved = impossible(workload)
     if proved:
         return tuple(Conflict((violation,), True, True, 0) for violation in proved)
-    search = _Search(workload, judge, None if seconds is None else time.monotonic() + seconds)
+    search = Search(workload, judge, None if seconds is None else time.monotonic() + seconds)
     known = {key(v.requirement): v for v in reversed(violated)}
     order = all_keys(workload)
     # What engines can take is no wish: it is a member only where the best mapping known overfills one.

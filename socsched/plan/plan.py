@@ -244,3 +244,4 @@ class Plan:
     tool: Mapping[str, str] = field(default_factory=dict)
     throttle: Throttle | None = None
     conflicts: tuple[Conflict, ...] = ()
+    uncertainty: Mapping[str, Any] = field(default_factory=dict)

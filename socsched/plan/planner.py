@@ -25,6 +25,7 @@ from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mappi
 from socsched.plan.mapping.search import SOLVERS
 from socsched.plan.mapping.stages import Exact, exact_mapping
 from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task, Violation
+from socsched.plan.uncertainty import uncertainty
 from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 
@@ -181,7 +182,9 @@ def make_plan(
     conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
     plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started)
-    return replace(plan, conflicts=conflicts)
+    deployment = best.candidate.deployment
+    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, objective)
+    return replace(plan, conflicts=conflicts, uncertainty=open_)
 
 
 def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]:

@@ -95,6 +95,29 @@ def violations(plan: Plan) -> RenderableType:
     return Group(*(_violation(item) for item in plan.violations))
 
 
+def open_questions(plan: Plan) -> list[str]:
+    """Return what the errors of costs leave open: ties, and what to measure first."""
+    found, lines = plan.uncertainty, []
+    unit = {"latency": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
+    show = facts.formatter(unit) if unit else lambda value: f"{value:.3g}"
+    for tie in found.get("ties", [])[:3]:
+        lines.append(
+            f"Tie: {tie['stage']} on {tie['instead']} differs by {show(round(tie['difference'], 6))} "
+            f"of {found['objective']}, the error is ±{show(round(tie['error'], 6))}"
+        )
+    more = len(found.get("ties", [])) - 3
+    lines += [f"     and {more} more ties"] if more > 0 else []
+    wish = found.get("measure")
+    if wish:
+        span = f"{format_duration(wish['low_ns'])} to {format_duration(wish['high_ns'])}"
+        lines.append(f"Measure first: {wish['stage']} on {wish['engine']} {wish['precision']} ({span}): {wish['why']}")
+    elif found:
+        lines.append(
+            "No single measurement of a cost, wherever in its interval it ends, changes this plan or its verdict."
+        )
+    return lines
+
+
 def conflicts(plan: Plan) -> RenderableType:
     """Return the sets of requirements that cannot be met together."""
     lines = []
@@ -137,6 +160,7 @@ def plan_view(plan: Plan) -> RenderableType:
         Text(""),
         budget(plan),
     ]
+    parts += [Text(line) for line in open_questions(plan)]
     if plan.violations:
         parts += [Text(""), violations(plan)]
     if plan.conflicts:

@@ -1,7 +1,7 @@
 """A plan as Linux is told: power mode, affinity, and SCHED_DEADLINE or SCHED_FIFO parameters, in a script to review.
 
-Documentation/scheduler/sched-deadline.rst of the kernel: runtime <= deadline <= period, at least 1024 ns of runtime, and
-the sum of runtime / period at most rt_runtime / rt_period (0.95) of the processors of a root domain.  Who has a
+Documentation/scheduler/sched-deadline.rst of the kernel: runtime <= deadline <= period, 1024 ns of runtime at least,
+and the sum of runtime / period at most rt_runtime / rt_period (0.95) of the processors of a root domain.  Who has a
 deadline may not be pinned within its root domain, so each lane becomes one (a partition of cgroup v2's cpuset).
 """
 

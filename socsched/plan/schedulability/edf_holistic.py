@@ -18,6 +18,8 @@ from socsched.plan.schedulability.tasks import Activation, Response, RtTask, act
 
 ROUNDS = 30
 """Rounds after which the iteration is given up."""
+PATIENCE, STRETCH = 10, 7
+"""Rounds after which what still grows is taken to be longer by a part in 2**STRETCH."""
 REACH = 16
 """Times the longest period beyond which a response counts as none."""
 NAME = "EDF response times, holistic"
@@ -40,7 +42,7 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
         finish[name] = start + system.tasks[name].wcet if name in inside else own[name].value
     horizon = REACH * max((task.period for task in system.tasks.values()), default=0)
     done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = {}
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         latest = {n: activation(system.tasks[n], system.tasks, finish) for n in inside}
         found: dict[str, Response] = {}
         for number, group in enumerate(groups):
@@ -51,9 +53,19 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
         if any(response.value > horizon or not response.bounded for response in found.values()):
             return dict(own)
         if all(response.value <= finish[name] for name, response in found.items()):
-            return {name: found.get(name, own[name]) for name in own}
-        finish.update({name: max(response.value, finish[name]) for name, response in found.items()})
+            return {name: _settled(found, finish, name) if name in found else own[name] for name in own}
+        for name, response in found.items():
+            if response.value > finish[name]:
+                # Whatever holds itself is a bound, the least one or not: steps of a preemption's cost are cut short.
+                finish[name] = response.value + (response.value >> STRETCH if turn >= PATIENCE else 0)
     return dict(own)
+
+
+def _settled(found: Mapping[str, Response], finish: Mapping[str, int], name: str) -> Response:
+    """Return a response whose terms begin where that of its predecessor ends, not where the iteration took it to."""
+    response = found[name]
+    rest = finish[response.via] - found[response.via].value if response.via in found else 0
+    return replace(response, terms=(*response.terms, ("more than the predecessor takes", rest))) if rest else response
 
 
 def _fits(group: Sequence[RtTask], system: System) -> bool:

@@ -184,7 +184,8 @@ def make_plan(
     plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started)
     deployment = best.candidate.deployment
     open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, objective)
-    return replace(plan, conflicts=conflicts, uncertainty=open_)
+    proved = any(found.proved for found in conflicts)  # whatever the search left untried
+    return replace(plan, verdict="infeasible" if proved else plan.verdict, conflicts=conflicts, uncertainty=open_)
 
 
 def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]:

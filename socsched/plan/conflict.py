@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from socsched.cost.cost import Cost
@@ -179,12 +179,16 @@ class Search:
     judge: Judge
     until: float | None
     tried: int = 0
+    met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
 
     def late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
 
     def meets(self, kept: frozenset[str]) -> Judged | None:
-        """Return a candidate that meets `kept`, None when none is found."""
+        """Return a candidate that meets `kept`, None when none is found; what met more before still does."""
+        for violated, candidate in self.met:
+            if not violated & kept:
+                return candidate
         workload = relaxed(self.workload, kept)
         graph, model = workload.graph, workload.model
         options = {name: model.candidates(graph.stage(name)) for name in graph.order}
@@ -208,21 +212,28 @@ class Search:
             return overrun(left) + _LOST * lost, sum(chain.expected_ns for chain in candidate.assessment.chains)
 
         improve(initial_mapping(workload), options, score, TRIES)
-        return hit[0] if hit else None
+        if not hit:
+            return None
+        self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))
+        return hit[0]
 
 
 def conflict(
-    workload: Workload, judge: Judge, violated: Sequence[Violation], seconds: float | None = None
+    workload: Workload,
+    judge: Judge,
+    violated: Sequence[Violation],
+    seconds: float | None = None,
+    search: Search | None = None,
 ) -> tuple[Conflict, ...]:
     """Return minimal sets of requirements that conflict; () where a search found all of them met after all.
 
     `violated`: what the best mapping known violates.  After `seconds` a set is returned as small as it is then, not
-    `minimal`.
+    `minimal`.  `search` remembers what was met, for who asks again.
     """
     proved = impossible(workload)
     if proved:
         return tuple(Conflict((violation,), True, True, 0) for violation in proved)
-    search = Search(workload, judge, None if seconds is None else time.monotonic() + seconds)
+    search = search or Search(workload, judge, None if seconds is None else time.monotonic() + seconds)
     known = {key(v.requirement): v for v in reversed(violated)}
     order = all_keys(workload)
     # What engines can take is no wish: it is a member only where the best mapping known overfills one.

@@ -6,6 +6,7 @@ lower rate; a later deadline.  A lever that closes the gap and opens another say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -188,14 +189,20 @@ def _slower(graph: TaskGraph, root: str, factor: float) -> tuple[Pipeline, int, 
     pipeline = graph.pipeline
     for sensor in pipeline.sensors:
         if sensor.name == root:
-            period = round(sensor.period_ns * factor)
+            period = _sayable(sensor.period_ns * factor)
             sensors = tuple(replace(s, period_ns=period) if s.name == root else s for s in pipeline.sensors)
             return replace(pipeline, sensors=sensors), sensor.period_ns, period
     for stage in pipeline.stages:
         if stage.name == root and stage.period_ns is not None:
-            period = round(stage.period_ns * factor)
+            period = _sayable(stage.period_ns * factor)
             return _with_stage(pipeline, root, period_ns=period), stage.period_ns, period
     return None
+
+
+def _sayable(ns: float) -> int:
+    """Return a duration rounded up to four digits: what is tried is what is shown."""
+    step = 10 ** max(len(str(int(ns))) - 4, 0)
+    return -(-math.ceil(ns) // step) * step
 
 
 def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> str:
@@ -205,7 +212,7 @@ def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: M
     if violation.unit != "ns" or name not in {chain.name for chain in chains}:
         return ""
     for factor in ROOM:
-        allowed = round(violation.demand * factor)
+        allowed = _sayable(violation.demand * factor)
         changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in chains)
         graph = task_graph(replace(workload.graph.pipeline, chains=changed))
         left = _judged(judge, Workload.of(graph, workload.model, workload.policy), mapping)

@@ -41,6 +41,7 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
         start = activation(system.tasks[name], system.tasks, finish).jitter
         finish[name] = start + system.tasks[name].wcet if name in inside else own[name].value
     horizon = REACH * max((task.period for task in system.tasks.values()), default=0)
+    starts = {name: response.value for name, response in own.items()}
     done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = {}
     for turn in range(ROUNDS):
         latest = {n: activation(system.tasks[n], system.tasks, finish) for n in inside}
@@ -53,7 +54,7 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
         if any(response.value > horizon or not response.bounded for response in found.values()):
             return dict(own)
         if all(response.value <= finish[name] for name, response in found.items()):
-            return {name: _settled(found, finish, name) if name in found else own[name] for name in own}
+            return {n: _settled(n, {**own, **found}, finish if n in inside else starts) for n in own}
         for name, response in found.items():
             if response.value > finish[name]:
                 # Whatever holds itself is a bound, the least one or not: steps of a preemption's cost are cut short.
@@ -61,10 +62,10 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
     return dict(own)
 
 
-def _settled(found: Mapping[str, Response], finish: Mapping[str, int], name: str) -> Response:
-    """Return a response whose terms begin where that of its predecessor ends, not where the iteration took it to."""
-    response = found[name]
-    rest = finish[response.via] - found[response.via].value if response.via in found else 0
+def _settled(name: str, responses: Mapping[str, Response], begun: Mapping[str, int]) -> Response:
+    """Return a response whose terms begin where that of its predecessor ends, not where it was taken to end."""
+    response = responses[name]
+    rest = begun[response.via] - responses[response.via].value if response.via else 0
     return replace(response, terms=(*response.terms, ("more than the predecessor takes", rest))) if rest else response
 
 

@@ -201,7 +201,7 @@ def _slower(graph: TaskGraph, root: str, factor: float) -> tuple[Pipeline, int, 
 
 def _sayable(ns: float) -> int:
     """Return a duration rounded up to four digits: what is tried is what is shown."""
-    step = 10 ** max(len(str(int(ns))) - 4, 0)
+    step: int = 10 ** max(len(str(int(ns))) - 4, 0)
     return -(-math.ceil(ns) // step) * step
 
 

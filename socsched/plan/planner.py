@@ -285,8 +285,12 @@ def _plan(
 
 
 def _solver(best: Solution, solutions: Sequence[Solution], objective: str, seconds: float) -> dict[str, Any]:
-    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only)."""
-    value, bound = best.score[1], None
+    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
+
+    `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
+    share requirements are exceeded in total.
+    """
+    value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
     if objective == "latency":
         bound = lower_bound(best.candidate.deployment)
     name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
@@ -301,7 +305,8 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, secon
         "objective": objective,
         "value": value,
         "bound": bound,
-        "gap": None if bound is None or not value else round(max(value - bound, 0) / value, 6),
+        "gap": None if bound is None or not value or not met else round(max(value - bound, 0) / value, 6),
+        "overrun": round(overrun(best.candidate.violations), 6),
         "seconds": round(seconds, 3),
         "evaluated": sum(s.search.evaluated for s in solutions),
         "modes": {

@@ -8,7 +8,7 @@ shorter than its own, or longer, and is a bound either way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from socsched.plan.schedulability.edf import ALLOWED, System
 from socsched.plan.schedulability.published import edf_response
@@ -18,8 +18,8 @@ from socsched.plan.schedulability.tasks import Activation, Response, RtTask, act
 
 ROUNDS = 30
 """Rounds after which the iteration is given up."""
-PATIENCE, STRETCH = 10, 7
-"""Rounds after which what still grows is taken to be longer by a part in 2**STRETCH."""
+PATIENCE = 10
+"""Rounds after which what still grows is taken to grow faster, and rounds it is then brought down again."""
 REACH = 16
 """Times the longest period beyond which a response counts as none."""
 NAME = "EDF response times, holistic"
@@ -42,24 +42,55 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
         finish[name] = start + system.tasks[name].wcet if name in inside else own[name].value
     horizon = REACH * max((task.period for task in system.tasks.values()), default=0)
     starts = {name: response.value for name, response in own.items()}
-    done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = {}
+    step = _Step(system, deadlines, own, groups, inside)
     for turn in range(ROUNDS):
-        latest = {n: activation(system.tasks[n], system.tasks, finish) for n in inside}
-        found: dict[str, Response] = {}
-        for number, group in enumerate(groups):
-            known = tuple(latest[task.name] for task in group)
-            if number not in done or done[number][0] != known:
-                done[number] = known, _group(group, deadlines, latest, own)
-            found.update(done[number][1])
+        found = step.responses(finish)
         if any(response.value > horizon or not response.bounded for response in found.values()):
             return dict(own)
         if all(response.value <= finish[name] for name, response in found.items()):
+            finish, found = step.tightened(finish, found)
             return {n: _settled(n, {**own, **found}, finish if n in inside else starts) for n in own}
+        # Whatever holds itself is a bound, the least one or not: what grows for long is taken to grow further.
+        more = 1 << min(turn - PATIENCE, 6) if turn >= PATIENCE else 0
         for name, response in found.items():
-            if response.value > finish[name]:
-                # Whatever holds itself is a bound, the least one or not: steps of a preemption's cost are cut short.
-                finish[name] = response.value + (response.value >> STRETCH if turn >= PATIENCE else 0)
+            grown = max(response.value - finish[name], 0)
+            finish[name] += grown * (1 + more)
     return dict(own)
+
+
+@dataclass(slots=True)
+class _Step:
+    """One round of the iteration; the answers of a resource are kept for as long as its activations stay the same."""
+
+    system: System
+    deadlines: Mapping[str, int]
+    own: Mapping[str, Response]
+    groups: Sequence[Sequence[RtTask]]
+    inside: set[str]
+    done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = field(default_factory=dict)
+
+    def responses(self, finish: Mapping[str, int]) -> dict[str, Response]:
+        """Return the responses if every task finishes by `finish` (ns from its nominal release)."""
+        tasks = self.system.tasks
+        latest = {n: activation(tasks[n], tasks, finish) for n in self.inside}
+        found: dict[str, Response] = {}
+        for number, group in enumerate(self.groups):
+            known = tuple(latest[task.name] for task in group)
+            if number not in self.done or self.done[number][0] != known:
+                self.done[number] = known, _group(group, self.deadlines, latest, self.own)
+            found.update(self.done[number][1])
+        return found
+
+    def tightened(
+        self, finish: dict[str, int], found: dict[str, Response]
+    ) -> tuple[dict[str, int], dict[str, Response]]:
+        """Return bounds that hold themselves, iterated down while that helps; every one on the way holds."""
+        for _ in range(PATIENCE):
+            lower = {**finish, **{name: response.value for name, response in found.items()}}
+            if lower == finish:
+                break
+            finish, found = lower, self.responses(lower)
+        return finish, found
 
 
 def _settled(name: str, responses: Mapping[str, Response], begun: Mapping[str, int]) -> Response:

@@ -6,24 +6,61 @@ from pathlib import Path
 
 import click
 
-from socsched.cli.options import Output, output_options, terminal_width
+from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
 
 
 @click.command("analyze", short_help="Show bounds, their terms and the slack of a plan or task set.")
 @click.argument("file", metavar="PLAN.json|FILE.taskset.json", type=click.Path(path_type=Path))
+@click.option("--add", "new", type=NameOrPath("pipelines"), help="Ask whether this pipeline fits beside the plan.")
+@click.option("--pipeline", "own", help="File of the plan's own pipeline, with --add; absent: the shipped one.")
 @output_options
 @click.pass_obj
-def command(output: Output, file: Path) -> int:
+def command(output: Output, file: Path, new: str | None, own: str | None) -> int:
     """Show every bound term by term, and which schedulability tests gave it.
 
     Of a plan: chains, utilisation per engine, and how much slower stages may become. Of a task-set file (JSON or YAML):
-    the tightest bound of each task and chain, by which test, and why the other tests do not apply.
+    the tightest bound of each task and chain, by which test, and why the other tests do not apply. With --add: whether
+    another pipeline can run beside a plan, with all that is planned in its place or moved.
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.cli.tasksets import is_taskset
 
+    if new:
+        return _add(output, file, new, own)
     return _taskset(output, file) if is_taskset(file) else _plan(output, file)
+
+
+def _add(output: Output, file: Path, new: str, own: str | None) -> int:
+    from socsched.cli import line
+    from socsched.compile.analyze import stage_work
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.addition import add
+
+    made = line.load_plan(file)
+    pipeline = line.pipeline_of(made, own, output.warn)
+    found = add(made, pipeline, get_pipeline(new), get_platform(made.platform), stage_work)
+    document = {
+        "answer": found.answer,
+        "added": list(found.added),
+        "moved": list(found.moved),
+        "plan": line.plan_document(found.plan),
+    }
+
+    def show() -> None:
+        from socsched.report.terminal import console, plan_view
+
+        said = {
+            "yes": "Yes, with every stage of the plan where it is.",
+            "moving": f"Yes, if stages move: {', '.join(found.moved) or 'only their order and deadlines change'}.",
+            "no": "No: no mapping was found that meets every requirement.",
+            "undecided": "Undecided: no mapping was found within the limit.",
+        }
+        click.echo(f"{new} beside {made.pipeline}? {said[found.answer]}")
+        console(terminal_width()).print(plan_view(found.plan))
+
+    output.result(document, show)
+    return line.exit_code(found.plan)
 
 
 def _plan(output: Output, file: Path) -> int:

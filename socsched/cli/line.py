@@ -44,17 +44,22 @@ def make(
     profile_file: Path | None = None,
     solver: str = "heft",
     time_limit: float = 60.0,
+    pins: Sequence[str] = (),
 ) -> Plan:
-    """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None."""
+    """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None.
+
+    `pins`: STAGE=ENGINE, engines that stages must run on.
+    """
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.plan.planner import make_plan
 
     profile = load_profile(profile_file) if profile_file else None
+    board = get_platform(platform)
     made = make_plan(
-        get_pipeline(pipeline),
-        get_platform(platform),
+        _pinned(get_pipeline(pipeline), board, pins),
+        board,
         mode,
         objective,
         policy,
@@ -64,6 +69,21 @@ def make(
         time_limit=time_limit,
     )
     return replace(made, tool={**made.tool, "version": __version__})
+
+
+def _pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
+    """Return a pipeline whose stages run on the engines they are pinned to; UsageError for names there are not."""
+    known = {engine.id for engine in platform.engines} | {engine.kind for engine in platform.engines}
+    wanted: dict[str, tuple[str, ...]] = {}
+    for pin in pins:
+        stage, _, engine = pin.partition("=")
+        if stage not in {s.name for s in pipeline.stages}:
+            raise UsageError(f"--pin {pin}: {pipeline.name} has no stage {stage!r}", "expected STAGE=ENGINE")
+        if engine not in known:
+            raise UsageError(f"--pin {pin}: {platform.name} has no engine {engine!r}", f"one of {', '.join(known)}")
+        wanted[stage] = (*wanted.get(stage, ()), engine)
+    stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
+    return replace(pipeline, stages=stages)
 
 
 def plan_from(

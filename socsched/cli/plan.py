@@ -19,7 +19,7 @@ from socsched.cli.options import (
 
 @click.command("plan", short_help="Map a pipeline onto a platform and prove its deadlines.")
 @pipeline_argument
-@platform_option()
+@platform_option(required=False)
 @mode_option
 @planning_options
 @click.option(
@@ -29,33 +29,58 @@ from socsched.cli.options import (
     show_default=True,
     help="heft: list schedule and local search; cpsat: proof or better mapping by OR-Tools; auto: if it is installed.",
 )
+@click.option(
+    "--pin", "pins", multiple=True, metavar="STAGE=ENGINE", help="Let a stage run on this engine (or kind) only."
+)
 @click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here (plan.json)."
+)
+@click.option(
+    "--export",
+    "form",
+    type=click.Choice(["stm", "linux", "perfetto"]),
+    help="Write -o in another form: System Task Manager's YAML, a script for Linux, a Perfetto trace of the plan.",
 )
 @output_options
 @click.pass_obj
 def command(
     output: Output,
     pipeline: str,
-    platform: str,
+    platform: str | None,
     mode: str | None,
     objective: str,
     policy: str,
     profile_file: Path | None,
     solver: str,
+    pins: tuple[str, ...],
     time_limit: float,
     file: Path | None,
+    form: str | None,
 ) -> int:
     """Map PIPELINE onto a platform: engine, precision and priority of every stage, bounds, power, verdict.
+
+    With --export, PIPELINE may also be a finished plan.json.
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.cli import line
 
-    plan = line.make(pipeline, platform, mode, objective, policy, profile_file, solver, time_limit)
+    if form and not file:
+        raise click.UsageError("--export needs -o FILE to write to")
+    if pipeline.endswith(".json") and form:
+        plan = line.load_plan(Path(pipeline))
+    elif platform is None:
+        raise click.UsageError(f"a pipeline needs a platform: socsched plan {pipeline} -p PLATFORM")
+    else:
+        plan = line.make(pipeline, platform, mode, objective, policy, profile_file, solver, time_limit, pins)
     if file:
-        line.save_plan(plan, file)
+        if form:
+            from socsched.cli.handoff import export
+
+            export(plan, form, file)
+        else:
+            line.save_plan(plan, file)
         output.note(f"wrote {file}")
 
     def show() -> None:

@@ -20,7 +20,7 @@ TRANSFER_ERROR = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """A time (ns) for one configuration, taken from an anchor directly (`exact`) or scaled."""
+    """A time (ns) for one configuration, taken from an anchor directly (`exact`) or scaled; time slices never scale."""
 
     time_ns: int
     provenance: str
@@ -28,6 +28,7 @@ class Anchored:
     error: float
     exact: bool
     foreign: bool
+    slice_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Ancho
     source = f"{figure.source} on {anchor.platform} in {there.mode.name}, scaled by {ratio:.3g} ({anchor.scales_with})"
     time = max(round(figure.value * ratio), 1)
     kind = weakest([figure.kind, "derived"])
-    return Anchored(time, kind, source.strip(), error_of(figure) + 2 * TRANSFER_ERROR, False, True)
+    return Anchored(time, kind, source.strip(), error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)
 
 
 def _speed(follows: str, where: Configuration) -> float | None:
@@ -159,7 +160,8 @@ def _known_rate(anchor: Anchor, want: Configuration) -> float:
 
 def _exact(anchor: Anchor) -> Anchored:
     figure = anchor.time_ns
-    return Anchored(round(figure.value * anchor.scale), figure.kind, figure.source, error_of(figure), True, False)
+    time = round(figure.value * anchor.scale)
+    return Anchored(time, figure.kind, figure.source, error_of(figure), True, False, anchor.slice_ns)
 
 
 def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, int], float]) -> Anchored:
@@ -169,9 +171,8 @@ def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, in
     ratio = here / there if here and there else _known_rate(anchor, want) / want.rate()
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived"])
     source = f"{figure.source} in {mode.name}, scaled by {ratio:.3g}"
-    return Anchored(
-        round(figure.value * anchor.scale * ratio), kind, source, error_of(figure) + TRANSFER_ERROR, False, False
-    )
+    time, error = round(figure.value * anchor.scale * ratio), error_of(figure) + TRANSFER_ERROR
+    return Anchored(time, kind, source, error, False, False, anchor.slice_ns)
 
 
 def _foreign(anchor: Anchor, want: Configuration) -> Anchored:
@@ -181,4 +182,4 @@ def _foreign(anchor: Anchor, want: Configuration) -> Anchored:
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived" if anchor.scale != 1.0 else "assumed"])
     source = f"{figure.source} on {anchor.platform}, scaled by {anchor.scale * ratio:.3g}"
     time = round(figure.value * anchor.scale * ratio)
-    return Anchored(time, kind, source, error_of(figure) + 2 * TRANSFER_ERROR, False, True)
+    return Anchored(time, kind, source, error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)

@@ -5,6 +5,7 @@ Order of trust: a measured profile, then the stage's anchors, then the roofline 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -100,6 +101,8 @@ class CostModel:
         state = self.mode.engines[engine.id]
         if state.units <= 0:
             return f"off in {self.mode.name}"
+        if stage.engines and not {engine.id, engine.kind} & set(stage.engines):
+            return f"the stage may run on {', '.join(stage.engines)} only"
         if precision not in engine.precisions:
             return f"computes in {', '.join(engine.precisions)} only"
         try:
@@ -148,7 +151,7 @@ class CostModel:
         carried = known.foreign and work is not None and not is_host_code(work)
         if roof is not None and carried and roof.error < known.error:
             return roof
-        segments = roof.segments if roof else _single(stage, engine, known.time_ns, stage.output_bytes)
+        segments = roof.segments if roof else _opaque(stage, engine, known)
         bandwidth = min(engine.bandwidth.value, self.dram)
         return Estimate(rescaled(segments, known.time_ns, bandwidth), known.provenance, known.source, known.error)
 
@@ -193,6 +196,13 @@ def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | N
     return tuple(dict.fromkeys((1, min(stage.share or state.units, state.units))))
 
 
-def _single(stage: Stage, engine: Engine, time_ns: int, size: int) -> tuple[Segment, ...]:
+def _opaque(stage: Stage, engine: Engine, known: Anchored) -> tuple[Segment, ...]:
+    """Return the segments of a stage known by its time only: one, or its time slices on an engine that takes turns."""
+    time_ns, size = known.time_ns, stage.output_bytes
     fixed = min(round(engine.launch_ns.value + engine.submit_ns.value), time_ns // 2)
-    return (Segment(stage.name, time_ns, fixed, size),)
+    count = -(-time_ns // known.slice_ns) if known.slice_ns and engine.preemption.kind == "segment" else 1
+    ends = [(time_ns * number // count, size * number // count) for number in range(count + 1)]
+    return tuple(
+        Segment(f"{stage.name}.{number}" if count > 1 else stage.name, end - start, 0 if number else fixed, upto - done)
+        for number, ((start, done), (end, upto)) in enumerate(itertools.pairwise(ends))
+    )

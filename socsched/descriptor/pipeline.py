@@ -66,6 +66,7 @@ class Anchor:
     `engine` is an engine id or kind; `units` how many of its units the time holds for (0 = all).
     `scales_with` says what the time follows on other described hardware: "performance" of one unit (general code),
     "bandwidth" of the engine, "compute" (units x clock x operations a cycle), or "nothing".
+    `slice_ns`: the longest part that runs without giving way on an engine that preempts between segments, 0: all of it.
     """
 
     platform: str
@@ -76,6 +77,7 @@ class Anchor:
     units: int = 0
     scale: float = 1.0
     scales_with: str = "performance"
+    slice_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Stage:
     deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes what is planned.  `jitter_ns`: most a
     timer can come late.
     `output_bytes` is what a stage without model hands on (a model knows its own outputs).
+    `engines`: ids or kinds of engines it may run on, empty for any.
     `share` is the most engine units one job can use (1 for single-threaded code, 0 = as many as there are).
     """
 
@@ -116,6 +119,7 @@ class Stage:
     execution: Execution | None = None
     degraded: Degraded | None = None
     jitter_ns: int = 0
+    engines: tuple[str, ...] = ()
 
     @property
     def modelled(self) -> bool:

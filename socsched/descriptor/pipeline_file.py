@@ -59,11 +59,13 @@ class AnchorFile(FileModel):
         "performance", description="what the time follows on other described hardware"
     )
 
+    slice: Duration = Field(0, description="longest part that runs without giving way between; absent: all of it")
+
     def lower(self) -> Anchor:
         """Return the anchor as the rest of socsched sees it."""
         time = self.time.lower()
         place = (self.platform, self.mode, self.engine, self.precision)
-        return Anchor(*place, time, self.units, self.scale, self.scales_with)
+        return Anchor(*place, time, self.units, self.scale, self.scales_with, self.slice)
 
 
 class StageFile(Grounded):
@@ -85,6 +87,7 @@ class StageFile(Grounded):
     precisions: list[PrecisionName] = Field(
         default=["fp32"], min_length=1, description="accepted data types, best first"
     )
+    engines: list[Name] = Field(default_factory=list, description="engine ids or kinds it may run on; absent: any")
     costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
     execution: ExecutionFile | None = Field(None, description="how long jobs take; absent: the planned cost")
     queue: int = Field(1, ge=1, le=1000, description="frames that may wait; with one more, overflow is dropped")
@@ -121,6 +124,7 @@ class StageFile(Grounded):
             execution=self.execution.lower() if self.execution else None,
             degraded=self.degraded.lower() if self.degraded else None,
             jitter_ns=self.jitter,
+            engines=tuple(self.engines),
         )
 
 

@@ -16,11 +16,12 @@ from socsched.plan.deadlines import (
 )
 from socsched.plan.deployment import Deployment
 from socsched.plan.plan import ChainResult, Task
-from socsched.plan.schedulability import edf
+from socsched.plan.schedulability import edf, edf_holistic
 from socsched.plan.schedulability.chains import Stretch, data_age, reaction_time
 from socsched.plan.schedulability.edf_demand import Overload
 from socsched.plan.schedulability.holistic import holistic
 from socsched.plan.schedulability.tasks import Response, RtTask, convert, timer_jitter
+from socsched.plan.schedulability.whole import DEMAND, FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     rt = convert(tasks, workload.engines(), workload.sensors())
     needs = requirements(graph, rt, {task.name: task.queue for task in tasks})
     if workload.policy == "edf":
-        choice, responses, rank = _edf(rt, needs, 12 if thorough else 5)
+        movable = all(task.on_late == "continue" for task in tasks)
+        choice, responses, rank = _edf(rt, needs, 12 if thorough else 5, movable)
     else:
         choice, responses, rank = _fp(rt, needs)
     late = timer_jitter(tasks)
@@ -74,7 +76,7 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
         )
         for task in tasks
     )
-    chains, ages = _chains(graph, tasks, responses)
+    chains, ages = _chains(graph, tasks, responses, workload.policy)
     return Assessment(tasks, responses, chains, ages, choice.overload)
 
 
@@ -124,9 +126,12 @@ def _load(needs: Sequence[Requirement], finish: Mapping[str, int], responses: Ma
 
 
 def _edf(
-    tasks: Mapping[str, RtTask], needs: Sequence[Requirement], steps: int
+    tasks: Mapping[str, RtTask], needs: Sequence[Requirement], steps: int, movable: bool
 ) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
-    """Start from several local deadlines (proportional, and fixed-priority responses), keep the set that fits best."""
+    """Start from several local deadlines (proportional, and fixed-priority responses), keep the set that fits best.
+
+    `movable`: no job is given up at its local deadline, so that a response may be longer.
+    """
     system = edf.System.of(tasks)
     options = [local_deadlines(tasks, needs, weights) for weights in weightings(tasks)]
     first = options[0]
@@ -145,9 +150,40 @@ def _edf(
                 best = load, tight, factor
     overload = edf.test(system, first)
     if best is None:
-        return _Choice(first, overload), edf.responses(system, first, False), rank
-    chosen = _tighten(system, best[1], steps) if steps > 5 else best[1]
-    return _Choice(chosen, overload if best[0] > 1 else None), edf.responses(system, chosen, True), priorities(chosen)
+        picked = _respond(system, needs, first, False, movable)
+    else:
+        picked = _respond(system, needs, _tighten(system, best[1], steps) if steps > 5 else best[1], True, movable)
+    if movable and steps > 5 and 1 < picked.load <= _NEAR:
+        # Local deadlines that miss the demand test order jobs as well as any: responses tell whether chains hold.
+        more = [_respond(system, needs, option, edf.test(system, option) is None, True) for option in options]
+        picked = min([picked, *more], key=_by_load)
+    late = picked.load > 1 and (best is None or best[0] > 1)
+    choice = _Choice(picked.deadlines, overload if late else None)
+    return choice, picked.responses, rank if best is None else priorities(picked.deadlines)
+
+
+_NEAR = 2.0
+"""Load up to which more local deadlines are tried; what is further off has other reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    deadlines: dict[str, int]
+    responses: dict[str, Response]
+    load: float
+
+
+def _by_load(picked: _Picked) -> float:
+    return picked.load
+
+
+def _respond(
+    system: edf.System, needs: Sequence[Requirement], deadlines: dict[str, int], holds: bool, movable: bool
+) -> _Picked:
+    """Return the shorter of local deadlines, where these hold, and responses; and how far they use requirements up."""
+    own = edf.responses(system, deadlines, holds)
+    found = edf_holistic.responses(system, deadlines, own) if holds or movable else own
+    return _Picked(deadlines, found, _load(needs, {name: r.value for name, r in found.items()}, found))
 
 
 def _net(response: Response, task: RtTask) -> int:
@@ -176,7 +212,7 @@ def _triggered_together(system: edf.System) -> list[frozenset[str]]:
 
 
 def _chains(
-    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response]
+    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response], policy: str
 ) -> tuple[tuple[ChainResult, ...], dict[str, Age]]:
     by_name = {task.name: task for task in tasks}
     results, ages = [], {}
@@ -185,9 +221,19 @@ def _chains(
         value, bounded, terms = reaction_time(parts, responses)
         expected = expected_latency(parts, by_name)
         bound = value if bounded else None
-        results.append(ChainResult(chain.name, chain.path, chain.deadline_ns, expected, bound, chain.max_age_ns, terms))
+        test = _tests(policy, responses, [part.last for part in parts]) if bounded else ""
+        limits = (chain.deadline_ns, expected, bound, chain.max_age_ns)
+        results.append(ChainResult(chain.name, chain.path, *limits, terms, test))
         ages[chain.name] = Age(*data_age(parts, responses))
     return tuple(results), ages
+
+
+def _tests(policy: str, responses: Mapping[str, Response], names: Sequence[str]) -> str:
+    """Return which analyses bounded responses are from."""
+    if policy != "edf":
+        return FIXED
+    own = [any(term == edf.ALLOWED for term, _ in responses[name].terms) for name in names]
+    return " and ".join(dict.fromkeys(DEMAND if mine else edf_holistic.NAME for mine in own))
 
 
 def expected_latency(parts: Sequence[Stretch], tasks: Mapping[str, Task]) -> int:

@@ -51,6 +51,10 @@ class Workload:
             )
         return self._engines
 
+    def place(self, engines: tuple[PlannedEngine, ...]) -> None:
+        """Plan with these engines instead of the powered ones of the platform as they are."""
+        self._engines = engines
+
     def contention(self) -> ContentionModel:
         """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
         if self._contention is None:
@@ -335,8 +339,11 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, i
     return [replace(task, lanes=taken[task.name]) for task in tasks]
 
 
-def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
-    """Stretch every task by the worst that lanes outside its own can do to it while they use the DRAM."""
+def with_wcet(tasks: Sequence[Task], contention: ContentionModel, foreign: Sequence[Rival] = ()) -> list[Task]:
+    """Stretch every task by the worst that lanes outside its own can do to it while they use the DRAM.
+
+    `foreign`: what else draws on it, each from a place of its own.
+    """
     rivals = {
         t.name: Rival(t.engine, max(map(draw, (*t.segments, *t.degraded)), default=0.0), max(len(t.lanes), 1))
         for t in tasks
@@ -353,6 +360,7 @@ def with_wcet(tasks: Sequence[Task], contention: ContentionModel) -> list[Task]:
             for lane, members in lanes.items()
             if lane not in own
         ]
+        others += [[rival] for rival in foreign]
         variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
         worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
         result.append(replace(task, wcet_ns=longest_ns(task, worst)))

@@ -1,15 +1,14 @@
-"""Why a plan is as it is: the reason for every task's place, and the levers that would mend a violation."""
+"""Why a plan is as it is: the reason for every task's place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from socsched.cost.cost import Cost
-from socsched.errors import SocschedError
 from socsched.plan.deployment import Deployment
 from socsched.plan.plan import Task, Violation
-from socsched.units import format_bandwidth, format_duration, format_power
+from socsched.units import format_duration
 
 Judged = Mapping[str, tuple[str, Sequence[Violation], int]]
 """Mode name -> (verdict, violations, mean power in mW) of a quick plan there."""
@@ -52,76 +51,3 @@ def _same(a: Cost, b: Cost) -> bool:
 
 def _name(cost: Cost) -> str:
     return f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
-
-
-def levers(violation: Violation, deployment: Deployment, modes: Judged) -> Iterator[str]:
-    """Yield what would close a violation's gap, most effective first; each is worked out, none is guessed."""
-    yield from _mode_levers(violation, deployment, modes)
-    if violation.unit == "ns/s":
-        yield from _rate_levers(violation, deployment)
-    if violation.unit == "ns":
-        yield from _precision_levers(violation, deployment)
-        yield f"allow {format_duration(violation.demand)} instead of {format_duration(violation.bound)}"
-    if violation.unit == "mW":
-        name, value = max(violation.terms, key=lambda term: term[1])
-        yield f"largest term: {name} {format_power(value)}; {format_power(violation.gap)} have to go"
-    if violation.unit == "B/s":
-        name, value = max(violation.terms, key=lambda term: term[1])
-        yield f"largest term: {name} {format_bandwidth(value)}; {format_bandwidth(violation.gap)} have to go"
-
-
-def _mode_levers(violation: Violation, deployment: Deployment, modes: Judged) -> Iterator[str]:
-    here = deployment.workload.model.mode.name
-    helpful = []
-    for name, (verdict, violations, power) in modes.items():
-        same = [v for v in violations if v.requirement == violation.requirement]
-        if name != here and not same:
-            helpful.append((verdict != "feasible", power, name))
-    for unmet, power, name in sorted(helpful):
-        rest = "; other requirements stay unmet there" if unmet else ", where every requirement is met"
-        yield f"mode {name} ({format_power(power)} expected){rest}"
-
-
-def _rate_levers(violation: Violation, deployment: Deployment) -> Iterator[str]:
-    """Name, for the largest consumers of an overfull lane, the rate that would fit."""
-    tasks = {task.name: task for task in deployment.tasks}
-    for name, value in sorted(violation.terms, key=lambda term: -term[1])[:2]:
-        task = tasks[name]
-        left = value - violation.gap
-        if left > 0:
-            period = -(-task.wcet_ns * 10**9 // left)
-            yield f"run {name} every {format_duration(period)} instead of every {format_duration(task.period_ns)}"
-
-
-def _precision_levers(violation: Violation, deployment: Deployment) -> Iterator[str]:
-    """Name precisions not accepted so far that would be faster on some engine, for the longest stage involved."""
-    model, graph = deployment.workload.model, deployment.workload.graph
-    longest = sorted(
-        (
-            task
-            for task in deployment.tasks
-            if task.kind == "stage" and any(t.startswith(f"{task.name}:") for t, _ in violation.terms)
-        ),
-        key=lambda task: -task.wcet_ns,
-    )
-    for task in longest[:1]:
-        stage = graph.stage(task.name)
-        more = {p for engine in model.platform.engines for p in engine.precisions} - set(stage.precisions)
-        wider = replace(stage, precisions=tuple(sorted(more)), name=f"{stage.name}")
-        best = _fastest(deployment, wider)
-        if best is not None and best.time_ns < task.cost_ns:
-            saved = format_duration(task.cost_ns - best.time_ns)
-            yield f"accept {best.precision} for {task.name}: {_name(best)} saves {saved} if its accuracy allows"
-
-
-def _fastest(deployment: Deployment, stage: object) -> Cost | None:
-    from socsched.cost.model import CostModel
-    from socsched.descriptor.pipeline import Stage
-
-    assert isinstance(stage, Stage)
-    model = deployment.workload.model
-    try:
-        costs = CostModel(model.platform, model.mode, model.work, model.profile).candidates(stage)
-    except (SocschedError, KeyError, ValueError):
-        return None
-    return min(costs, key=lambda cost: cost.time_ns, default=None)

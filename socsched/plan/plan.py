@@ -179,7 +179,10 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class ChainResult:
-    """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns."""
+    """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns.
+
+    `test` names the analysis the bound is from.
+    """
 
     name: str
     path: tuple[str, ...]
@@ -188,6 +191,7 @@ class ChainResult:
     bound_ns: int | None
     max_age_ns: int | None
     terms: tuple[tuple[str, int], ...]
+    test: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,20 @@ class Violation:
     unit: str
     terms: tuple[tuple[str, int], ...]
     levers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Requirements that are not met together, `minimal`: without any one of them the rest can be.
+
+    Each with demand, bound and terms of a plan that meets the others.  `proved`: no mapping meets them; else a search
+    of `tried` mappings found none.
+    """
+
+    requirements: tuple[Violation, ...]
+    proved: bool
+    minimal: bool
+    tried: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +250,5 @@ class Plan:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     tool: Mapping[str, str] = field(default_factory=dict)
     throttle: Throttle | None = None
+    conflicts: tuple[Conflict, ...] = ()
+    uncertainty: Mapping[str, Any] = field(default_factory=dict)

@@ -16,13 +16,16 @@ from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.assess import Assessment, assess
+from socsched.plan.conflict import conflict
 from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
-from socsched.plan.explain import levers, reasons
+from socsched.plan.explain import reasons
+from socsched.plan.levers import verified
 from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.mapping.search import SOLVERS
 from socsched.plan.mapping.stages import Exact, exact_mapping
-from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Violation
+from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task, Violation
+from socsched.plan.uncertainty import uncertainty
 from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 
@@ -176,8 +179,22 @@ def make_plan(
         model = CostModel(platform, option, work, profile)
         return unplaceable(graph, model, policy, objective, time.monotonic() - started)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
+    conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    return _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+    plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+    deployment = best.candidate.deployment
+    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, objective)
+    proved = any(found.proved for found in conflicts)  # whatever the search left untried
+    return replace(plan, verdict="infeasible" if proved else plan.verdict, conflicts=conflicts, uncertainty=open_)
+
+
+def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]:
+    """Return which requirements conflict where some are violated, within a fifth of the time limit."""
+    candidate = best.candidate
+    if candidate.verdict == "feasible":
+        return ()
+    seconds = None if time_limit is None else max(time_limit / 5, 0.5)
+    return conflict(candidate.deployment.workload, judge, candidate.violations, seconds)
 
 
 def _check(objective: str, policy: str) -> None:
@@ -243,7 +260,12 @@ def _plan(
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=tuple(
-            replace(v, levers=tuple(levers(v, candidate.deployment, judged))) for v in candidate.violations
+            replace(violation, levers=levers)
+            for violation, levers in zip(
+                candidate.violations,
+                verified(judge, workload, candidate.deployment.mapping, candidate.violations, judged),
+                strict=True,
+            )
         ),
         power={"expected_mw": sums.power_mw, "cap_mw": sums.power_cap, "terms": [list(t) for t in sums.power]},
         bandwidth={
@@ -263,8 +285,12 @@ def _plan(
 
 
 def _solver(best: Solution, solutions: Sequence[Solution], objective: str, seconds: float) -> dict[str, Any]:
-    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only)."""
-    value, bound = best.score[1], None
+    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
+
+    `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
+    share requirements are exceeded in total.
+    """
+    value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
     if objective == "latency":
         bound = lower_bound(best.candidate.deployment)
     name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
@@ -279,7 +305,8 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, secon
         "objective": objective,
         "value": value,
         "bound": bound,
-        "gap": None if bound is None or not value else round(max(value - bound, 0) / value, 6),
+        "gap": None if bound is None or not value or not met else round(max(value - bound, 0) / value, 6),
+        "overrun": round(overrun(best.candidate.violations), 6),
         "seconds": round(seconds, 3),
         "evaluated": sum(s.search.evaluated for s in solutions),
         "modes": {

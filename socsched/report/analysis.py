@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.plan.plan import Plan
-from socsched.plan.schedulability.beside import chain_bound, task_bounds
+from socsched.plan.schedulability.beside import Resource, bounds, chain_bound
 from socsched.plan.schedulability.used import used
-from socsched.plan.sensitivity import growth
+from socsched.plan.sensitivity import Spare, co_runner, spare
 
 
 def analysis(plan: Plan) -> dict[str, Any]:
-    """Return chains (ns), utilisation of every used lane, tests, and by what factor tasks may become slower."""
-    bounds = task_bounds(plan)
-    tightest = {chain.name: chain_bound(plan, chain, bounds) for chain in plan.chains}
+    """Return chains (ns), utilisation of every used lane, tests with what they bound, and how much may be added."""
+    found = bounds(plan)
+    tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
+    spares = _spares(plan)
     return {
         "verdict": plan.verdict,
         "chains": [
@@ -23,7 +24,9 @@ def analysis(plan: Plan) -> dict[str, Any]:
                 "bound_ns": chain.bound_ns,
                 "slack_ns": None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns,
                 "terms": [{"name": name, "ns": value} for name, value in chain.terms],
+                "test": chain.test,
                 "tightest": _tightest(tightest[chain.name]),
+                "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
             }
             for chain in plan.chains
         ],
@@ -34,12 +37,59 @@ def analysis(plan: Plan) -> dict[str, Any]:
         ],
         "tasks": [
             {"name": b.task, "own_bound_ns": b.own, "bound_ns": b.bound, "test": b.test, "reason": b.reason}
-            for b in bounds
+            for b in found.rows
         ],
+        "resources": [_resource(resource) for resource in found.resources],
         "growth": {
-            "all": growth(plan),
-            "tasks": {task.name: growth(plan, frozenset([task.name])) for task in plan.tasks},
+            "all": spares["all"]["factor"] if spares else None,
+            "tasks": {t.name: spares["stages"][t.name]["factor"] if spares else None for t in plan.tasks},
         },
+        "sensitivity": spares,
+    }
+
+
+def _spares(plan: Plan) -> dict[str, Any] | None:
+    """Return how much tasks may grow and something new may draw; None where deadlines are not proved as they are."""
+    everything, traffic = (
+        (spare(plan), co_runner(plan)) if plan.policy in ("edf", "fp") and plan.tasks else (None, None)
+    )
+    if everything is None or traffic is None:
+        return None
+    stages = {task.name: spare(plan, frozenset([task.name])) or everything for task in plan.tasks}
+    return {
+        "all": _spare(everything),
+        "stages": {name: _spare(found) for name, found in stages.items()},
+        "co_runner": {"bytes_per_s": traffic.value, "first": list(traffic.first), "whole": traffic.whole},
+    }
+
+
+def _spare(found: Spare) -> dict[str, Any]:
+    return {
+        "spare_ns": found.value,
+        "factor": round(found.factor, 6),
+        "first": list(found.first),
+        "whole": found.whole,
+    }
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    """Return every published test on the tasks of a resource: what it says and bounds, or why it does not apply."""
+    outcomes = resource.analysis.outcomes if resource.analysis else ()
+    return {
+        "lanes": list(resource.lanes),
+        "tasks": list(resource.tasks),
+        "reason": resource.reason,
+        "tests": [
+            {
+                "name": outcome.test.name,
+                "source": outcome.test.source,
+                "applies": outcome.answer is not None,
+                "reason": outcome.reason,
+                "schedulable": outcome.answer.schedulable if outcome.answer else None,
+                "bounds_ns": {n: b.value for n, b in outcome.answer.bounds.items()} if outcome.answer else {},
+            }
+            for outcome in outcomes
+        ],
     }
 
 

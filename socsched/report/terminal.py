@@ -95,6 +95,45 @@ def violations(plan: Plan) -> RenderableType:
     return Group(*(_violation(item) for item in plan.violations))
 
 
+def open_questions(plan: Plan) -> list[str]:
+    """Return what the errors of costs leave open: ties, and what to measure first."""
+    found, lines = plan.uncertainty, []
+    unit = {"latency": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
+    show = facts.formatter(unit) if unit else lambda value: f"{value:.3g}"
+    for tie in found.get("ties", [])[:3]:
+        lines.append(
+            f"Tie: {tie['stage']} on {tie['instead']} differs by {show(round(tie['difference'], 6))} "
+            f"of {found['objective']}, the error is ±{show(round(tie['error'], 6))}"
+        )
+    more = len(found.get("ties", [])) - 3
+    lines += [f"     and {more} more ties"] if more > 0 else []
+    wish = found.get("measure")
+    if wish:
+        span = f"{format_duration(wish['low_ns'])} to {format_duration(wish['high_ns'])}"
+        lines.append(f"Measure first: {wish['stage']} on {wish['engine']} {wish['precision']} ({span}): {wish['why']}")
+    elif found:
+        lines.append(
+            "No single measurement of a cost, wherever in its interval it ends, changes this plan or its verdict."
+        )
+    return lines
+
+
+def conflicts(plan: Plan) -> RenderableType:
+    """Return the sets of requirements that cannot be met together."""
+    lines = []
+    for found in plan.conflicts:
+        sure = "proved" if found.proved else f"no mapping found, {found.tried} tried"
+        least = "" if found.minimal else "; perhaps fewer"
+        lines.append(Text(f"These conflict ({sure}{least}):", "bold"))
+        for item in found.requirements:
+            show = facts.formatter(item.unit)
+            lines.append(
+                Text(f"    {item.requirement}: {show(item.demand)} > {show(item.bound)}, gap {show(item.gap)}")
+            )
+            lines += [Text(f"        {show(value)}  {name}") for name, value in item.terms if found.proved]
+    return Group(*lines)
+
+
 def _violation(item: Violation) -> RenderableType:
     show = facts.formatter(item.unit)
     head = f"✗ {item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"
@@ -111,7 +150,7 @@ def _violation(item: Violation) -> RenderableType:
 def plan_view(plan: Plan) -> RenderableType:
     """Return everything `socsched plan` prints."""
     if not plan.tasks:
-        return Group(verdict(plan), Text(""), violations(plan))
+        return Group(verdict(plan), Text(""), violations(plan), conflicts(plan))
     parts: list[RenderableType] = [
         verdict(plan),
         Text(""),
@@ -121,8 +160,11 @@ def plan_view(plan: Plan) -> RenderableType:
         Text(""),
         budget(plan),
     ]
+    parts += [Text(line) for line in open_questions(plan)]
     if plan.violations:
         parts += [Text(""), violations(plan)]
+    if plan.conflicts:
+        parts += [Text(""), conflicts(plan)]
     return Group(*parts)
 
 
@@ -208,11 +250,16 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     for chain in document["chains"]:
         bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
         title = f"{chain['name']}: {bound}, deadline {format_duration(chain['deadline_ns'])}"
+        if chain["test"]:
+            title += f", by {chain['test']}"
         tight = chain["tightest"]
-        if tight["bound_ns"] is not None and tight["bound_ns"] < chain["bound_ns"]:
+        if tight["bound_ns"] is not None and chain["bound_ns"] is not None and tight["bound_ns"] < chain["bound_ns"]:
             title += f"; {format_duration(tight['bound_ns'])} by {' and '.join(tight['tests'])}"
+        parts.append(Text(title, "bold"))
+        rows = [[_bound(way["bound_ns"]), way["test"], way["reason"]] for way in chain["ways"]]
+        parts += [table("", ["bound", "analysis", "why not"], rows, (0,))]
         rows = [[format_duration(term["ns"]), term["name"]] for term in chain["terms"]]
-        parts += [table(title, ["time", "of which"], rows, (0,)), Text("")]
+        parts += [table("", ["time", "of which"], rows, (0,)), Text("")]
     rows = [
         [lane["engine"], str(lane["lane"]), f"{lane['utilization']:.1%}", ", ".join(lane["tasks"])]
         for lane in document["lanes"]
@@ -228,9 +275,7 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     ]
     columns = ["task", "the plan's own", "tightest", "by", "why no other test was asked"]
     parts += [table("Bounds of tasks, from the nominal release", columns, rows, (1, 2)), Text("")]
-    growth = document["growth"]
-    rows = [["all together", _factor(growth["all"])], *([n, _factor(f)] for n, f in growth["tasks"].items())]
-    parts.append(table("How much slower, with every deadline still proved", ["task", "factor"], rows, (1,)))
+    parts += _spare(document)
     if plan.violations:
         parts += [Text(""), violations(plan)]
     return Group(*parts)
@@ -240,5 +285,25 @@ def _bound(value: int | None) -> str:
     return "none" if value is None else format_duration(value)
 
 
-def _factor(value: float | None) -> str:
-    return "not provable as it is" if value is None else f"{value:.2f}"
+def _spare(document: Mapping[str, Any]) -> list[RenderableType]:
+    """Return what may grow by how much, and what is lost first when it grows more."""
+    found = document["sensitivity"]
+    if found is None:
+        return [Text("Nothing may grow: the deadlines are not proved as they are.")]
+    rows = [
+        [name, format_duration(row["spare_ns"]), f"{row['factor']:.2f}", _lost(row)]
+        for name, row in {"all together": found["all"], **found["stages"]}.items()
+    ]
+    heads = ["task", "may grow by", "factor", "lost first when it grows more"]
+    title = "How much slower, with every deadline still proved (worst case, 1 % accurate)"
+    traffic = found["co_runner"]
+    line = f"A new co-runner may draw {format_bandwidth(traffic['bytes_per_s'])} of DRAM bandwidth all the time"
+    line += f"; beyond: {_lost(traffic)}" if traffic["first"] else ", all there is"
+    return [table(title, heads, rows, (1, 2)), Text(""), Text(line)]
+
+
+def _lost(row: Mapping[str, Any]) -> str:
+    first: Sequence[str] = row["first"]
+    if not first:
+        return "nothing, at the most that was tried"
+    return first[0] + (f" and {len(first) - 1} more" if len(first) > 1 else "")

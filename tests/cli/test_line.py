@@ -144,6 +144,23 @@ def test_analyze_shows_terms_that_add_up_to_the_bound(plan_file: Path, said) -> 
     assert all(factor >= document["growth"]["all"] for factor in document["growth"]["tasks"].values())
 
 
+def test_analyze_lists_every_analysis_of_a_chain_and_every_test_of_a_resource(plan_file: Path, said) -> None:
+    _, document = said("analyze", str(plan_file))
+    for chain in document["chains"]:
+        ways = chain["ways"]
+        bounds = [way["bound_ns"] for way in ways if way["bound_ns"] is not None]
+        assert bounds == sorted(bounds) and bounds[0] == chain["bound_ns"] and chain["test"]
+        assert all(way["reason"] for way in ways if way["bound_ns"] is None)
+    for resource in document["resources"]:
+        assert resource["reason"] or len(resource["tests"]) > 30
+        for test in resource["tests"]:
+            assert test["applies"] or test["reason"]
+            assert set(test["bounds_ns"]) <= set(resource["tasks"])
+    stages = document["sensitivity"]["stages"]
+    assert all(row["spare_ns"] > 0 and (row["first"] or row["whole"]) for row in stages.values())
+    assert document["sensitivity"]["co_runner"]["bytes_per_s"] > 0
+
+
 def test_analyze_says_which_test_bounds_what(plan_file: Path, said) -> None:
     _, document = said("analyze", str(plan_file))
     rows = {row["name"]: row for row in document["tests"]}

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from socsched.cost.cost import Segment
+from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.platform import Figure
 from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
-from socsched.plan.sensitivity import ACCURACY, LARGEST, growth, relaxed_deadlines
+from socsched.plan.planner import make_plan
+from socsched.plan.schedulability.tasks import rt_tasks
+from socsched.plan.schedulability.whole import respond, unmet
+from socsched.plan.sensitivity import (
+    ACCURACY,
+    LARGEST,
+    beside_traffic,
+    co_runner,
+    grown,
+    growth,
+    relaxed_deadlines,
+    spare,
+)
+from socsched.sim.engine import simulate
+from socsched.sim.faults import Faults, Hog
+from socsched.trace.metrics import result
 
-MS = 1_000_000
+sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
+from test_bounds_hold import MS, platform, shaken
 
 
 def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:
@@ -109,3 +129,50 @@ def test_deadlines_relax_by_the_tightest_chain_and_stay_within_the_period() -> N
     )
     relaxed = relaxed_deadlines(replace(plan, chains=chains))
     assert relaxed == {"a": 20 * MS, "b": 12 * MS}
+
+
+def board_plan(policy: str) -> Plan:
+    """Return a plan of two sensors' stages on a core and a segmented accelerator that share the memory."""
+    stages, sensors, chains = [], [], []
+    for name, period, first, second in (("a", 20, 3, 4), ("b", 40, 6, 7)):
+        sensors.append(Sensor(f"s_{name}", "lidar", period * MS))
+        core = Anchor("toy", "only", "cpu", "fp32", Figure(first * MS, "measured"), 1)
+        acc = Anchor("toy", "only", "acc", "fp32", Figure(second * MS, "measured"))
+        stages.append(Stage(f"{name}0", "", None, (f"s_{name}",), costs=(core,), share=1, output_bytes=40_000_000))
+        stages.append(Stage(f"{name}1", "", None, (f"{name}0",), costs=(acc,), output_bytes=60_000_000))
+        chains.append(Chain(f"c_{name}", (f"s_{name}", f"{name}0", f"{name}1"), period * MS * 3 // 2))
+    pipeline = Pipeline("two", "two", tuple(sensors), tuple(stages), tuple(chains))
+    return make_plan(pipeline, platform("full", "segment"), policy=policy, work=lambda *_: None, budget=4)
+
+
+def late(plan: Plan, faults: Faults | None = None) -> int:
+    figures = result(simulate(plan, 800 * MS, 0, None, faults), plan)["chains"]
+    return sum(chain["missed"] + chain["dropped"] for chain in figures.values())
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+def test_at_the_stated_growth_nothing_is_late_and_beyond_it_nothing_is_proved(policy: str) -> None:
+    plan = board_plan(policy)
+    assert plan.verdict == "feasible"
+    for name in ("a0", "a1", "b0", "b1"):
+        found = spare(plan, frozenset([name]))
+        assert found is not None and found.first and not found.whole
+        wcet = rt_tasks(plan)[name].wcet
+        assert found.value == int(wcet * (found.factor - 1))
+        for seed in range(3):
+            assert late(shaken(grown(plan, frozenset([name]), found.factor), seed)) == 0
+        beyond = grown(plan, frozenset([name]), found.factor * ACCURACY * 1.01)
+        assert unmet(beyond, respond(policy, rt_tasks(beyond)).tight)
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+def test_beside_the_stated_traffic_nothing_is_late_and_beyond_it_nothing_is_proved(policy: str) -> None:
+    plan = board_plan(policy)
+    assert beside_traffic(plan, 0) == plan, "without traffic the execution times are those of the plan"
+    tight = replace(plan, chains=tuple(replace(c, deadline_ns=(c.bound_ns or 0) * 103 // 100) for c in plan.chains))
+    found = co_runner(tight)
+    assert found is not None and found.first and 0 < found.value < plan.dram_bandwidth
+    hogs = Faults(hogs=(Hog("acc", 0, 800 * MS, found.value),))
+    assert late(tight, hogs) == 0
+    more = rt_tasks(beside_traffic(tight, found.value + tight.dram_bandwidth // 500))
+    assert unmet(tight, respond(policy, more).tight)

@@ -57,11 +57,30 @@ def test_terms_add_up(plans: dict[tuple[str, str], Plan]) -> None:
         assert violation.levers, violation
     for plan in plans.values():
         assert (not plan.violations) == (plan.verdict == "feasible")
+        assert (not plan.conflicts) == (plan.verdict == "feasible")
+        for violation in (v for found in plan.conflicts for v in found.requirements):
+            assert sum(value for _, value in violation.terms) == violation.demand > violation.bound
         for chain in plan.chains:
             if chain.bound_ns is not None:
+                assert chain.test
                 assert sum(value for _, value in chain.terms) == chain.bound_ns
                 assert chain.expected_ns <= chain.bound_ns
                 assert chain.bound_ns <= chain.deadline_ns or plan.verdict == "infeasible"
+
+
+def test_the_lane_that_is_overfull_alone_stands_in_the_way(plans: dict[tuple[str, str], Plan]) -> None:
+    plan = plans["perception-stack", "15W"]
+    assert len(plan.violations) > 1, "what follows from it is violated too"
+    (found,) = plan.conflicts
+    assert [v.requirement.split(" lane")[0] for v in found.requirements] == ["utilisation of cpu0"]
+    assert any(lever.startswith("mode MODE_30W") for lever in plan.violations[0].levers)
+
+
+def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
+    pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
+    plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5)
+    assert plan.verdict == "undecided" and plan.tasks and plan.violations
+    assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
 
 
 def test_tasks_are_sound(plans: dict[tuple[str, str], Plan]) -> None:
@@ -97,7 +116,7 @@ def test_same_input_same_plan(plans: dict[tuple[str, str], Plan]) -> None:
 def test_energy_never_draws_more_than_latency() -> None:
     pipeline, platform = get_pipeline("pointpillars"), get_platform(ORIN)
     made = {
-        objective: make_plan(pipeline, platform, None, objective, work=stage_work)
+        objective: make_plan(pipeline, platform, None, objective, work=stage_work, budget=100)
         for objective in ("latency", "energy")
     }
     assert {plan.verdict for plan in made.values()} == {"feasible"}

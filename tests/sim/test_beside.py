@@ -9,8 +9,10 @@ from test_bounds_hold import MS, platform, shaken, workloads
 from socsched.descriptor.pipeline import Pipeline
 from socsched.plan.plan import Plan
 from socsched.plan.planner import make_plan
+from socsched.plan.schedulability import edf_holistic
 from socsched.plan.schedulability.beside import OWN, chain_bound, task_bounds
 from socsched.plan.schedulability.tasks import rt_tasks
+from socsched.plan.schedulability.whole import DEMAND, stretches
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 
@@ -58,8 +60,14 @@ def test_published_tests_tighten_shipped_plans() -> None:
     board = get_platform("jetson-agx-orin-64gb")
     plan = make_plan(get_pipeline("perception-stack"), board, "MAXN", policy="edf", work=stage_work, budget=20)
     bounds = task_bounds(plan)
-    assert any(row.test == "EDF response times" and (row.bound or 0) < (row.own or 0) for row in bounds)
+    assert any(row.test == edf_holistic.NAME and (row.bound or 0) < (row.own or 0) for row in bounds)
+    own = {row.task: row.own or 0 for row in bounds}
+    assert any(chain.test == edf_holistic.NAME for chain in plan.chains)
     for chain in plan.chains:
+        parts = stretches(plan, chain)
+        local = sum(own[part.last] for part in parts) + sum(part.period for part in parts[1:])
+        tightened = chain.bound_ns is not None and chain.bound_ns < local
+        assert tightened == (chain.test != DEMAND), "the plan's verdict rests on the shorter bound and says whose"
         tight = chain_bound(plan, chain, bounds)
         assert tight is not None and chain.bound_ns is not None
         assert tight[0] <= chain.bound_ns and (tight[1] == (OWN,)) == (tight[0] == chain.bound_ns)

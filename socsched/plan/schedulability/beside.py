@@ -1,4 +1,4 @@
-"""Published tests beside the plan's own: each resource of a plan as a task set, and the tighter bound of each task.
+"""Every bound of a plan: its own, and what published tests say of each resource; the shortest of each task and chain.
 
 What a predecessor delays counts as release jitter, as in the plan's own analysis (Tindell & Clark 1994).  Resources
 whose tasks occupy different lanes are left to the plan's own tests.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.plan.plan import ChainResult, Plan
-from socsched.plan.schedulability import edf
-from socsched.plan.schedulability.holistic import holistic
-from socsched.plan.schedulability.published.choose import analyse
+from socsched.plan.schedulability import edf_holistic
+from socsched.plan.schedulability.published.choose import Analysis, analyse
+from socsched.plan.schedulability.resource import resource
 from socsched.plan.schedulability.tasks import Response, RtTask, activation, components, rt_tasks, single_resource
+from socsched.plan.schedulability.whole import DEMAND, FIXED, Whole, respond, stretches
 
 OWN = "the plan's own"
 
@@ -24,7 +23,8 @@ OWN = "the plan's own"
 class TaskBound:
     """Bounds of a task in ns from its nominal release: the plan's own, and the tightest of all with its test.
 
-    None where there is none; `reason` says why published tests were not asked.
+    `own` is the first test's (EDF: the local deadline).  None where there is none; `reason` says why published tests
+    were not asked.
     """
 
     task: str
@@ -34,96 +34,120 @@ class TaskBound:
     reason: str
 
 
-def chain_bound(plan: Plan, chain: ChainResult, bounds: Sequence[TaskBound]) -> tuple[int, tuple[str, ...]] | None:
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The tasks of one resource and what every published test says of them; a `reason` where none was asked."""
+
+    lanes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    analysis: Analysis | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """All bounds of a plan: `rows` by task, `resources`, and by chain each analysis with its bound (ns) or why not."""
+
+    rows: tuple[TaskBound, ...]
+    resources: tuple[Resource, ...]
+    chains: Mapping[str, tuple[tuple[str, int | None, str], ...]]
+
+
+def task_bounds(plan: Plan) -> list[TaskBound]:
+    """Return the bounds of every task of a plan."""
+    return list(bounds(plan).rows)
+
+
+def chain_bound(plan: Plan, chain: ChainResult, rows: Sequence[TaskBound]) -> tuple[int, tuple[str, ...]] | None:
     """Return the bound (ns) of a chain from the tightest ones of its tasks, and their tests; None without a bound.
 
     Of the terms of its own bound, a response after each stretch and a period where data are sampled, only the responses
     change.
     """
-    if chain.bound_ns is None:
-        return None
-    by_name, tasks = {bound.task: bound for bound in bounds}, {task.name: task for task in plan.tasks}
-    ends = [
-        f"{one}>{other}" if f"{one}>{other}" in tasks else one
-        for one, other in pairwise(chain.path)
-        if one in tasks and (tasks[other].timer or not {one, f"{one}>{other}"} & set(tasks[other].after))
-    ]
-    ends.append(chain.path[-1])
-    rows = [by_name[name] for name in ends]
-    waits = sum(tasks[name].period_ns for name in ends[1:])
-    if waits + sum(row.own or 0 for row in rows) != chain.bound_ns:
-        return chain.bound_ns, (OWN,)  # a plan made elsewhere: its bound is taken as it is
-    tight = waits + sum(row.bound or 0 for row in rows)
-    return tight, tuple(dict.fromkeys(row.test for row in rows))
+    by_name, parts = {row.task: row for row in rows}, stretches(plan, chain)
+    ends = [by_name[part.last] for part in parts]
+    if any(row.bound is None for row in ends):
+        return None if chain.bound_ns is None else (chain.bound_ns, (OWN,))
+    tight = sum(part.period for part in parts[1:]) + sum(row.bound or 0 for row in ends)
+    if chain.bound_ns is not None and tight >= chain.bound_ns:
+        return chain.bound_ns, (OWN,)
+    return tight, tuple(dict.fromkeys(row.test for row in ends))
 
 
-def task_bounds(plan: Plan) -> list[TaskBound]:
-    """Return the bounds of every task of a plan."""
+def bounds(plan: Plan) -> Bounds:
+    """Return every bound of a plan's tasks and chains, and why the tests that give none do not."""
     tasks = rt_tasks(plan)
-    if plan.policy == "edf":
-        system = edf.System.of(tasks)
-        deadlines = {name: task.deadline for name, task in tasks.items()}
-        holds = edf.test(system, deadlines) is None
-        own = edf.responses(system, deadlines, holds)
-        jitter = {name: found.jitter for name, found in edf.latest_activations(system, deadlines).items()}
-    elif plan.policy == "fp":
-        own = holistic(tasks)
-        finish = {name: response.value for name, response in own.items()}
-        jitter = {name: activation(task, tasks, finish).jitter for name, task in tasks.items()}
-    else:
-        return [TaskBound(name, None, None, "", f"policy {plan.policy} has no analysis") for name in tasks]
-    found: dict[str, TaskBound] = {}
+    if plan.policy not in ("edf", "fp"):
+        reason = f"policy {plan.policy} has no analysis"
+        rows = tuple(TaskBound(name, None, None, "", reason) for name in tasks)
+        return Bounds(rows, (), {chain.name: ((OWN, None, reason),) for chain in plan.chains})
+    whole = respond(plan.policy, tasks)
+    finish = {name: response.value for name, response in whole.tight.items()}
+    jitter = {name: activation(task, tasks, finish).jitter for name, task in tasks.items()}
+    known: dict[str, TaskBound] = {}
+    resources = []
     for group in components(tasks.values()):
-        for bound in _group(plan.policy, group, own, jitter):
-            found[bound.task] = bound
-    return [found[name] for name in tasks]
+        reason = _unfit(plan.policy, group, whole.tight)
+        found = None if reason else analyse(resource(plan.policy, group, jitter))
+        lanes = sorted({lane for task in group for lane in task.lanes})
+        names = tuple(f"{engine} {lane}" for engine, lane in lanes)
+        resources.append(Resource(names, tuple(task.name for task in group), found, reason))
+        for task in group:
+            known[task.name] = _row(plan.policy, task.name, whole, found, reason)
+    rows = tuple(known[name] for name in tasks)
+    return Bounds(rows, tuple(resources), {c.name: _ways(plan, c, whole, rows) for c in plan.chains})
 
 
-def _group(
-    policy: str, group: Sequence[RtTask], own: Mapping[str, Response], jitter: Mapping[str, int]
-) -> list[TaskBound]:
-    reason = _unfit(policy, group, own)
-    best = {} if reason else {name: b for name, b in analyse(_taskset(policy, group, jitter)).tasks.items() if b.bound}
-    rows = []
-    for task in group:
-        answer = own[task.name]
-        mine = answer.value if answer.bounded else None
-        other = best.get(task.name)
-        if other and other.bound and (mine is None or other.bound.value < mine):
-            rows.append(TaskBound(task.name, mine, other.bound.value, other.test, ""))
-        else:
-            rows.append(TaskBound(task.name, mine, mine, OWN if mine is not None else "", reason))
-    return rows
+def _row(policy: str, name: str, whole: Whole, found: Analysis | None, reason: str) -> TaskBound:
+    mine, tight = whole.own[name], whole.tight[name]
+    own = mine.value if mine.bounded else None
+    best = found.tasks[name] if found else None
+    if best and best.bound and (not tight.bounded or best.bound.value < tight.value):
+        return TaskBound(name, own, best.bound.value, best.test, "")
+    if not tight.bounded:
+        return TaskBound(name, own, None, "", reason or "no test bounds it")
+    return TaskBound(name, own, tight.value, whole.test(name, policy), reason)
 
 
-def _unfit(policy: str, group: Sequence[RtTask], own: Mapping[str, Response]) -> str:
+def _ways(
+    plan: Plan, chain: ChainResult, whole: Whole, rows: Sequence[TaskBound]
+) -> tuple[tuple[str, int | None, str], ...]:
+    """Return each analysis of a chain with its bound or the reason it has none, shortest first."""
+
+    def summed(values: Mapping[str, int | None]) -> int | None:
+        parts = stretches(plan, chain)
+        ends = [values[part.last] for part in parts]
+        lost = any(end is None for end in ends)
+        return None if lost else sum(end or 0 for end in ends) + sum(part.period for part in parts[1:])
+
+    def bounded(responses: Mapping[str, Response]) -> dict[str, int | None]:
+        return {name: response.value if response.bounded else None for name, response in responses.items()}
+
+    under = {"edf": "EDF", "fp": "fixed priorities"}[plan.policy]
+    ways: list[tuple[str, int | None, str]] = []
+    if plan.policy == "edf":
+        own, tight = summed(bounded(whole.own)), summed(bounded(whole.tight))
+        ways.append((DEMAND, own, "" if own is not None else "a demand bound finds no room for local deadlines"))
+        ways.append((edf_holistic.NAME, tight, "" if tight is not None else "a response on its way has no bound"))
+        ways.append((FIXED, None, f"it is for fixed priorities, the policy is {under}"))
+    else:
+        own = summed(bounded(whole.own))
+        ways.append((FIXED, own, "" if own is not None else "a response on its way has no bound"))
+        ways += [(name, None, f"it is for EDF, the policy is {under}") for name in (DEMAND, edf_holistic.NAME)]
+    best = summed({row.task: row.bound for row in rows})
+    last = [row for row in rows if row.task in {part.last for part in stretches(plan, chain)}]
+    tests = " and ".join(dict.fromkeys(row.test for row in last if row.test))
+    reason = "" if best is not None else "a response on its way has no bound"
+    ways.append((f"shortest of every test ({tests})" if tests else "shortest of every test", best, reason))
+    return tuple(sorted(ways, key=lambda way: (way[1] is None, way[1] or 0)))
+
+
+def _unfit(policy: str, group: Sequence[RtTask], responses: Mapping[str, Response]) -> str:
     if not single_resource(group):
         return "its resource is shared lane by lane"
     if policy == "edf" and any(task.release_jitter for task in group):
         return "deadlines move with the jitter of sensors"
-    before = {name for task in group for name in task.after if name in own}
-    if not all(own[name].bounded for name in before):
+    before = {name for task in group for name in task.after if name in responses}
+    if not all(responses[name].bounded for name in before):
         return "a predecessor is unbounded"
     return ""
-
-
-def _taskset(policy: str, group: Sequence[RtTask], jitter: Mapping[str, int]) -> TaskSet:
-    tasks = tuple(
-        PeriodicTask(
-            id=index,
-            name=task.name,
-            period_ns=task.period,
-            deadline_ns=task.deadline + task.release_jitter,
-            wcet_ns=task.wcet + task.switch,  # a preemption each arrival, paid for by who preempts
-            bcet_ns=0,
-            offset_ns=task.offset,
-            jitter_ns=jitter[task.name],
-            cpu=0,
-            prio=task.priority,
-            longest_region_ns=task.segment + task.switch if task.preemption == "segment" else 0,
-        )
-        for index, task in enumerate(group)
-    )
-    whole = all(task.preemption == "none" for task in group)
-    rule = Policy("edf" if policy == "edf" else "fp", "partitioned", not whole)
-    return TaskSet("resource", 1, rule, 1, None, tasks, ())

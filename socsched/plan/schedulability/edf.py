@@ -22,6 +22,8 @@ from socsched.plan.schedulability.tasks import (
 )
 
 Deadlines = Mapping[str, int]
+ALLOWED = "waiting, as its EDF deadline allows"
+"""Term of a response that is a local deadline: what it leaves beside the WCET."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def responses(system: System, deadlines: Deadlines, holds: bool) -> dict[str, Re
         value = deadlines[name] + task.release_jitter
         start = deadlines[at.via] + system.tasks[at.via].release_jitter if at.via else task.release_jitter
         jitter = (("release jitter", task.release_jitter),) if task.release_jitter and not at.via else ()
-        terms = (*jitter, ("wcet", task.wcet), ("waiting, as its EDF deadline allows", value - start - task.wcet))
+        terms = (*jitter, ("wcet", task.wcet), (ALLOWED, value - start - task.wcet))
         result[name] = Response(value, holds and name not in system.hopeless, terms, at.via)
     return {name: result[name] for name in system.tasks}
 

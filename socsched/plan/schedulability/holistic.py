@@ -43,18 +43,59 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
     groups = {task.name: group for group in components(tasks.values()) for task in group}
     order = topological(tasks)
     finish = _at_least(tasks, order)
+    endless = _resting_on(_endless(groups, apart, tasks), tasks, groups)
+    hopeless = _rough(endless, tasks, groups, finish)
     while True:
-        answers: dict[str, Response] = {}
+        answers: dict[str, Response] = dict(hopeless)
         latest = {name: activation(tasks[name], tasks, finish) for name in order}
         jitter = {name: latest[name].jitter for name in order}
-        for name in order:
+        for name in (n for n in order if n not in endless):
             value, bounded, terms = _respond(tasks[name], groups[name], apart[name], jitter, finish, horizon)
             answers[name] = Response(value, bounded, (*latest[name].terms, *terms), latest[name].via)
         # A response given up on counts as the horizon, so that tasks that do not depend on it still get a bound.
-        found = {n: max(finish[n], min(answers[n].value, horizon) if answers[n].bounded else horizon) for n in order}
+        found = {
+            n: max(finish[n], min(answers[n].value, horizon) if answers[n].bounded else horizon)
+            for n in order
+            if n not in endless
+        }
+        found.update({name: finish[name] for name in endless})
         if found == finish:
             return _settled(tasks, groups, order, answers, horizon)
         finish = found
+
+
+def _endless(
+    groups: Mapping[str, Sequence[RtTask]], apart: Mapping[str, frozenset[str]], tasks: Mapping[str, RtTask]
+) -> set[str]:
+    """Return the tasks that those before them leave no time for in the long run, whatever the jitter."""
+    found = set()
+    for name, task in tasks.items():
+        gang = not single_resource(groups[name]) and task.preemption != "full"
+        rivals = [
+            t
+            for t in groups[name]
+            if t is not task
+            and t.name not in apart[name]
+            and t.lanes & task.lanes
+            and (gang or t.priority < task.priority)
+        ]
+        if task.utilisation + sum(rival.utilisation for rival in rivals) > 1 + 1e-9:
+            found.add(name)
+    return found
+
+
+def _rough(
+    names: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]], finish: Mapping[str, int]
+) -> dict[str, Response]:
+    """Return what a period asks of tasks without a bound: no bound, but what a report can show."""
+    result = {}
+    for name in names:
+        task, at = tasks[name], activation(tasks[name], tasks, finish)
+        rivals = [t for t in groups[name] if t.lanes & task.lanes and t.priority < task.priority]
+        jitter = {t.name: activation(t, tasks, finish).jitter for t in rivals}
+        terms = rta_fp.response_terms(task, rta_fp.classic(rivals, jitter)(task.period), ("", 0), 0)
+        result[name] = Response(at.jitter + sum(value for _, value in terms), False, (*at.terms, *terms), at.via)
+    return result
 
 
 def _at_least(tasks: Mapping[str, RtTask], order: Sequence[str]) -> dict[str, int]:
@@ -100,8 +141,8 @@ def _by_carry_in(
         # Without preemption a gang may see its lanes given away one after the other: everybody may go first.
         inside = rta_fp.gang(task, sharing, others, finish)
     else:
-        higher = [t for t in sharing if t.priority < task.priority]
-        inside = rta_fp.gang(task, higher, [t for t in others if t.priority < task.priority], finish)
+        sharing = [t for t in sharing if t.priority < task.priority]
+        inside = rta_fp.gang(task, sharing, [t for t in others if t.priority < task.priority], finish)
     return rta_fp.response_time(task, inside, ("", 0), jitter[task.name], limit)
 
 
@@ -129,12 +170,8 @@ def _settled(
     horizon: int,
 ) -> dict[str, Response]:
     """Recompute values along precedence, and withdraw every bound that rests on a response without one."""
-    lost = {name for name in order if not answers[name].bounded or answers[name].value >= horizon}
-    while True:
-        more = {n for n in order if n not in lost and lost & _rests_on(tasks[n], groups[n])}
-        if not more:
-            break
-        lost |= more
+    given_up = {name for name in order if not answers[name].bounded or answers[name].value >= horizon}
+    lost = _resting_on(given_up, tasks, groups)
     settled: dict[str, Response] = {}
     for name in order:
         answer = answers[name]
@@ -142,6 +179,14 @@ def _settled(
         value = start + sum(term for _, term in answer.terms)
         settled[name] = Response(value, name not in lost, answer.terms, answer.via)
     return {name: settled[name] for name in tasks}
+
+
+def _resting_on(lost: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]]) -> set[str]:
+    """Return some tasks and all whose response rests on theirs."""
+    lost = set(lost)
+    while more := {n for n in tasks if n not in lost and lost & _rests_on(tasks[n], groups[n])}:
+        lost |= more
+    return lost
 
 
 def _rests_on(task: RtTask, group: Sequence[RtTask]) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.plan.plan import Plan
+from socsched.plan.schedulability import edf_holistic
 from socsched.plan.schedulability.tasks import RtTask, components, rt_tasks, single_resource
 
 
@@ -30,6 +31,7 @@ _PLANNED = (
     ),
     ("carry-in on partly shared lanes", "Bertogna & Cirinei, RTSS 2007, workload bound", "fp", "many", ()),
     ("EDF demand bound (QPA)", "Baruah, Rosier, Howell, RTS 2 1990; Zhang & Burns, TC 58(9) 2009", "edf", "one", ()),
+    (edf_holistic.NAME, edf_holistic.SOURCE, "edf", "one", ()),
     ("EDF demand on partly shared lanes", "after Bertogna, Cirinei, Lipari, ECRTS 2005", "edf", "many", ()),
 )
 

@@ -1,0 +1,59 @@
+"""Plans in the form others take them: System Task Manager, Linux, Perfetto."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from socsched.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from socsched.plan.plan import Plan
+
+FORMATS = ("stm", "linux", "perfetto")
+LONGEST_NS = 10_000_000_000
+"""Most of a hyperperiod that a trace of the plan shows."""
+
+
+def export(plan: Plan, form: str, file: Path) -> None:
+    """Write a plan as ``stm`` (YAML), ``linux`` (a shell script) or ``perfetto`` (a trace of one hyperperiod)."""
+    if not plan.tasks:
+        raise UsageError("there is nothing to export: a stage has no engine", "socsched plan says which and why")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if form == "perfetto":
+            _perfetto(plan, file)
+        else:
+            file.write_text(_text(plan, form), encoding="utf-8")
+            file.chmod(0o755 if form == "linux" else 0o644)
+    except OSError as error:
+        raise InputError(f"{file}: cannot write: {error.strerror}", "name a folder that exists") from None
+
+
+def _text(plan: Plan, form: str) -> str:
+    if form == "stm":
+        from socsched.plan.handoff.stm import stm
+
+        return stm(plan)
+    from socsched.descriptor.catalog import get_platform
+    from socsched.plan.handoff.linux import linux
+
+    platform = get_platform(plan.platform)
+    first, processors = 0, dict[str, Sequence[int]]()
+    for engine in platform.engines:
+        if engine.shares == "unit":
+            processors[engine.id] = range(first, first + engine.units)
+            first += engine.units
+    mode = platform.mode(plan.mode)
+    jetson = any("nvpmodel" in key for key in platform.sources)
+    return linux(plan, mode.id if jetson else None, processors)
+
+
+def _perfetto(plan: Plan, file: Path) -> None:
+    from socsched.plan.handoff.stm import hyperperiod_ns
+    from socsched.sim.engine import simulate
+    from socsched.trace.perfetto import write_perfetto
+
+    duration = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
+    write_perfetto(simulate(plan, max(duration, 2 * max(t.period_ns for t in plan.tasks))), plan, file)

@@ -1,0 +1,262 @@
+"""A minimal set of requirements that cannot be met together, and what each asks for beyond its bound.
+
+Two ways: a requirement no mapping can meet by itself is proved from the fastest candidates alone; else requirements
+are deleted one by one, and one stays out while the planner still finds no mapping for the rest (Chinneck & Dravnieks,
+"Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).  The second is as good
+as the search it asks: what it finds no mapping for is not proved to have none, and the set says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from socsched.cost.cost import Cost
+from socsched.graph.taskgraph import task_graph
+from socsched.plan.assess import Assessment
+from socsched.plan.deployment import Deployment, Unconnectable, Workload
+from socsched.plan.mapping.mapper import Score, improve, initial_mapping
+from socsched.plan.plan import Conflict, Violation
+from socsched.plan.verdict import Balance, overrun, violations
+
+FAR = 10**15
+"""A deadline (ns) that asks for nothing."""
+MANY = 1000
+"""A queue, or a number of lanes, that is never short."""
+TRIES = 80
+"""Mappings a search for one set of requirements looks at."""
+_SECOND = 10**9
+_LOST = 1e6
+
+
+class Judged(Protocol):
+    """A mapping worked out and judged."""
+
+    @property
+    def deployment(self) -> Deployment: ...
+    @property
+    def assessment(self) -> Assessment: ...
+    @property
+    def balance(self) -> Balance: ...
+    @property
+    def violations(self) -> tuple[Violation, ...]: ...
+
+
+Judge = Callable[[Workload, Mapping[str, Cost], bool], Judged]
+
+
+def key(requirement: str) -> str:
+    """Return what is asked for, without the lane or number a violation names: one key for all lanes of an engine."""
+    name = requirement.split(" lane ")[0].split(" (")[0]
+    if name.startswith("queue of "):
+        return "queue of " + name.removeprefix("queue of ").split(">")[-1]
+    return name
+
+
+def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
+    """Return a workload that asks for the requirements in `kept` only, of those that change how it is scheduled."""
+    pipeline = workload.graph.pipeline
+    chains = tuple(
+        replace(
+            chain,
+            deadline_ns=chain.deadline_ns if f"deadline of chain {chain.name}" in kept else FAR,
+            max_age_ns=chain.max_age_ns if f"data age of chain {chain.name}" in kept else None,
+        )
+        for chain in pipeline.chains
+    )
+    stages = tuple(s if f"queue of {s.name}" in kept else replace(s, queue=MANY) for s in pipeline.stages)
+    made = Workload.of(task_graph(replace(pipeline, chains=chains, stages=stages)), workload.model, workload.policy)
+    engines = tuple(
+        e if f"utilisation of {e.id}" in kept else replace(e, lanes=max(e.lanes, len(stages) * 3), capacities=())
+        for e in workload.engines()
+    )
+    made.place(engines)
+    return made
+
+
+def all_keys(workload: Workload) -> list[str]:
+    """Return every requirement of a workload on its platform."""
+    pipeline, platform = workload.graph.pipeline, workload.model.platform
+    found = [f"deadline of chain {chain.name}" for chain in pipeline.chains]
+    found += [f"data age of chain {chain.name}" for chain in pipeline.chains if chain.max_age_ns is not None]
+    found += [f"queue of {stage.name}" for stage in pipeline.stages]
+    found += [f"utilisation of {engine.id}" for engine in workload.engines()]
+    found += ["mean power"] if workload.model.mode.cap_mw else []
+    found += ["DRAM traffic"]
+    return found + [f"resident jobs on {e.id}" for e in platform.engines if e.operators.max_jobs]
+
+
+def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
+    """Return what a candidate of a relaxed workload violates of the requirements as they were."""
+    chains = {chain.name: chain for chain in workload.graph.pipeline.chains}
+    queues = {stage.name: stage.queue for stage in workload.graph.pipeline.stages}
+    assessment = candidate.assessment
+    asked = tuple(
+        replace(c, deadline_ns=chains[c.name].deadline_ns, max_age_ns=chains[c.name].max_age_ns)
+        for c in assessment.chains
+    )
+
+    def room(name: str) -> int:
+        return max(queues[part] for part in name.split(">"))
+
+    tasks = tuple(replace(task, queue=room(task.name)) for task in assessment.tasks)
+    assessment = replace(assessment, chains=asked, tasks=tasks, overload=None)
+    deployment = replace(candidate.deployment, workload=workload, tasks=tasks)
+    found = [
+        v
+        for v in violations(deployment, assessment, candidate.balance)
+        if not v.requirement.startswith("utilisation of ")
+    ]
+    for engine in workload.engines():
+        found += _capacity(engine.id, engine.lanes, deployment)
+    lost = {v.requirement for v in found}
+    for chain in asked:
+        name = f"deadline of chain {chain.name}"
+        if chain.bound_ns is None and name not in lost:
+            total = sum(value for _, value in chain.terms)
+            found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", chain.terms, ()))
+    return tuple(found)
+
+
+def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Violation]:
+    """Yield the fullest lane of an engine if it is overfull; all of the engine if lanes were added to it."""
+    here = [task for task in deployment.tasks if task.engine == engine]
+    wide = any(lane >= lanes for task in here for lane in task.lanes)
+    sets = [here] if wide else [[task for task in here if lane in task.lanes] for lane in range(lanes)]
+    bound = lanes * _SECOND if wide else _SECOND
+    rows = [
+        tuple((t.name, -(-t.wcet_ns * (len(t.lanes) if wide else 1) * _SECOND // t.period_ns)) for t in tasks)
+        for tasks in sets
+    ]
+    terms = max(rows, key=lambda row: sum(value for _, value in row), default=())
+    demand = sum(value for _, value in terms)
+    if demand > bound:
+        yield Violation(f"utilisation of {engine}", demand, bound, demand - bound, "ns/s", terms, ())
+
+
+def impossible(workload: Workload) -> list[Violation]:
+    """Return the requirements that not even the fastest candidates of their stages meet: no mapping does."""
+    graph, model, found = workload.graph, workload.model, []
+    options = {name: model.candidates(graph.stage(name)) for name in graph.order}
+    fastest = {name: min(costs, key=lambda cost: cost.time_ns) for name, costs in options.items()}
+
+    def path(name: str) -> tuple[str, ...]:
+        before = [path(other) for other in graph.predecessors(name)]
+        return (*max(before, key=lambda names: sum(fastest[n].time_ns for n in names), default=()), name)
+
+    for chain in graph.pipeline.chains:
+        names = [path(part.nodes[-1]) for part in graph.segments(chain) if part.nodes]
+        terms = tuple(
+            (f"{n}: fastest there is, {fastest[n].engine} {fastest[n].precision}", fastest[n].time_ns)
+            for part in names
+            for n in part
+        )
+        demand = sum(value for _, value in terms)
+        if demand > chain.deadline_ns:
+            name = f"deadline of chain {chain.name}"
+            found.append(Violation(name, demand, chain.deadline_ns, demand - chain.deadline_ns, "ns", terms, ()))
+    for engine in workload.engines():
+        bound = [n for n, costs in options.items() if {cost.engine for cost in costs} == {engine.id}]
+        terms = tuple((n, min(c.time_ns * _lanes(c, engine.lanes) for c in options[n])) for n in bound)
+        terms = tuple((n, value * _SECOND // graph.period_ns[n]) for n, value in terms)
+        demand, limit = sum(value for _, value in terms), engine.lanes * _SECOND
+        if demand > limit:
+            found.append(Violation(f"utilisation of {engine.id}", demand, limit, demand - limit, "ns/s", terms, ()))
+    return found
+
+
+def _lanes(cost: Cost, lanes: int) -> int:
+    return min(cost.share, lanes) if lanes > 1 else 1
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for mappings that meet some requirements; remembers every mapping that met any."""
+
+    workload: Workload
+    judge: Judge
+    until: float | None
+    tried: int = 0
+    met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
+
+    def late(self) -> bool:
+        return self.until is not None and time.monotonic() > self.until
+
+    def meets(self, kept: frozenset[str]) -> Judged | None:
+        """Return a candidate that meets `kept`, None when none is found; what met more before still does."""
+        for violated, candidate in self.met:
+            if not violated & kept:
+                return candidate
+        workload = relaxed(self.workload, kept)
+        graph, model = workload.graph, workload.model
+        options = {name: model.candidates(graph.stage(name)) for name in graph.order}
+        hit: list[Judged] = []
+
+        def score(mapping: Mapping[str, Cost]) -> Score:
+            if hit or self.late():
+                return (0.0, 0.0)  # nothing is better: the search ends soon
+            self.tried += 1
+            try:
+                candidate = self.judge(workload, mapping, False)
+            except Unconnectable:
+                return (float("inf"), float("inf"))
+            left = [v for v in restored(candidate, self.workload) if key(v.requirement) in kept]
+            if not left:
+                hit.append(candidate)
+            lost = sum(
+                chain.bound_ns is None and f"deadline of chain {chain.name}" in kept
+                for chain in candidate.assessment.chains
+            )
+            return overrun(left) + _LOST * lost, sum(chain.expected_ns for chain in candidate.assessment.chains)
+
+        improve(initial_mapping(workload), options, score, TRIES)
+        if not hit:
+            return None
+        self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))
+        return hit[0]
+
+
+def conflict(
+    workload: Workload,
+    judge: Judge,
+    violated: Sequence[Violation],
+    seconds: float | None = None,
+    search: Search | None = None,
+) -> tuple[Conflict, ...]:
+    """Return minimal sets of requirements that conflict; () where a search found all of them met after all.
+
+    `violated`: what the best mapping known violates.  After `seconds` a set is returned as small as it is then, not
+    `minimal`.  `search` remembers what was met, for who asks again.
+    """
+    proved = impossible(workload)
+    if proved:
+        return tuple(Conflict((violation,), True, True, 0) for violation in proved)
+    search = search or Search(workload, judge, None if seconds is None else time.monotonic() + seconds)
+    known = {key(v.requirement): v for v in reversed(violated)}
+    order = all_keys(workload)
+    # What engines can take is no wish: it is a member only where the best mapping known overfills one.
+    always = frozenset(name for name in order if name.startswith("utilisation of ") and name not in known)
+    kept = frozenset(known)
+    while True:  # the requirements others give way to are added until no mapping is found
+        witness = search.meets(kept | always)
+        if witness is None:
+            break
+        more = {key(v.requirement): v for v in restored(witness, workload)}
+        if not set(more) - kept:
+            return ()
+        known = {**more, **known}
+        kept |= set(more)
+    minimal = True
+    for name in [n for n in order if n in kept]:
+        if search.late():
+            minimal = False
+            break
+        witness = search.meets(always | kept - {name})
+        if witness is None and not search.late():
+            kept -= {name}
+        elif witness is not None:
+            found = {key(v.requirement): v for v in restored(witness, workload)}
+            known[name] = found.get(name, known[name])
+    return (Conflict(tuple(known[n] for n in order if n in kept), False, minimal, search.tried),)

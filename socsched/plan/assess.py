@@ -131,9 +131,11 @@ def _edf(
     options = [local_deadlines(tasks, needs, weights) for weights in weightings(tasks)]
     first = options[0]
     rank = priorities(first)
-    fixed = holistic(_ranked(tasks, first, rank))
-    if all(fixed[name].bounded for name in tasks if name not in system.hopeless):
-        options.append({name: max(_net(fixed[name], tasks[name]), 1) for name in tasks})
+    # What is hopeless delays nobody else, and asking for its response takes longer than all the rest.
+    rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
+    fixed = holistic(_ranked(rest, first, rank))
+    if all(answer.bounded for answer in fixed.values()):
+        options.append({**first, **{name: max(_net(fixed[name], tasks[name]), 1) for name in rest}})
     everybody, ones = frozenset(tasks) - system.hopeless, dict.fromkeys(tasks, 1.0)
     best: tuple[float, dict[str, int], float] | None = None
     for deadlines in options:
@@ -190,15 +192,31 @@ def _chains(
     return tuple(results), ages
 
 
-def expected_latency(parts: Sequence[Stretch], tasks: Mapping[str, Task]) -> int:
+def expected_latencies(graph: TaskGraph, tasks: Sequence[Task]) -> dict[str, int]:
+    """Return the latency (ns) of every chain without interference."""
+    by_name = {task.name: task for task in tasks}
+    known: dict[str, int] = {}
+    return {
+        chain.name: expected_latency(stretches(graph, chain, by_name), by_name, known)
+        for chain in graph.pipeline.chains
+    }
+
+
+def expected_latency(parts: Sequence[Stretch], tasks: Mapping[str, Task], known: dict[str, int] | None = None) -> int:
     """Return the latency (ns) without interference: critical paths, and half a period wherever data are sampled."""
-    total = 0
+    total, known = 0, {} if known is None else known
     for index, part in enumerate(parts):
-        total += critical_path(part.last, tasks) + (part.period // 2 if index else 0)
+        total += critical_path(part.last, tasks, known) + (part.period // 2 if index else 0)
     return total
 
 
-def critical_path(name: str, tasks: Mapping[str, Task]) -> int:
-    """Return the longest sum of costs (ns) over the tasks that lead to the end of a task by triggering."""
-    task = tasks[name]
-    return task.cost_ns + max((critical_path(n, tasks) for n in task.after if n in tasks), default=0)
+def critical_path(name: str, tasks: Mapping[str, Task], known: dict[str, int]) -> int:
+    """Return the longest sum of costs (ns) over the tasks that lead to the end of a task by triggering.
+
+    `known` keeps answers: in a network cut into parts, ways multiply.
+    """
+    if name not in known:
+        task = tasks[name]
+        before = (critical_path(n, tasks, known) for n in task.after if n in tasks)
+        known[name] = task.cost_ns + max(before, default=0)
+    return known[name]

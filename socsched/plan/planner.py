@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, WorkOf
 from socsched.cost.profile import Profile
 from socsched.descriptor.catalog import input_hashes
@@ -15,120 +14,18 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.plan.assess import Assessment, assess
-from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
+from socsched.plan.assess import Assessment
+from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
+from socsched.plan.deployment import Deployment, Workload
 from socsched.plan.explain import levers, reasons
 from socsched.plan.mapping.cpsat import available, require
-from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.mapping.search import SOLVERS
-from socsched.plan.mapping.stages import Exact, exact_mapping
-from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Violation
+from socsched.plan.plan import SCHEMA_VERSION, Plan, Task
+from socsched.plan.solution import Solution, prove, solve
 from socsched.plan.unplaceable import homeless, unplaceable
-from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 
-OBJECTIVES = ("latency", "energy", "throughput", "slack")
 POLICIES = ("edf", "fp")
-_UNBOUNDED = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A mapping worked out and judged."""
-
-    deployment: Deployment
-    assessment: Assessment
-    balance: Balance
-    violations: tuple[Violation, ...]
-
-    @property
-    def verdict(self) -> str:
-        """Return feasible, infeasible or undecided."""
-        return verdict(self.violations, self.assessment)
-
-
-def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
-    """Work a mapping out and check every requirement; Unconnectable when a conversion cannot run anywhere."""
-    deployment = deploy(workload, mapping)
-    assessment = assess(deployment, thorough)
-    deployment = replace(deployment, tasks=assessment.tasks)
-    sums = balance(deployment)
-    return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
-
-
-def objective_value(candidate: Candidate, objective: str) -> float:
-    """Return what an objective minimises.
-
-    latency: sum of expected chain latencies (ns); energy: mean power (mW), as rates are given; throughput: highest lane
-    utilisation; slack: share of the tightest chain deadline used by its bound.
-    """
-    chains = candidate.assessment.chains
-    if objective == "energy":
-        return float(candidate.balance.power_mw)
-    if objective == "throughput":
-        return max(utilisations(candidate.assessment.tasks).values(), default=0.0)
-    if objective == "slack":
-        return max(
-            (chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0
-        )
-    return float(sum(chain.expected_ns for chain in chains))
-
-
-def _score(candidate: Candidate, objective: str) -> Score:
-    # First no lane beyond its capacity: else a stage with no hope could hide on an engine nobody else needs.
-    # Then chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
-    excess = max(0.0, max(utilisations(candidate.assessment.tasks).values(), default=0.0) - 1.0)
-    lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)
-    requirements = overrun(candidate.violations) + _UNBOUNDED * lost
-    return excess * _UNBOUNDED**2 + requirements, objective_value(candidate, objective)
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """The best found in one mode."""
-
-    candidate: Candidate
-    search: Improved
-    score: Score
-    exact: Exact[Candidate] | None = None
-
-
-def solve(workload: Workload, objective: str, budget: int = 400, time_limit: float | None = None) -> Solution:
-    """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
-    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
-
-    def score(mapping: Mapping[str, Cost]) -> Score:
-        try:
-            return _score(judge(workload, mapping, thorough=False), objective)
-        except Unconnectable:
-            return (float("inf"), float("inf"))
-
-    search = improve(initial_mapping(workload), options, score, budget, time_limit)
-    try:
-        candidate = judge(workload, search.mapping)
-    except Unconnectable as error:
-        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
-    return Solution(candidate, search, _score(candidate, objective))
-
-
-def prove(solution: Solution, workload: Workload, objective: str, seconds: float) -> Solution:
-    """Let CP-SAT look for a better mapping and bound all others; the objective latency only."""
-
-    def judged(mapping: Mapping[str, Cost]) -> tuple[int, Candidate] | None:
-        try:
-            candidate = judge(workload, mapping)
-        except Unconnectable:
-            return None
-        feasible = candidate.verdict == "feasible"
-        return (int(objective_value(candidate, objective)), candidate) if feasible else None
-
-    feasible = solution.candidate.verdict == "feasible"
-    exact = exact_mapping(workload, judged, int(solution.score[1]) if feasible else None, seconds)
-    if exact.best is None:
-        return replace(solution, exact=exact)
-    score = _score(exact.best, objective)
-    if feasible and score >= solution.score:
-        return replace(solution, exact=exact)
-    return Solution(exact.best, solution.search, score, exact)
+__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "objective_value", "solve"]
 
 
 def make_plan(
@@ -151,7 +48,9 @@ def make_plan(
     limit goes into a proof, or a better mapping.  A stage no engine can run makes the plan infeasible, without tasks.
     Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
-    _check(objective, policy)
+    goals = objectives(objective)
+    if policy not in POLICIES:
+        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
     if solver not in SOLVERS:
         raise UsageError(f"no solver {solver!r}", f"one of {', '.join(SOLVERS)}")
     proving = solver == "cpsat" or (solver == "auto" and available())
@@ -166,10 +65,10 @@ def make_plan(
             continue
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
         workload = Workload.of(graph, model, policy)
-        solution = solve(workload, objective, budget, left)
-        if proving and objective == "latency":
+        solution = solve(workload, goals, budget, left)
+        if proving and goals[0] == "latency":
             left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-            solution = prove(solution, workload, objective, left / max(len(modes) - len(solutions), 1))
+            solution = prove(solution, workload, goals, left / max(len(modes) - len(solutions), 1))
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
@@ -178,13 +77,6 @@ def make_plan(
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
     return _plan(best, solutions, objective, alternatives, time.monotonic() - started)
-
-
-def _check(objective: str, policy: str) -> None:
-    if objective not in OBJECTIVES:
-        raise UsageError(f"no objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
-    if policy not in POLICIES:
-        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
 
 
 def _mode(platform: Platform, name: str) -> PowerMode:
@@ -215,7 +107,7 @@ def _alternatives(
         if mode.name not in names:
             model = CostModel(platform, mode, work, profile)
             if not homeless(graph, model):
-                tried.append(solve(Workload.of(graph, model, policy), objective, budget=24, time_limit=5.0))
+                tried.append(solve(Workload.of(graph, model, policy), objectives(objective), budget=24, time_limit=5.0))
     return tried
 
 
@@ -265,7 +157,7 @@ def _plan(
 def _solver(best: Solution, solutions: Sequence[Solution], objective: str, seconds: float) -> dict[str, Any]:
     """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only)."""
     value, bound = best.score[1], None
-    if objective == "latency":
+    if objectives(objective)[0] == "latency":
         bound = lower_bound(best.candidate.deployment)
     name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
     more: dict[str, Any] = {}

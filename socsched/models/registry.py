@@ -66,12 +66,24 @@ class Model:
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
-    """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong."""
+    """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong.
+
+    With the param `part` it is that of a part of the network (`models.parts`).
+    """
     if name not in MODELS:
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(sorted(MODELS))}")
     module, factory = MODELS[name].split(":")
-    model: Model = getattr(import_module(module), factory)(dict(params or {}))
-    return model
+    given = dict(params or {})
+    cut = given.pop("part", None)
+    model: Model = getattr(import_module(module), factory)(given)
+    if cut is None:
+        return model
+    from socsched.models.parts import part_model, part_of
+
+    part = part_of({"part": cut})
+    if part is None or model.network is None:
+        raise UsageError(f"{name!r} is no network: it has no parts")
+    return part_model(model, part)
 
 
 def bindings(pipeline: Pipeline) -> dict[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,9 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.assess import Assessment
 from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
-from socsched.plan.deployment import Deployment, Workload
+from socsched.plan.cutting.search import cut_further
+from socsched.plan.cutting.work import Sliced
+from socsched.plan.deployment import Workload
 from socsched.plan.explain import levers, reasons
 from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.search import SOLVERS
@@ -40,13 +42,15 @@ def make_plan(
     time_limit: float | None = 60.0,
     budget: int = 400,
     solver: str = "heft",
+    cuts: bool = True,
 ) -> Plan:
-    """Return a complete plan with its verdict; every mode is tried where `mode` is None.
+    """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
 
-    `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within
-    `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the
-    limit goes into a proof, or a better mapping.  A stage no engine can run makes the plan infeasible, without tasks.
-    Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
+    `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
+    precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
+    unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
+    installed, what is left of the limit goes into a proof, or a better mapping.  A stage no engine can run makes the
+    plan infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
     if policy not in POLICIES:
@@ -58,7 +62,8 @@ def make_plan(
         require()
     graph, started = task_graph(pipeline), time.monotonic()
     solutions: list[Solution] = []
-    modes = platform.modes if mode is None else (_mode(platform, mode),)
+    work = Sliced(work)
+    modes = platform.modes if mode is None or mode == "auto" else (_mode(platform, mode),)
     for option in modes:
         model = CostModel(platform, option, work, profile)
         if homeless(graph, model):
@@ -69,6 +74,9 @@ def make_plan(
         if proving and goals[0] == "latency":
             left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
             solution = prove(solution, workload, goals, left / max(len(modes) - len(solutions), 1))
+        if cuts:
+            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+            solution = cut_further(solution, pipeline, policy, goals, budget, left)
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
@@ -76,7 +84,7 @@ def make_plan(
         return unplaceable(graph, model, policy, objective, time.monotonic() - started)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    return _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+    return _plan(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
 
 
 def _mode(platform: Platform, name: str) -> PowerMode:
@@ -112,7 +120,12 @@ def _alternatives(
 
 
 def _plan(
-    best: Solution, solutions: Sequence[Solution], objective: str, alternatives: Sequence[Solution], seconds: float
+    best: Solution,
+    solutions: Sequence[Solution],
+    objective: str,
+    alternatives: Sequence[Solution],
+    seconds: float,
+    pipeline: Pipeline,
 ) -> Plan:
     candidate = best.candidate
     workload, assessment = candidate.deployment.workload, candidate.assessment
@@ -143,7 +156,7 @@ def _plan(
             "cap_gbps": round(sums.traffic_cap / 1e9, 6),
             "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
         },
-        solver=_solver(best, solutions, objective, seconds),
+        solver=_solver(best, solutions, objective, seconds, pipeline),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
@@ -154,11 +167,14 @@ def _plan(
     )
 
 
-def _solver(best: Solution, solutions: Sequence[Solution], objective: str, seconds: float) -> dict[str, Any]:
+def _solver(
+    best: Solution, solutions: Sequence[Solution], objective: str, seconds: float, pipeline: Pipeline
+) -> dict[str, Any]:
     """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only)."""
     value, bound = best.score[1], None
     if objectives(objective)[0] == "latency":
-        bound = lower_bound(best.candidate.deployment)
+        workload = best.candidate.deployment.workload
+        bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
     name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
     more: dict[str, Any] = {}
     if best.exact is not None:
@@ -182,10 +198,14 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, secon
     }
 
 
-def lower_bound(deployment: Deployment) -> int:
-    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over."""
-    graph, model = deployment.workload.graph, deployment.workload.model
+def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
+    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over.
+
+    `floors` are those of stages that may be cut.
+    """
+    graph, model = workload.graph, workload.model
     fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
+    fastest = {name: min(time, floors.get(name, time)) for name, time in fastest.items()}
     longest: dict[str, int] = {}
     for name in graph.order:
         longest[name] = fastest[name] + max((longest[p] for p in graph.predecessors(name)), default=0)

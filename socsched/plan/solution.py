@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from socsched.cost.cost import Cost
 from socsched.errors import UsageError
@@ -15,12 +15,13 @@ from socsched.plan.mapping.stages import Exact, exact_mapping
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best found in one mode."""
+    """The best found in one mode; `floors`: what stages that may be cut take at least (ns), whatever the cuts."""
 
     candidate: Candidate
     search: Improved
     score: Score
     exact: Exact[Candidate] | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)
 
 
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, time_limit: float | None = None) -> Solution:

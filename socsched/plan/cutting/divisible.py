@@ -1,0 +1,216 @@
+"""A stage that may be cut: its units of layers, where each may run, and what that and a change of place cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from socsched.cost.conversion import Hop, conversion_cost, converter, tensor_bytes, visible_ns
+from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel
+from socsched.cost.power import job_energy_uj
+from socsched.cost.roofline import launches_per_operator
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Engine
+from socsched.errors import SocschedError
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.graph.partition import prefixes
+from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of
+from socsched.models.registry import get_model
+from socsched.plan.cutting.work import at, layer_types, owners
+
+SLOW = 32
+"""A place at least so many times slower than the fastest on every unit is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how a part may run."""
+
+    engine: str
+    precision: str
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Consecutive units up to number `end` (exclusive) in one place: a part of the network."""
+
+    end: int
+    place: Place
+
+
+Legs = tuple[Leg, ...]
+
+
+@dataclass(slots=True)
+class Divisible:
+    """A stage's units in topological order.
+
+    `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place without what every job pays once
+    (`entry_ns`, `entry_uj`), None where the engine takes no such operator.
+    """
+
+    stage: Stage
+    network: Network
+    types: Mapping[str, TensorType]
+    cuts: tuple[tuple[str, ...], ...]
+    crossing: tuple[tuple[TensorType, ...], ...]
+    places: tuple[Place, ...]
+    time_ns: tuple[tuple[int | None, ...], ...]
+    energy_uj: tuple[tuple[int | None, ...], ...]
+    entry_ns: tuple[int, ...]
+    entry_uj: tuple[int, ...]
+    model: CostModel
+    _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return len(self.time_ns)
+
+    def floor_ns(self) -> int:
+        """Return what no way to cut the stage is faster than (ns): its longest path with every unit at its fastest.
+
+        A concatenation counts nothing, as it costs nothing within a part.
+        """
+        done: dict[str, int] = {}
+        layers = {layer.name: layer for layer in self.network.layers}
+        before: frozenset[str] = frozenset()
+        finish = 0
+        ends = [*(frozenset(self._closure(cut)) for cut in self.cuts), frozenset(layers)]
+        for unit, members in enumerate(end - start for start, end in itertools.pairwise([before, *ends])):
+            ready = max((done.get(name, 0) for member in members for name in layers[member].inputs), default=0)
+            free = all(layers[member].op == "concat" for member in members)
+            least = 0 if free else min(time for time in self.time_ns[unit] if time is not None)
+            done |= dict.fromkeys(members, ready + least)
+            finish = max(finish, ready + least)
+        return finish
+
+    def _closure(self, names: Sequence[str]) -> set[str]:
+        layers = {layer.name: layer for layer in self.network.layers}
+        found, queue = set[str](), list(names)
+        while queue:
+            name = queue.pop()
+            if name in layers and name not in found:
+                found.add(name)
+                queue += layers[name].inputs
+        return found
+
+    def parts(self, legs: Legs) -> list[PartOf]:
+        """Return the parts some legs make of the network."""
+        return parts_of(self.stage.name, self.network, [self.cuts[leg.end - 1] for leg in legs[:-1]], self.types)
+
+    def change(self, cut: int, source: int, sink: int) -> tuple[int, int] | None:
+        """Return time (ns) and energy (µJ) of going from one place to another at a cut, None where nobody converts."""
+        key = (cut, source, sink)
+        if key not in self._changes:
+            self._changes[key] = self._change(self.crossing[cut], self.places[source], self.places[sink])
+        return self._changes[key]
+
+    def _change(self, crossing: Sequence[TensorType], a: Place, b: Place) -> tuple[int, int] | None:
+        platform, mode = self.model.platform, self.model.mode
+        source, sink = platform.engine(a.engine), platform.engine(b.engine)
+        found = [Hop(_laid(t, source, a.precision), _laid(t, sink, b.precision)) for t in crossing]
+        size = sum(tensor_bytes(hop.given) for hop in found)
+        changed = [
+            hop for hop in found if hop.converts and (source.id != sink.id or hop.given.dtype != hop.wanted.dtype)
+        ]
+        if not changed:
+            return visible_ns(source, sink, size), 0
+        engine = converter(platform, mode, source, sink)
+        if engine is None:
+            return None
+        cost = conversion_cost("", changed, engine, platform, mode)
+        back = visible_ns(engine, sink, sum(tensor_bytes(hop.wanted) for hop in changed))
+        return visible_ns(source, engine, size) + cost.time_ns + back, cost.energy_uj
+
+
+def _laid(tensor: TensorType, engine: Engine, precision: str) -> TensorType:
+    layout = engine.precisions[precision].layout if len(tensor.shape) == 4 else ""
+    return replace(at(tensor, precision), layout=layout)
+
+
+def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
+    """Return a stage with its units and their costs; None where it is no network, or one that cannot be cut.
+
+    Stages that give jobs up or run them otherwise when late, or whose execution times are stated in absolute figures,
+    stay whole: neither can be shared out among parts.
+    """
+    whole = stage.model is not None and stage.on_late == "continue" and stage.degraded is None
+    if not whole or PART in stage.params or (stage.execution is not None and not stage.execution.relative):
+        return None
+    factory = get_model(stage.model or "", stage.params).network
+    if factory is None:
+        return None
+    network = factory()
+    if any(size < 0 for tensor in network.inputs.values() for size in tensor.shape):
+        return None
+    try:
+        work = model.work_of(stage, stage.precisions[0])
+    except SocschedError:
+        return None
+    owner = owners(network, work.operators) if work else None
+    if work is None or owner is None:
+        return None
+    types = layer_types(network, work.operators, owner)
+    try:
+        found = list(prefixes(network, types))
+    except KeyError:  # a tensor no operator leaves
+        return None
+    # Two cuts with the same last layers would be one; a unit whose cut nothing crosses is an output of its own.
+    if not found or len({cut.after for cut in found}) < len(found):
+        return None
+    cuts = tuple(cut.after for cut in found)
+    crossing = tuple(tuple(cut.crossing.values()) for cut in found)
+    units = cut_pipeline(pipeline, {stage.name: parts_of(stage.name, network, cuts, types)})
+    stages = [units.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1)]
+    return _priced(stage, network, types, cuts, crossing, [model.candidates(unit) for unit in stages], model)
+
+
+def _priced(
+    stage: Stage,
+    network: Network,
+    types: Mapping[str, TensorType],
+    cuts: tuple[tuple[str, ...], ...],
+    crossing: tuple[tuple[TensorType, ...], ...],
+    costs: Sequence[Sequence[Cost]],
+    model: CostModel,
+) -> Divisible | None:
+    by_unit = [{Place(c.engine, c.precision, c.share): c for c in candidates} for candidates in costs]
+    if not all(by_unit):
+        return None
+    places = tuple(dict.fromkeys(place for unit in by_unit for place in unit if _worthwhile(place, by_unit)))
+    if len(places) < 2:
+        return None
+    platform, mode = model.platform, model.mode
+    engines = [platform.engine(place.engine) for place in places]
+    entry_ns = tuple(map(_entry_ns, engines))
+    entry_uj = tuple(
+        job_energy_uj(engine, mode, place.share, time, 0, 0.0)
+        for engine, place, time in zip(engines, places, entry_ns, strict=True)
+    )
+    times: list[tuple[int | None, ...]] = []
+    energies: list[tuple[int | None, ...]] = []
+    for unit in by_unit:
+        found = [unit.get(place) for place in places]
+        pairs = list(zip(found, entry_ns, entry_uj, strict=True))
+        times.append(tuple(c.time_ns - min(once, c.time_ns - 1) if c else None for c, once, _ in pairs))
+        energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
+    return Divisible(
+        stage, network, types, cuts, crossing, places, tuple(times), tuple(energies), entry_ns, entry_uj, model
+    )
+
+
+def _worthwhile(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
+    return any(
+        place in unit and unit[place].time_ns < SLOW * min(cost.time_ns for cost in unit.values()) for unit in units
+    )
+
+
+def _entry_ns(engine: Engine) -> int:
+    """What a job pays once: its submission, and the launch where a whole job is one."""
+    once = round(engine.submit_ns.value)
+    return once if launches_per_operator(engine) else once + round(engine.launch_ns.value)

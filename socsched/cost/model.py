@@ -77,12 +77,26 @@ class CostModel:
 
     def variant(self, stage: Stage, chosen: Cost, precision: str) -> Cost | None:
         """Return what a stage costs in another data type where it is mapped, None where the engine cannot run it so."""
-        key = (_key(stage), chosen.engine, precision, chosen.share)
+        return self.at(stage, chosen.engine, precision, chosen.share)
+
+    def at(self, stage: Stage, engine: str, precision: str, share: int) -> Cost | None:
+        """Return what a stage costs in one place, None where the engine cannot run it so."""
+        key = (_key(stage), engine, precision, share)
         if key not in self._variants:
-            found = self._pair(stage, self.platform.engine(chosen.engine), precision)
+            found = self._pair(stage, self.platform.engine(engine), precision)
             costs = [] if isinstance(found, str) else found
-            self._variants[key] = next((cost for cost in costs if cost.share == chosen.share), None)
+            self._variants[key] = next((cost for cost in costs if cost.share == share), None)
         return self._variants[key]
+
+    def some_work(self, stage: Stage) -> StageWork | None:
+        """Return what a stage computes in a precision some engine accepts, None without model or engine.
+
+        Parts of a network are asked of no engine: their shapes are the same in all precisions.
+        """
+        if PART in stage.params:
+            return self.work_of(stage, stage.precisions[0])
+        options = self.candidates(stage)
+        return self.work_of(stage, options[0].precision) if options else None
 
     def _all(self, stage: Stage) -> tuple[list[Cost], list[Refusal]]:
         key = _key(stage)

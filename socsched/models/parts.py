@@ -168,6 +168,8 @@ def _part_stage(stage: Stage, part: PartOf) -> Stage:
         title=f"{stage.title}, layers {part.cut}",
         params={**stage.params, PART: part.param()},
         after=stage.after if first else before,
+        # Every part is a place where one more frame may be under way.
+        queue=stage.queue + part.number - 1,
         reads=stage.reads if first else (),
         period_ns=stage.period_ns if first else None,
         offset_ns=stage.offset_ns if first else 0,

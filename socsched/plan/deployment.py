@@ -152,8 +152,7 @@ def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
         stage = graph.stage(name)
         direct = [n for n in dict.fromkeys((*stage.after, *stage.reads)) if n in stages]
         found += [(n, name) for n in direct]
-        options = model.candidates(stage)
-        work = model.work_of(stage, options[0].precision) if options else None
+        work = model.some_work(stage)
         if work is None:
             continue
         missing, queue, seen = work, list(direct), set()
@@ -163,8 +162,7 @@ def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
                 continue
             seen.add(other)
             ancestor = graph.stage(other)
-            given = model.candidates(ancestor)
-            source = model.work_of(ancestor, given[0].precision) if given else None
+            source = model.some_work(ancestor)
             matched = [wanted for _, wanted in matching(source, missing)] if source else []
             if matched and (other, name) not in found:
                 found.append((other, name))

@@ -18,7 +18,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
 from socsched.plan.candidate import Candidate, Score, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
-from socsched.plan.cutting.segmentation import merged, segmentations, shifted
+from socsched.plan.cutting.segmentation import merged, segmentations, shifted, twins
 from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.mapper import Improved, improve
 from socsched.plan.solution import Solution
@@ -68,8 +68,7 @@ class Cutter:
         return workload, found
 
     def _cost(self, workload: Workload, name: str, place: Place) -> Cost | None:
-        options = self.model.candidates(workload.graph.stage(name))
-        return next((c for c in options if (c.engine, c.precision, c.share) == _key(place)), None)
+        return self.model.at(workload.graph.stage(name), place.engine, place.precision, place.share)
 
     def better(self, whole: Mapping[str, Cost], cuts: Cuts, best: Score) -> Candidate | None:
         """Return the candidate if it beats `best`."""
@@ -81,10 +80,6 @@ class Cutter:
             return better(*made, self.goals, best)
         except Unconnectable:
             return None
-
-
-def _key(place: Place) -> tuple[str, str, int]:
-    return place.engine, place.precision, place.share
 
 
 def cut_further(
@@ -148,8 +143,8 @@ def _with(cutter: Cutter, whole: Mapping[str, Cost], stage: Divisible, legs: Leg
     """Return the costs of whole stages with that of a stage that has one leg again."""
     if len(legs) > 1:
         return dict(whole)
-    options = cutter.model.candidates(stage.stage)
-    cost = next((c for c in options if (c.engine, c.precision, c.share) == _key(legs[0].place)), None)
+    place = legs[0].place
+    cost = cutter.model.at(stage.stage, place.engine, place.precision, place.share)
     return {**whole, stage.stage.name: cost} if cost else dict(whole)
 
 
@@ -157,9 +152,23 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
     """Yield ways to cut a stage, near the present one first."""
     if legs is not None:
         yield from shifted(stage, legs)
-    for found in segmentations(stage, _borders(workload, stage, whole)):
+    rested = _rested(workload, stage, whole)
+    proposed = segmentations(stage, _borders(workload, stage, whole))
+    for found in dict.fromkeys(tuple(Leg(leg.end, rested[leg.place]) for leg in each) for each in proposed):
         if found != legs and (legs is not None or len(found) > 1):
             yield found
+
+
+def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> dict[Place, Place]:
+    """Return for every place the one, among engines that cost the same, on which other stages take the least time."""
+    load: dict[str, float] = {}
+    for name, cost in whole.items():
+        if name != stage.stage.name:
+            load[cost.engine] = load.get(cost.engine, 0.0) + cost.time_ns / workload.graph.period_ns[name]
+    return {
+        place: min(same, key=lambda other: (load.get(other.engine, 0.0), other != place))
+        for place, same in twins(stage).items()
+    }
 
 
 def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> list[tuple[float, float]]:
@@ -233,8 +242,8 @@ def _read_back(
         if len(joined) > 1:
             cuts[stage] = joined
             continue
-        options = cutter.model.candidates(cutter.stages[stage].stage)
-        alone = next((c for c in options if (c.engine, c.precision, c.share) == _key(joined[0].place)), None)
+        place = joined[0].place
+        alone = cutter.model.at(cutter.stages[stage].stage, place.engine, place.precision, place.share)
         if alone is None:
             cuts[stage] = tuple(sorted(found, key=lambda leg: leg.end))
         else:

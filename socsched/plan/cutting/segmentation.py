@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from socsched.plan.cutting.divisible import Divisible, Leg, Legs
+from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place
 
 PRICES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """By how much the time on an engine is made dearer."""
@@ -34,8 +34,6 @@ def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | Non
     for watts in WATTS:
         found |= dict.fromkeys(_path(stage, [1.0] * len(stage.places), watts, borders))
     found |= dict.fromkeys(_shared(stage))
-    for legs in list(found):
-        found |= dict.fromkeys(_twins(stage, legs))
     return list(found)
 
 
@@ -129,18 +127,16 @@ def _legs(stage: Divisible, came: Sequence[Sequence[int]], last: int) -> Legs:
     return tuple(legs)
 
 
-def _twins(stage: Divisible, legs: Legs) -> Iterator[Legs]:
-    """Yield the same legs with an engine exchanged for one that costs the same, such as the other of two."""
-    columns = {
-        place: (*(times[p] for times in stage.time_ns), *(e[p] for e in stage.energy_uj), stage.entry_ns[p])
+def twins(stage: Divisible) -> dict[Place, list[Place]]:
+    """Return for every place those on engines that cost the same, such as the other of two; itself included."""
+    columns = [
+        (place.precision, place.share, *(t[p] for t in stage.time_ns), *(e[p] for e in stage.energy_uj))
+        for p, place in enumerate(stage.places)
+    ]
+    return {
+        place: [other for q, other in enumerate(stage.places) if columns[q] == columns[p]]
         for p, place in enumerate(stage.places)
     }
-    for used in dict.fromkeys(leg.place for leg in legs):
-        for other in stage.places:
-            same = (other.precision, other.share) == (used.precision, used.share)
-            if other.engine != used.engine and same and columns[other] == columns[used]:
-                swapped = {used: other, other: used}
-                yield tuple(Leg(leg.end, swapped.get(leg.place, leg.place)) for leg in legs)
 
 
 def shifted(stage: Divisible, legs: Legs) -> Iterator[Legs]:

@@ -93,7 +93,8 @@ def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
     found: list[float] = [_excess(deployment)]
     for goal in goals:
         if goal == "latency":
-            found.append(float(sum(expected_latencies(deployment.workload.graph, deployment.tasks).values())))
+            workload = deployment.workload
+            found.append(float(sum(expected_latencies(workload.graph, deployment.tasks, workload.observed).values())))
         elif goal == "energy":
             found.append(float(balance(deployment).power_mw))
         elif goal == "throughput":

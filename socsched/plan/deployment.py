@@ -13,6 +13,7 @@ from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
 from socsched.plan.engine_levels import levels
 from socsched.plan.execution import degraded_segments, execution_times, handing_over, longest_ns, slowed_by_lanes
+from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import PlannedEngine, PlannedSensor, Task, Transition
 
 Mapping_ = Mapping[str, Cost]
@@ -27,21 +28,22 @@ class Unconnectable(Exception):
 class Workload:
     """What stays the same while mappings change: the graph, the cost model, and who hands data to whom.
 
-    `edges` lists (producer, consumer) stages; `hops` and `conversions` remember answers.
+    `edges` lists (producer, consumer) stages; `observed`: what a simulation says of times; the rest remembers answers.
     """
 
     graph: TaskGraph
     model: CostModel
     policy: str
     edges: tuple[tuple[str, str], ...] = ()
+    observed: Observed = NOTHING
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
     _engines: tuple[PlannedEngine, ...] = ()
 
     @staticmethod
-    def of(graph: TaskGraph, model: CostModel, policy: str) -> Workload:
+    def of(graph: TaskGraph, model: CostModel, policy: str, observed: Observed = NOTHING) -> Workload:
         """Return the workload of a graph under a cost model."""
-        return Workload(graph, model, policy, tuple(_edges(graph, model)))
+        return Workload(graph, model, policy, tuple(_edges(graph, model)), observed)
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""

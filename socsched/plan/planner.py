@@ -22,6 +22,7 @@ from socsched.plan.deployment import Workload
 from socsched.plan.explain import levers, reasons
 from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.search import SOLVERS
+from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task
 from socsched.plan.solution import Solution, prove, solve
 from socsched.plan.unplaceable import homeless, unplaceable
@@ -43,14 +44,16 @@ def make_plan(
     budget: int = 400,
     solver: str = "heft",
     cuts: bool = True,
+    observed: Observed = NOTHING,
 ) -> Plan:
     """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
 
     `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
     precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
-    installed, what is left of the limit goes into a proof, or a better mapping.  A stage no engine can run makes the
-    plan infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
+    installed, what is left of the limit goes into a proof, or a better mapping.  `observed` is what a simulation of an
+    earlier plan says of its times.  A stage no engine can run makes the plan infeasible, without tasks.  Raises
+    UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
     if policy not in POLICIES:
@@ -69,7 +72,7 @@ def make_plan(
         if homeless(graph, model):
             continue
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-        workload = Workload.of(graph, model, policy)
+        workload = Workload.of(graph, model, policy, observed)
         solution = solve(workload, goals, budget, left)
         if proving and goals[0] == "latency":
             left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
@@ -144,7 +147,10 @@ def _plan(
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
-        tasks=tuple(reasons(candidate.deployment)),
+        tasks=tuple(
+            replace(task, why=f"{task.why}; {best.notes[task.name]}") if task.name in best.notes else task
+            for task in reasons(candidate.deployment)
+        ),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=tuple(

@@ -15,13 +15,17 @@ from socsched.plan.mapping.stages import Exact, exact_mapping
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best found in one mode; `floors`: what stages that may be cut take at least (ns), whatever the cuts."""
+    """The best found in one mode.
+
+    `floors`: what stages that may be cut take at least (ns), whatever the cuts; `notes`: why some of them are whole.
+    """
 
     candidate: Candidate
     search: Improved
     score: Score
     exact: Exact[Candidate] | None = None
     floors: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, time_limit: float | None = None) -> Solution:

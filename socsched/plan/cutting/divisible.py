@@ -23,6 +23,9 @@ from socsched.plan.cutting.work import at, layer_types, owners
 
 SLOW = 32
 """A place at least so many times slower than the fastest on every unit is left out."""
+ENGINES = 3
+"""Among how many kinds of engine, the fastest ones, a network is shared out."""
+_REFUSED_NS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Divisible:
     """A stage's units in topological order.
 
     `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place without what every job pays once
-    (`entry_ns`, `entry_uj`), None where the engine takes no such operator.
+    (`entry_ns`, `entry_uj`), None where the engine takes no such operator.  `least_ns`: a unit's time where it is
+    shortest, among all places there are.
     """
 
     stage: Stage
@@ -63,6 +67,7 @@ class Divisible:
     energy_uj: tuple[tuple[int | None, ...], ...]
     entry_ns: tuple[int, ...]
     entry_uj: tuple[int, ...]
+    least_ns: tuple[int, ...]
     model: CostModel
     _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
 
@@ -84,7 +89,7 @@ class Divisible:
         for unit, members in enumerate(end - start for start, end in itertools.pairwise([before, *ends])):
             ready = max((done.get(name, 0) for member in members for name in layers[member].inputs), default=0)
             free = all(layers[member].op == "concat" for member in members)
-            least = 0 if free else min(time for time in self.time_ns[unit] if time is not None)
+            least = 0 if free else self.least_ns[unit]
             done |= dict.fromkeys(members, ready + least)
             finish = max(finish, ready + least)
         return finish
@@ -182,7 +187,7 @@ def _priced(
     by_unit = [{Place(c.engine, c.precision, c.share): c for c in candidates} for candidates in costs]
     if not all(by_unit):
         return None
-    places = tuple(dict.fromkeys(place for unit in by_unit for place in unit if _worthwhile(place, by_unit)))
+    places = _worthwhile(by_unit)
     if len(places) < 2:
         return None
     platform, mode = model.platform, model.mode
@@ -199,14 +204,33 @@ def _priced(
         pairs = list(zip(found, entry_ns, entry_uj, strict=True))
         times.append(tuple(c.time_ns - min(once, c.time_ns - 1) if c else None for c, once, _ in pairs))
         energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
-    return Divisible(
-        stage, network, types, cuts, crossing, places, tuple(times), tuple(energies), entry_ns, entry_uj, model
-    )
+    once = {engine.id: _entry_ns(engine) for engine in platform.engines}
+    least = tuple(max(min(cost.time_ns - once[cost.engine] for cost in unit.values()), 0) for unit in by_unit)
+    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least)
+    return Divisible(stage, network, types, cuts, crossing, *ways, model)
 
 
-def _worthwhile(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
-    return any(
-        place in unit and unit[place].time_ns < SLOW * min(cost.time_ns for cost in unit.values()) for unit in units
+def _worthwhile(units: Sequence[Mapping[Place, Cost]]) -> tuple[Place, ...]:
+    """Return the places to consider: of every engine and precision the fastest share, on the fastest `ENGINES` kinds of
+    engine (equal engines are one kind), unless it is `SLOW` on every unit.
+    """
+    total: dict[Place, float] = {}
+    for place in dict.fromkeys(place for unit in units for place in unit):
+        total[place] = sum(unit[place].time_ns if place in unit else _REFUSED_NS for unit in units)
+    best: dict[tuple[str, str], Place] = {}
+    for place in sorted(total, key=total.__getitem__):
+        best.setdefault((place.engine, place.precision), place)
+    kept = [place for place in total if place in best.values() and not _slow(place, units)]
+    speed: dict[str, float] = {}
+    for place in kept:
+        speed[place.engine] = min(speed.get(place.engine, total[place]), total[place])
+    fastest = sorted(set(speed.values()))[:ENGINES]
+    return tuple(place for place in kept if speed[place.engine] in fastest)
+
+
+def _slow(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
+    return all(
+        place not in unit or unit[place].time_ns >= SLOW * min(cost.time_ns for cost in unit.values()) for unit in units
     )
 
 

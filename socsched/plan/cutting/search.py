@@ -18,10 +18,12 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
 from socsched.plan.candidate import Candidate, Score, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
-from socsched.plan.cutting.segmentation import merged, segmentations, shifted, twins
+from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
 from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.mapper import Improved, improve
+from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.solution import Solution
+from socsched.units import format_duration
 
 WORTH = 0.01
 """Part of the objective a cut has to gain, unless it mends a requirement: less is within the error of its costs."""
@@ -37,6 +39,7 @@ class Cutter:
     model: CostModel
     policy: str
     goals: Sequence[str]
+    observed: Observed = NOTHING
     stages: dict[str, Divisible] = field(default_factory=dict)
     evaluated: int = 0
     _workloads: dict[str, Workload] = field(default_factory=dict)
@@ -47,7 +50,7 @@ class Cutter:
         if key not in self._workloads:
             parts = {name: self.stages[name].parts(legs) for name, legs in cuts.items()}
             graph = task_graph(cut_pipeline(self.pipeline, parts))
-            self._workloads[key] = Workload.of(graph, self.model, self.policy)
+            self._workloads[key] = Workload.of(graph, self.model, self.policy, self.observed)
         return self._workloads[key]
 
     def mapping(self, whole: Mapping[str, Cost], cuts: Cuts) -> tuple[Workload, dict[str, Cost]] | None:
@@ -90,7 +93,7 @@ def cut_further(
     Tries `budget` mappings or `seconds` at most.  A cut has to mend a requirement or gain `WORTH` of the objective.
     """
     workload = solution.candidate.deployment.workload
-    cutter = Cutter(pipeline, workload.model, policy, goals)
+    cutter = Cutter(pipeline, workload.model, policy, goals, workload.observed)
     for stage in pipeline.stages:
         divided = divisible(pipeline, stage, workload.model)
         if divided is not None:
@@ -120,6 +123,8 @@ def cut_further(
                 if found is not None:
                     best, cuts, whole, improved = found, trial, instead, True
                     target = score(best, goals)
+    notes = {name: note for name, each in cutter.stages.items() if name not in cuts and (note := _why_whole(each))}
+    solution = replace(solution, notes=notes)
     if not cuts:
         return replace(solution, search=_counted(solution, cutter.evaluated))
     best, more = _polished(cutter, best, goals, max(budget - cutter.evaluated, 0), started + seconds)
@@ -157,6 +162,21 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
     for found in dict.fromkeys(tuple(Leg(leg.end, rested[leg.place]) for leg in each) for each in proposed):
         if found != legs and (legs is not None or len(found) > 1):
             yield found
+
+
+def _why_whole(stage: Divisible) -> str:
+    """Say what the fastest cut between engines would take, against the fastest place for the whole; "" without one."""
+    ways = segmentations(stage)
+    times = {legs: time for legs in ways if (time := duration_ns(stage, legs)) is not None}
+    alone = min((time for legs, time in times.items() if len(legs) == 1), default=None)
+    cut = {legs: time for legs, time in times.items() if len({leg.place.engine for leg in legs}) > 1}
+    if not cut or alone is None:
+        return ""
+    best = min(cut, key=cut.__getitem__)
+    parts = ", ".join(f"{leg.place.engine} {leg.place.precision}" for leg in best)
+    points = ", ".join("+".join(stage.cuts[leg.end - 1]) for leg in best[:-1])
+    told = f"cut after {points} ({parts}) it takes {format_duration(cut[best], 2)} at best, uncut"
+    return f"{told} {format_duration(alone, 2)}"
 
 
 def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> dict[Place, Place]:

@@ -37,10 +37,6 @@ def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | Non
     return list(found)
 
 
-ENGINES = 3
-"""Among how many engines, the fastest ones, a network is shared out; those that cost the same count once."""
-
-
 def _shared(stage: Divisible) -> Iterator[Legs]:
     """Yield ways to share the units out between two engines, at the place where each is fastest."""
     chosen = _representatives(stage)
@@ -62,13 +58,13 @@ def _shared(stage: Divisible) -> Iterator[Legs]:
 
 
 def _representatives(stage: Divisible) -> list[int]:
-    """Return the fastest place of each of the fastest engines, equal engines once."""
+    """Return the fastest place of each engine, equal engines once."""
     by_engine: dict[str, tuple[float, int]] = {}
     for p, place in enumerate(stage.places):
         total = stage.entry_ns[p] + sum(_or_never(times[p], 1e12) for times in stage.time_ns)
         by_engine[place.engine] = min(by_engine.get(place.engine, (_NEVER, p)), (total, p))
     different = {tuple(times[p] for times in stage.time_ns): (total, p) for total, p in reversed(by_engine.values())}
-    return [p for _, p in sorted(different.values())[:ENGINES]]
+    return [p for _, p in sorted(different.values())]
 
 
 def _sums(stage: Divisible, place: int) -> list[float]:
@@ -156,6 +152,21 @@ def _able(stage: Divisible, legs: Legs, index: int, end: int) -> bool:
     low, high = sorted((legs[index].end, end))
     taker = number[legs[index if end > legs[index].end else index + 1].place]
     return all(stage.time_ns[unit][taker] is not None for unit in range(low, high))
+
+
+def duration_ns(stage: Divisible, legs: Legs) -> int | None:
+    """Return how long the legs take one after the other, changes of place included; None where an engine refuses."""
+    number = {place: p for p, place in enumerate(stage.places)}
+    total, start, before = 0, 0, -1
+    for leg in legs:
+        here = number[leg.place]
+        times = [stage.time_ns[unit][here] for unit in range(start, leg.end)]
+        change = stage.change(start - 1, before, here) if start else (0, 0)
+        if None in times or change is None:
+            return None
+        total += stage.entry_ns[here] + change[0] + sum(time for time in times if time is not None)
+        start, before = leg.end, here
+    return total
 
 
 def merged(legs: Legs) -> Legs:

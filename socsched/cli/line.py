@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,23 +46,48 @@ def make(
     time_limit: float = 60.0,
 ) -> Plan:
     """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None."""
+    return planned(pipeline, platform, mode, How(objective, policy, profile_file, solver, time_limit, refine=False))
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What steers planning; `cuts`: networks may be cut between engines, `refine`: with times as simulated."""
+
+    objective: str = "latency"
+    policy: str = "edf"
+    profile: Path | None = None
+    solver: str = "heft"
+    time_limit: float = 60.0
+    cuts: bool = True
+    refine: bool = True
+
+
+def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
+    """Plan a pipeline on a platform, both by name or path, in `mode` or the best one."""
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.observed import NOTHING, Observed
     from socsched.plan.planner import make_plan
 
-    profile = load_profile(profile_file) if profile_file else None
-    made = make_plan(
-        get_pipeline(pipeline),
-        get_platform(platform),
-        mode,
-        objective,
-        policy,
-        work=stage_work,
-        profile=profile,
-        solver=solver,
-        time_limit=time_limit,
-    )
+    options: dict[str, Any] = {
+        "work": stage_work,
+        "profile": load_profile(how.profile) if how.profile else None,
+        "solver": how.solver,
+        "time_limit": how.time_limit,
+    }
+    workload, board = get_pipeline(pipeline), get_platform(platform)
+
+    def make(mode: str | None, cuts: bool, observed: Observed = NOTHING) -> Plan:
+        return make_plan(workload, board, mode, how.objective, how.policy, cuts=cuts, observed=observed, **options)
+
+    made = make(mode, how.cuts)
+    if how.refine and made.tasks:
+        from socsched.models.parts import PART
+        from socsched.sim.refine import refined
+
+        cut = any(PART in task.params for task in made.tasks)
+        made = refined(made, None if how.solver == "cpsat" else lambda seen: make(made.mode, cut, seen))
     return replace(made, tool={**made.tool, "version": __version__})
 
 

@@ -29,9 +29,23 @@ from socsched.cli.options import (
     show_default=True,
     help="heft: list schedule and local search; cpsat: proof or better mapping by OR-Tools; auto: if it is installed.",
 )
+@click.option(
+    "--cuts/--no-cuts", default=True, show_default=True, help="Cut networks between engines where that is worth it."
+)
+@click.option(
+    "--refine/--no-refine",
+    default=True,
+    show_default=True,
+    help="Simulate the plan and plan again with what was seen, until nothing changes.",
+)
+@click.option("--pareto", is_flag=True, help="Plan every power mode and objective: a table, with -o FILE.svg a figure.")
 @click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
 @click.option(
-    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here (plan.json)."
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the plan here (plan.json), or the figure of --pareto (FILE.svg).",
 )
 @output_options
 @click.pass_obj
@@ -44,6 +58,9 @@ def command(
     policy: str,
     profile_file: Path | None,
     solver: str,
+    cuts: bool,
+    refine: bool,
+    pareto: bool,
     time_limit: float,
     file: Path | None,
 ) -> int:
@@ -53,7 +70,12 @@ def command(
     """
     from socsched.cli import line
 
-    plan = line.make(pipeline, platform, mode, objective, policy, profile_file, solver, time_limit)
+    how = line.How(objective, policy, profile_file, solver, time_limit, cuts, refine)
+    if pareto:
+        from socsched.cli.pareto import show as front
+
+        return front(output, pipeline, platform, mode, how, file)
+    plan = line.planned(pipeline, platform, mode, how)
     if file:
         line.save_plan(plan, file)
         output.note(f"wrote {file}")

@@ -17,7 +17,7 @@ from socsched.sim.engine import run
 from socsched.trace.columns import DONE
 from socsched.trace.metrics import result
 
-ROUNDS = 4
+ROUNDS = 8
 """Plans simulated at most."""
 JOBS = 20_000
 """Jobs simulated at most, unless one hyperperiod has more by then; see `steady_ns`."""

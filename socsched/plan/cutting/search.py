@@ -168,14 +168,14 @@ def _why_whole(stage: Divisible) -> str:
     """Say what the fastest cut between engines would take, against the fastest place for the whole; "" without one."""
     ways = segmentations(stage)
     times = {legs: time for legs in ways if (time := duration_ns(stage, legs)) is not None}
-    alone = min((time for legs, time in times.items() if len(legs) == 1), default=None)
+    alone = min((cost.time_ns for cost in stage.model.candidates(stage.stage)), default=None)
     cut = {legs: time for legs, time in times.items() if len({leg.place.engine for leg in legs}) > 1}
     if not cut or alone is None:
         return ""
     best = min(cut, key=cut.__getitem__)
     parts = ", ".join(f"{leg.place.engine} {leg.place.precision}" for leg in best)
     points = ", ".join("+".join(stage.cuts[leg.end - 1]) for leg in best[:-1])
-    told = f"cut after {points} ({parts}) it takes {format_duration(cut[best], 2)} at best, uncut"
+    told = f"cut after {points} ({parts}) it takes {format_duration(cut[best], 2)} at best, whole"
     return f"{told} {format_duration(alone, 2)}"
 
 

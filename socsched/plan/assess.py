@@ -15,10 +15,11 @@ from socsched.plan.deadlines import (
     weightings,
 )
 from socsched.plan.deployment import Deployment
-from socsched.plan.observed import NOTHING, Observed
+from socsched.plan.expected import expected_latencies, expected_latency
+from socsched.plan.observed import NOTHING
 from socsched.plan.plan import ChainResult, Task
 from socsched.plan.schedulability import edf
-from socsched.plan.schedulability.chains import Stretch, data_age, reaction_time
+from socsched.plan.schedulability.chains import data_age, reaction_time
 from socsched.plan.schedulability.edf_demand import Overload
 from socsched.plan.schedulability.holistic import holistic
 from socsched.plan.schedulability.tasks import Response, RtTask, convert, timer_jitter
@@ -75,7 +76,10 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
         )
         for task in tasks
     )
-    chains, ages = _chains(graph, tasks, responses, expected_latencies(graph, tasks, workload.observed))
+    chains, ages = _chains(graph, tasks, responses)
+    if workload.observed is not NOTHING:
+        seen = expected_latencies(graph, tasks, workload.observed)
+        chains = tuple(replace(chain, expected_ns=seen[chain.name]) for chain in chains)
     return Assessment(tasks, responses, chains, ages, choice.overload)
 
 
@@ -179,51 +183,15 @@ def _triggered_together(system: edf.System) -> list[frozenset[str]]:
 
 
 def _chains(
-    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response], expect: Mapping[str, int]
+    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response]
 ) -> tuple[tuple[ChainResult, ...], dict[str, Age]]:
     by_name = {task.name: task for task in tasks}
     results, ages = [], {}
     for chain in graph.pipeline.chains:
         parts = stretches(graph, chain, by_name)
         value, bounded, terms = reaction_time(parts, responses)
-        expected = expect[chain.name]
+        expected = expected_latency(parts, by_name)
         bound = value if bounded else None
         results.append(ChainResult(chain.name, chain.path, chain.deadline_ns, expected, bound, chain.max_age_ns, terms))
         ages[chain.name] = Age(*data_age(parts, responses))
     return tuple(results), ages
-
-
-def expected_latencies(graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING) -> dict[str, int]:
-    """Return the latency (ns) of every chain: without interference, but for what was observed."""
-    by_name = {task.name: task for task in tasks}
-    known: dict[str, int] = {}
-    return {
-        chain.name: expected_latency(stretches(graph, chain, by_name), by_name, known, observed)
-        + observed.offset_ns.get(chain.name, 0)
-        for chain in graph.pipeline.chains
-    }
-
-
-def expected_latency(
-    parts: Sequence[Stretch],
-    tasks: Mapping[str, Task],
-    known: dict[str, int] | None = None,
-    observed: Observed = NOTHING,
-) -> int:
-    """Return the latency (ns): critical paths, and half a period wherever data are sampled."""
-    total, known = 0, {} if known is None else known
-    for index, part in enumerate(parts):
-        total += critical_path(part.last, tasks, known, observed) + (part.period // 2 if index else 0)
-    return total
-
-
-def critical_path(name: str, tasks: Mapping[str, Task], known: dict[str, int], observed: Observed = NOTHING) -> int:
-    """Return the longest sum of costs (ns) over the tasks that lead to the end of a task by triggering.
-
-    `known` keeps answers: in a network cut into parts, ways multiply.
-    """
-    if name not in known:
-        task = tasks[name]
-        before = (critical_path(n, tasks, known, observed) for n in task.after if n in tasks)
-        known[name] = task.cost_ns + observed.extra_ns.get((name, task.engine), 0) + max(before, default=0)
-    return known[name]

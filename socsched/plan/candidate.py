@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
 from socsched.errors import UsageError
-from socsched.plan.assess import Assessment, assess, expected_latencies
+from socsched.plan.assess import Assessment, assess
 from socsched.plan.deployment import Deployment, Workload, deploy
+from socsched.plan.expected import expected_latencies
 from socsched.plan.plan import Violation
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 

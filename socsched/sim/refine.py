@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from socsched.plan.assess import critical_path
+from socsched.plan.expected import critical_path
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import Plan, Task
 from socsched.sim.engine import run

@@ -51,7 +51,10 @@ def make(
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What steers planning; `cuts`: networks may be cut between engines, `refine`: with times as simulated."""
+    """What steers planning; `cuts`: networks may be cut between engines, `refine`: with times as simulated.
+
+    Caps of mean power (mW) and DRAM traffic (bytes/s) hold beside those of the mode.
+    """
 
     objective: str = "latency"
     policy: str = "edf"
@@ -60,6 +63,8 @@ class How:
     time_limit: float = 60.0
     cuts: bool = True
     refine: bool = True
+    power_cap: int | None = None
+    bandwidth_cap: int | None = None
 
 
 def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
@@ -67,6 +72,7 @@ def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.deployment import Limits
     from socsched.plan.observed import NOTHING, Observed
     from socsched.plan.planner import make_plan
 
@@ -75,6 +81,7 @@ def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
         "profile": load_profile(how.profile) if how.profile else None,
         "solver": how.solver,
         "time_limit": how.time_limit,
+        "limits": Limits(how.power_cap, how.bandwidth_cap),
     }
     workload, board = get_pipeline(pipeline), get_platform(platform)
 
@@ -213,15 +220,19 @@ def summed_up(done: Simulated) -> dict[str, Any]:
 
 
 def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:
-    """Return the pipeline a plan was made of, `given` or found by its name; warns when the file has changed since."""
+    """Return the pipeline a plan was made of, `given` or found by its name, its networks cut as the plan has them.
+
+    Warns when the file has changed since.
+    """
     from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
+    from socsched.plan.cutting.restore import as_planned
 
     pipeline = get_pipeline(given or plan.pipeline)
     hashes = input_hashes(get_platform("host"), pipeline)
     for name, digest in hashes.items():
         if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:
             warn(f"{name} has changed since the plan was made")
-    return pipeline
+    return as_planned(pipeline, plan)
 
 
 def execute(

@@ -8,6 +8,7 @@ import click
 
 from socsched.cli.options import (
     Output,
+    Quantity,
     mode_option,
     output_options,
     pipeline_argument,
@@ -39,6 +40,8 @@ from socsched.cli.options import (
     help="Simulate the plan and plan again with what was seen, until nothing changes.",
 )
 @click.option("--pareto", is_flag=True, help="Plan every power mode and objective: a table, with -o FILE.svg a figure.")
+@click.option("--power-cap", type=Quantity("power"), help="Most mean power, such as 20W, beside the mode's own cap.")
+@click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Most DRAM traffic, such as 50GB/s.")
 @click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
 @click.option(
     "-o",
@@ -61,6 +64,8 @@ def command(
     cuts: bool,
     refine: bool,
     pareto: bool,
+    power_cap: int | None,
+    bandwidth_cap: int | None,
     time_limit: float,
     file: Path | None,
 ) -> int:
@@ -70,7 +75,7 @@ def command(
     """
     from socsched.cli import line
 
-    how = line.How(objective, policy, profile_file, solver, time_limit, cuts, refine)
+    how = line.How(objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap)
     if pareto:
         from socsched.cli.pareto import show as front
 

@@ -24,6 +24,17 @@ class Unconnectable(Exception):
     """A mapping whose neighbours need a conversion that no powered engine can run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may draw beside what the mode allows: mean power (mW) and DRAM traffic (bytes/s), if stated."""
+
+    power_mw: int | None = None
+    bytes_per_s: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
 @dataclass(slots=True)
 class Workload:
     """What stays the same while mappings change: the graph, the cost model, and who hands data to whom.
@@ -36,14 +47,17 @@ class Workload:
     policy: str
     edges: tuple[tuple[str, str], ...] = ()
     observed: Observed = NOTHING
+    limits: Limits = NO_LIMITS
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
     _engines: tuple[PlannedEngine, ...] = ()
 
     @staticmethod
-    def of(graph: TaskGraph, model: CostModel, policy: str, observed: Observed = NOTHING) -> Workload:
+    def of(
+        graph: TaskGraph, model: CostModel, policy: str, observed: Observed = NOTHING, limits: Limits = NO_LIMITS
+    ) -> Workload:
         """Return the workload of a graph under a cost model."""
-        return Workload(graph, model, policy, tuple(_edges(graph, model)), observed)
+        return Workload(graph, model, policy, tuple(_edges(graph, model)), observed, limits)
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""

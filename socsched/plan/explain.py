@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from socsched.cost.cost import Cost
+from socsched.descriptor.pipeline import PER_POINT
 from socsched.errors import SocschedError
+from socsched.models.parts import uncut
+from socsched.plan.accuracy import better_precisions
 from socsched.plan.deployment import Deployment
 from socsched.plan.plan import Task, Violation
 from socsched.units import format_bandwidth, format_duration, format_power
@@ -59,6 +62,10 @@ def levers(violation: Violation, deployment: Deployment, modes: Judged) -> Itera
     yield from _mode_levers(violation, deployment, modes)
     if violation.unit == "ns/s":
         yield from _rate_levers(violation, deployment)
+    if violation.requirement == "accuracy loss":
+        yield from _accuracy_levers(violation, deployment)
+    if violation.requirement.startswith("queue of "):
+        yield from _queue_levers(violation, deployment)
     if violation.unit == "ns":
         yield from _precision_levers(violation, deployment)
         yield f"allow {format_duration(violation.demand)} instead of {format_duration(violation.bound)}"
@@ -68,6 +75,29 @@ def levers(violation: Violation, deployment: Deployment, modes: Judged) -> Itera
     if violation.unit == "B/s":
         name, value = max(violation.terms, key=lambda term: term[1])
         yield f"largest term: {name} {format_bandwidth(value)}; {format_bandwidth(violation.gap)} have to go"
+
+
+def _accuracy_levers(violation: Violation, deployment: Deployment) -> Iterator[str]:
+    """Name, for every stage that loses accuracy, what a better data type would cost it."""
+    graph, model = deployment.workload.graph, deployment.workload.model
+    for name, cost in deployment.mapping.items():
+        stage = graph.stage(name)
+        better = better_precisions(stage, cost, model.candidates(stage))
+        if better and any(uncut(name, stage.params) == term for term, _ in violation.terms):
+            gained = (stage.losses.get(cost.precision, 0) - stage.losses.get(better[0].precision, 0)) / PER_POINT
+            slower = format_duration(max(better[0].time_ns - cost.time_ns, 0))
+            yield f"run {name} on {_name(better[0])}: {slower} slower, {gained:g} points better"
+    yield f"allow {violation.demand / PER_POINT:g} points instead of {violation.bound / PER_POINT:g}"
+
+
+def _queue_levers(violation: Violation, deployment: Deployment) -> Iterator[str]:
+    """Name the frames in flight a late stage would have to hold, where it keeps up with their rate."""
+    name = violation.requirement.removeprefix("queue of ").split(" ")[0]
+    task = next((task for task in deployment.tasks if task.name == name), None)
+    if task is not None:
+        frames = -(-violation.demand // task.period_ns)
+        where = uncut(name, task.params) if task.kind == "stage" else name.split(">")[-1]
+        yield f"let {frames} frames be under way there (queue: {frames} at {where}), as far as deadlines allow"
 
 
 def _mode_levers(violation: Violation, deployment: Deployment, modes: Judged) -> Iterator[str]:

@@ -18,7 +18,7 @@ from socsched.plan.assess import Assessment
 from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
 from socsched.plan.cutting.search import cut_further
 from socsched.plan.cutting.work import Sliced
-from socsched.plan.deployment import Workload
+from socsched.plan.deployment import NO_LIMITS, Limits, Workload
 from socsched.plan.explain import levers, reasons
 from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.search import SOLVERS
@@ -45,6 +45,7 @@ def make_plan(
     solver: str = "heft",
     cuts: bool = True,
     observed: Observed = NOTHING,
+    limits: Limits = NO_LIMITS,
 ) -> Plan:
     """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
 
@@ -52,8 +53,8 @@ def make_plan(
     precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
     installed, what is left of the limit goes into a proof, or a better mapping.  `observed` is what a simulation of an
-    earlier plan says of its times.  A stage no engine can run makes the plan infeasible, without tasks.  Raises
-    UsageError for unknown names, MachineError for cpsat without OR-Tools.
+    earlier plan says of its times, `limits` are caps beside the mode's.  A stage no engine can run makes the plan
+    infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
     if policy not in POLICIES:
@@ -72,7 +73,7 @@ def make_plan(
         if homeless(graph, model):
             continue
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-        workload = Workload.of(graph, model, policy, observed)
+        workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, left)
         if proving and goals[0] == "latency":
             left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)

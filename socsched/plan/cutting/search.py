@@ -19,7 +19,7 @@ from socsched.models.parts import cut_pipeline
 from socsched.plan.candidate import Candidate, Score, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
-from socsched.plan.deployment import Unconnectable, Workload
+from socsched.plan.deployment import NO_LIMITS, Limits, Unconnectable, Workload
 from socsched.plan.mapping.mapper import Improved, improve
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.solution import Solution
@@ -40,6 +40,7 @@ class Cutter:
     policy: str
     goals: Sequence[str]
     observed: Observed = NOTHING
+    limits: Limits = NO_LIMITS
     stages: dict[str, Divisible] = field(default_factory=dict)
     evaluated: int = 0
     _workloads: dict[str, Workload] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class Cutter:
         if key not in self._workloads:
             parts = {name: self.stages[name].parts(legs) for name, legs in cuts.items()}
             graph = task_graph(cut_pipeline(self.pipeline, parts))
-            self._workloads[key] = Workload.of(graph, self.model, self.policy, self.observed)
+            self._workloads[key] = Workload.of(graph, self.model, self.policy, self.observed, self.limits)
         return self._workloads[key]
 
     def mapping(self, whole: Mapping[str, Cost], cuts: Cuts) -> tuple[Workload, dict[str, Cost]] | None:
@@ -93,7 +94,7 @@ def cut_further(
     Tries `budget` mappings or `seconds` at most.  A cut has to mend a requirement or gain `WORTH` of the objective.
     """
     workload = solution.candidate.deployment.workload
-    cutter = Cutter(pipeline, workload.model, policy, goals, workload.observed)
+    cutter = Cutter(pipeline, workload.model, policy, goals, workload.observed, workload.limits)
     for stage in pipeline.stages:
         divided = divisible(pipeline, stage, workload.model)
         if divided is not None:

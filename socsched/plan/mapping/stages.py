@@ -31,6 +31,7 @@ from socsched.plan.mapping.problem import (
 from socsched.plan.mapping.search import conflict
 
 _PPM = 1_000_000
+_ACCURACY = "accuracy loss"
 _NO_WORK = (Segment("stand-in", 0, 0, 0),)
 T = TypeVar("T")
 
@@ -78,6 +79,8 @@ def stage_problem(workload: Workload) -> Problem:
         for engine in model.platform.engines
         if engine.operators.max_jobs
     ]
+    if graph.pipeline.accuracy_budget is not None:
+        budgets.append(Budget(_ACCURACY, graph.pipeline.accuracy_budget, "1e-3 points"))
     lanes = tuple(Lanes(e.id, len(groups) + len(edges)) for e in workload.engines())
     return Problem(lanes, groups, edges, tuple(requirements), tuple(budgets), 0, ("latency",))
 
@@ -92,7 +95,10 @@ def _option(workload: Workload, cost: Cost) -> Option:
 
 def _draws(workload: Workload, cost: Cost, stage: str, share: int) -> Amounts:
     used = cost.time_ns * share * _PPM // workload.graph.period_ns[stage]
-    return ((f"utilisation of {cost.engine}", used), (f"resident jobs on {cost.engine}", 1))
+    drawn = ((f"utilisation of {cost.engine}", used), (f"resident jobs on {cost.engine}", 1))
+    if workload.graph.pipeline.accuracy_budget is None or cost.stage not in workload.graph.order:
+        return drawn
+    return (*drawn, (_ACCURACY, workload.graph.stage(cost.stage).losses.get(cost.precision, 0)))
 
 
 def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Hop | None:

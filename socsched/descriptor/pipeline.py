@@ -147,7 +147,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One workload; `accuracy_budget`: what all stages together may lose in accuracy (1/`PER_POINT` points), if stated."""
+    """One workload; `accuracy_budget`: what all stages together may lose in accuracy (1/`PER_POINT` points)."""
 
     name: str
     title: str

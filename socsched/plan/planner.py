@@ -14,6 +14,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.models.parts import part_of
 from socsched.plan.assess import Assessment
 from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
 from socsched.plan.cutting.search import cut_further
@@ -148,10 +149,7 @@ def _plan(
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
-        tasks=tuple(
-            replace(task, why=f"{task.why}; {best.notes[task.name]}") if task.name in best.notes else task
-            for task in reasons(candidate.deployment)
-        ),
+        tasks=tuple(_told(task, best.notes) for task in reasons(candidate.deployment)),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=tuple(
@@ -172,6 +170,14 @@ def _plan(
         provenance=provenance(assessment.tasks, assessment),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )
+
+
+def _told(task: Task, notes: Mapping[str, str]) -> Task:
+    """Return a task whose reason says which part of a network it is, or why the network is whole."""
+    part = part_of(task.params) if task.kind == "stage" else None
+    if part is not None:
+        return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
+    return replace(task, why=f"{task.why}; {notes[task.name]}") if task.name in notes else task
 
 
 def _solver(

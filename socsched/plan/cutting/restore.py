@@ -8,7 +8,7 @@ from socsched.plan.plan import Plan
 
 
 def as_planned(pipeline: Pipeline, plan: Plan) -> Pipeline:
-    """Return a pipeline with the networks cut where `plan` cuts them; whoever compiles or runs a plan needs this one."""
+    """Return a pipeline with the networks cut where `plan` cuts them: whoever compiles or runs a plan needs this."""
     parts: dict[str, list[PartOf]] = {}
     for task in plan.tasks:
         part = part_of(task.params) if task.kind == "stage" else None

@@ -48,14 +48,15 @@ def explore(pipeline: Pipeline, platform: Platform, work: WorkOf, planned: Calla
         found = [_point(pipeline, work, objective, planned(mode, objective)) for objective in GOALS]
         same = [point for point in found[1:] if not _alike(found[0], point)]
         points += [found[0], *same]
-    return _marked(points)
+    return mark(points)
 
 
 def _alike(a: Point, b: Point) -> bool:
     return (a.latency_ns, a.power_mw) == (b.latency_ns, b.power_mw)
 
 
-def _marked(points: Sequence[Point]) -> list[Point]:
+def mark(points: Sequence[Point]) -> list[Point]:
+    """Return the points, those on the front marked: feasible, and no other feasible one better in latency and power."""
     feasible = [point for point in points if point.plan.verdict == "feasible"]
     return [replace(p, on_front=p in feasible and not any(_dominates(q, p) for q in feasible)) for p in points]
 

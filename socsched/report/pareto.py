@@ -34,19 +34,21 @@ def view(points: Sequence[Point]) -> RenderableType:
             format_power(point.power_mw),
             facts.energy(point.energy_uj / 1000),
             ", ".join(f"{engine} {share:.0%}" for engine, share in point.shares),
-            "; ".join(_cut(*cut) for cut in point.cuts) or "none",
+            str(sum(len(points) for _, _, points in point.cuts)),
         ]
         for point in points
     ]
     first = points[0].plan if points else None
     title = f"{first.pipeline} on {first.platform}: every power mode" if first else "no power mode"
-    columns = ["front", "mode", "for", "verdict", "latency", "longest chain", "power", "energy", "operations", "cuts"]
+    columns = ["front", "mode", "for", "verdict", "latency", "longest", "power", "energy", "operations", "cuts"]
     period = format_duration(points[0].round_ns) if points else ""
     notes = [
-        f"latency: expected, all chains summed; energy: of {period}; operations: the networks' share by engine",
+        f"latency: expected, all chains summed; longest: the longest chain; energy: of {period}; "
+        "operations: the networks' share by engine; cuts: points where networks change engine",
+        *(f"{point.mode}, {_cut(*cut)}" for point in points for cut in point.cuts),
         *dict.fromkeys(note for point in points for note in _against(point.plan)),
     ]
-    return Group(table(title, columns, rows, (4, 6, 7)), Text(""), *(Text(note, "dim") for note in notes))
+    return Group(table(title, columns, rows, (4, 5, 6, 7, 9)), Text(""), *(Text(note, "dim") for note in notes))
 
 
 def _duration(point: Point, value: int) -> str:
@@ -57,8 +59,7 @@ def _longest(point: Point) -> str:
     chain = next((chain for chain in point.plan.chains if chain.name == point.longest), None)
     if chain is None:
         return "–"
-    bound = format_duration(chain.bound_ns) if chain.bound_ns is not None else "no bound"
-    return f"{chain.name}: {format_duration(chain.expected_ns)} ({bound})"
+    return format_duration(chain.expected_ns)
 
 
 def _cut(stage: str, places: Sequence[str], cuts: Sequence[str]) -> str:

@@ -116,7 +116,7 @@ def test_stages_on_different_engines_overlap_frames_as_far_as_queues_allow(queue
     if queue > 1:
         trace = run(plan, 2_000 * MS).trace
         assert trace is not None
-        seen = result(trace, plan)["chains"][chain.name]
+        seen = result(trace, plan)["chains"][plan.chains[0].name]
         assert seen["completed"] >= 48 and not seen["missed"] and not seen["dropped"]
 
 

@@ -17,7 +17,7 @@ from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import part_of
 from socsched.plan.assess import Assessment
 from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
-from socsched.plan.cutting.search import cut_further
+from socsched.plan.cutting.search import cut_further, cutter_of
 from socsched.plan.cutting.work import Sliced
 from socsched.plan.deployment import NO_LIMITS, Limits, Workload
 from socsched.plan.explain import levers, reasons
@@ -25,7 +25,8 @@ from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.search import SOLVERS
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task
-from socsched.plan.solution import Solution, prove, solve
+from socsched.plan.proof import prove
+from socsched.plan.solution import Solution, solve
 from socsched.plan.unplaceable import homeless, unplaceable
 
 POLICIES = ("edf", "fp")
@@ -76,12 +77,13 @@ def make_plan(
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, left)
+        cutter = cutter_of(pipeline, workload, goals) if cuts else None
+        if cutter is not None:
+            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+            solution = cut_further(solution, cutter, budget, left)
         if proving and goals[0] == "latency":
             left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-            solution = prove(solution, workload, goals, left / max(len(modes) - len(solutions), 1))
-        if cuts:
-            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-            solution = cut_further(solution, pipeline, policy, goals, budget, left)
+            solution = prove(solution, workload, goals, left / max(len(modes) - len(solutions), 1), cutter)
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
@@ -194,6 +196,8 @@ def _solver(
         name, status = "cpsat", best.exact.status
         bound = max(bound or 0, best.exact.bound)
         more = {"proposed": best.exact.tried, "conflict": list(best.exact.conflict)}
+        if best.floors:
+            more |= {"scope": "stages whole, or in parts that follow each other", "whole_stages": best.whole}
     return {
         "name": name,
         "status": status,

@@ -40,6 +40,8 @@ def fake(times: list[list[int | None]], entry: list[int], change: int) -> Fake:
         tuple(entry),
         (0, 0, 0),
         (change,),
+        (),
+        (),
         none,  # type: ignore[arg-type]
     )
 

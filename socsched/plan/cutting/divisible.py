@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +15,7 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import SocschedError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.graph.partition import prefixes
+from socsched.graph.partition import prefixes, units
 from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of
 from socsched.models.registry import get_model
 from socsched.plan.cutting.work import at, layer_types, owners
@@ -54,7 +53,8 @@ class Divisible:
 
     `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place without what every job pays once
     (`entry_ns`, `entry_uj`), None where the engine takes no such operator.  `least_ns`: a unit's time where it is
-    shortest, among all places there are.
+    shortest, among all places there are.  `members` are the layers of each unit; `free`: a unit within a part may take
+    less than alone, as its neighbours read or write for it.
     """
 
     stage: Stage
@@ -68,6 +68,8 @@ class Divisible:
     entry_ns: tuple[int, ...]
     entry_uj: tuple[int, ...]
     least_ns: tuple[int, ...]
+    members: tuple[tuple[str, ...], ...]
+    free: tuple[bool, ...]
     model: CostModel
     _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
 
@@ -79,30 +81,21 @@ class Divisible:
     def floor_ns(self) -> int:
         """Return what no way to cut the stage is faster than (ns): its longest path with every unit at its fastest.
 
-        A concatenation counts nothing, as it costs nothing within a part.
+        Units that cost less within a part count nothing.
         """
         done: dict[str, int] = {}
         layers = {layer.name: layer for layer in self.network.layers}
-        before: frozenset[str] = frozenset()
-        finish = 0
-        ends = [*(frozenset(self._closure(cut)) for cut in self.cuts), frozenset(layers)]
-        for unit, members in enumerate(end - start for start, end in itertools.pairwise([before, *ends])):
+        for unit, members in enumerate(self.members):
             ready = max((done.get(name, 0) for member in members for name in layers[member].inputs), default=0)
-            free = all(layers[member].op == "concat" for member in members)
-            least = 0 if free else self.least_ns[unit]
-            done |= dict.fromkeys(members, ready + least)
-            finish = max(finish, ready + least)
-        return finish
+            done |= dict.fromkeys(members, ready + (0 if self.free[unit] else self.least_ns[unit]))
+        return max(done.values())
 
-    def _closure(self, names: Sequence[str]) -> set[str]:
+    def forced(self, unit: int, source: int, sink: int) -> tuple[int, int] | None:
+        """Return what a change of place after a unit costs at least: for tensors the very next unit reads."""
         layers = {layer.name: layer for layer in self.network.layers}
-        found, queue = set[str](), list(names)
-        while queue:
-            name = queue.pop()
-            if name in layers and name not in found:
-                found.add(name)
-                queue += layers[name].inputs
-        return found
+        read = {name for member in self.members[unit + 1] for name in layers[member].inputs}
+        tensors = [self.types[name] for name in self.members[unit] if name in read]
+        return self._change(tensors, self.places[source], self.places[sink]) if tensors else (0, 0)
 
     def parts(self, legs: Legs) -> list[PartOf]:
         """Return the parts some legs make of the network."""
@@ -170,9 +163,14 @@ def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible |
         return None
     cuts = tuple(cut.after for cut in found)
     crossing = tuple(tuple(cut.crossing.values()) for cut in found)
-    units = cut_pipeline(pipeline, {stage.name: parts_of(stage.name, network, cuts, types)})
-    stages = [units.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1)]
-    return _priced(stage, network, types, cuts, crossing, [model.candidates(unit) for unit in stages], model)
+    apart = cut_pipeline(pipeline, {stage.name: parts_of(stage.name, network, cuts, types)})
+    stages = [apart.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1)]
+    sharing = {
+        name
+        for operator, name in zip(work.operators, owner, strict=True)
+        if (operator.kind == "concat" and not operator.bytes) or (operator.kind == "conv2d" and not operator.read_bytes)
+    }
+    return _priced(stage, network, types, cuts, crossing, [model.candidates(unit) for unit in stages], sharing, model)
 
 
 def _priced(
@@ -182,6 +180,7 @@ def _priced(
     cuts: tuple[tuple[str, ...], ...],
     crossing: tuple[tuple[TensorType, ...], ...],
     costs: Sequence[Sequence[Cost]],
+    sharing: set[str],
     model: CostModel,
 ) -> Divisible | None:
     by_unit = [{Place(c.engine, c.precision, c.share): c for c in candidates} for candidates in costs]
@@ -206,7 +205,9 @@ def _priced(
         energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
     once = {engine.id: _entry_ns(engine) for engine in platform.engines}
     least = tuple(max(min(cost.time_ns - once[cost.engine] for cost in unit.values()), 0) for unit in by_unit)
-    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least)
+    members = units(network)
+    free = tuple(any(name in sharing for name in unit) for unit in members)
+    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, members, free)
     return Divisible(stage, network, types, cuts, crossing, *ways, model)
 
 

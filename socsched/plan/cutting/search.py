@@ -86,21 +86,24 @@ class Cutter:
             return None
 
 
-def cut_further(
-    solution: Solution, pipeline: Pipeline, policy: str, goals: Sequence[str], budget: int, seconds: float
-) -> Solution:
-    """Return a solution with networks cut where that is worth it, else the one given.
-
-    Tries `budget` mappings or `seconds` at most.  A cut has to mend a requirement or gain `WORTH` of the objective.
-    """
-    workload = solution.candidate.deployment.workload
-    cutter = Cutter(pipeline, workload.model, policy, goals, workload.observed, workload.limits)
+def cutter_of(pipeline: Pipeline, workload: Workload, goals: Sequence[str]) -> Cutter:
+    """Return the search over the stages of `workload`, whole there, that may be cut."""
+    cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
     for stage in pipeline.stages:
         divided = divisible(pipeline, stage, workload.model)
         if divided is not None:
             cutter.stages[stage.name] = divided
+    return cutter
+
+
+def cut_further(solution: Solution, cutter: Cutter, budget: int, seconds: float) -> Solution:
+    """Return a solution with networks cut where that is worth it, else the one given.
+
+    Tries `budget` mappings or `seconds` at most.  A cut has to mend a requirement or gain `WORTH` of the objective.
+    """
     if not cutter.stages:
         return solution
+    workload, goals = solution.candidate.deployment.workload, cutter.goals
     solution = replace(solution, floors={name: stage.floor_ns() for name, stage in cutter.stages.items()})
     started, whole = time.monotonic(), dict(solution.candidate.deployment.mapping)
     best, cuts = solution.candidate, dict[str, Legs]()

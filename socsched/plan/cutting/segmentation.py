@@ -19,6 +19,8 @@ PRICES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """By how much the time on an engine is made dearer."""
 WATTS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 """What a second of latency is worth in energy (W) where energy is weighed."""
+LEFT = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9)
+"""How much of its time for the whole network an engine may keep that gives a stretch in the middle away."""
 _NEVER = float("inf")
 
 
@@ -47,14 +49,26 @@ def _shared(stage: Divisible) -> Iterator[Legs]:
         for longest, end in sorted(one):
             if longest < _NEVER:
                 yield (Leg(end, stage.places[a]), Leg(stage.units, stage.places[b]))
-        two = [
-            (max(sums[0][i] + sums[0][-1] - sums[0][j], sums[1][j] - sums[1][i]), i, j)
-            for i, j in itertools.combinations(ends, 2)
-        ]
-        for longest, i, j in sorted(two)[:2]:
-            if longest < _NEVER:
-                first, second = stage.places[a], stage.places[b]
-                yield (Leg(i, first), Leg(j, second), Leg(stage.units, first))
+        for i, j in _inner(stage, a, b, sums):
+            first, second = stage.places[a], stage.places[b]
+            yield (Leg(i, first), Leg(j, second), Leg(stage.units, first))
+
+
+def _inner(stage: Divisible, a: int, b: int, sums: Sequence[Sequence[float]]) -> Iterator[tuple[int, int]]:
+    """Yield stretches for `b` within `a`: the best-balanced ones, and the fastest that leave `a` so much to do."""
+    fastest: dict[float, tuple[float, int, int]] = {}
+    balanced = []
+    for i, j in itertools.combinations(range(1, stage.units), 2):
+        mine, other = sums[0][i] + sums[0][-1] - sums[0][j], sums[1][j] - sums[1][i]
+        there, back = stage.change(i - 1, a, b), stage.change(j - 1, b, a)
+        if there is None or back is None or max(mine, other) == _NEVER:
+            continue
+        balanced.append((max(mine, other), i, j))
+        total = mine + other + there[0] + back[0]
+        for share in LEFT:
+            if mine <= share * sums[0][-1] and total < fastest.get(share, (_NEVER,))[0]:
+                fastest[share] = (total, i, j)
+    yield from dict.fromkeys((i, j) for _, i, j in [*sorted(balanced)[:2], *fastest.values()])
 
 
 def _representatives(stage: Divisible) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task
 from socsched.plan.proof import prove
 from socsched.plan.solution import Solution, solve
+from socsched.plan.thrift import refusals
 from socsched.plan.unplaceable import homeless, unplaceable
 
 POLICIES = ("edf", "fp")
@@ -90,6 +91,8 @@ def make_plan(
         model = CostModel(platform, option, work, profile)
         return unplaceable(graph, model, policy, objective, time.monotonic() - started)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
+    if "energy" in goals:
+        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
     return _plan(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
 
@@ -151,7 +154,7 @@ def _plan(
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
-        tasks=tuple(_told(task, best.notes) for task in reasons(candidate.deployment)),
+        tasks=tuple(map(_told, reasons(candidate.deployment))),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=tuple(
@@ -174,12 +177,19 @@ def _plan(
     )
 
 
-def _told(task: Task, notes: Mapping[str, str]) -> Task:
-    """Return a task whose reason says which part of a network it is, or why the network is whole."""
+def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
+    result = dict(notes)
+    for name, text in more:
+        result[name] = f"{result[name]}; {text}" if name in result else text
+    return result
+
+
+def _told(task: Task) -> Task:
+    """Return a task whose reason says which part of a network it is."""
     part = part_of(task.params) if task.kind == "stage" else None
-    if part is not None:
-        return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
-    return replace(task, why=f"{task.why}; {notes[task.name]}") if task.name in notes else task
+    if part is None:
+        return task
+    return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
 
 
 def _solver(
@@ -211,6 +221,7 @@ def _solver(
             s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}
             for s in solutions
         },
+        "notes": dict(best.notes),
         **more,
     }
 

@@ -46,7 +46,8 @@ def view(points: Sequence[Point]) -> RenderableType:
         f"latency: expected, all chains summed; longest: the longest chain; energy: of {period}; "
         "operations: the networks' share by engine; cuts: points where networks change engine",
         *(f"{point.mode}, {_cut(*cut)}" for point in points for cut in point.cuts),
-        *dict.fromkeys(note for point in points for note in _against(point.plan)),
+        # Of several plans in a mode the last one tells most: it is the one for energy.
+        *{note[:2]: ": ".join(note) for point in points for note in _against(point.plan)}.values(),
     ]
     return Group(table(title, columns, rows, (4, 5, 6, 7, 9)), Text(""), *(Text(note, "dim") for note in notes))
 
@@ -69,14 +70,15 @@ def _cut(stage: str, places: Sequence[str], cuts: Sequence[str]) -> str:
     return f"{stage}: {' '.join(parts)}"
 
 
-def _against(plan: Plan) -> Iterator[str]:
-    """Yield why the plan's whole networks are where they are and as they are, and what is violated."""
+def _against(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield (mode, what, why): what is violated, and why networks are where they are and as they are."""
     for violation in plan.violations:
         show = facts.formatter(violation.unit)
-        yield f"{plan.mode}: {violation.requirement}: {show(violation.demand)} > {show(violation.bound)}"
+        yield plan.mode, violation.requirement, f"{show(violation.demand)} > {show(violation.bound)}"
+    notes = plan.solver.get("notes", {})
     for task in plan.tasks:
-        if "; cut after " in task.why:
-            yield f"{plan.mode}: {task.name}: {task.why}"
+        if task.name in notes:
+            yield plan.mode, task.name, f"{task.why}; {notes[task.name]}"
 
 
 def document(points: Sequence[Point]) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def document(points: Sequence[Point]) -> dict[str, Any]:
                 "cuts": [
                     {"stage": stage, "parts": list(places), "after": list(cuts)} for stage, places, cuts in point.cuts
                 ],
-                "notes": list(_against(point.plan)),
+                "notes": [": ".join(note) for note in _against(point.plan)],
             }
             for point in points
         ]

@@ -59,7 +59,8 @@ def refined(plan: Plan, again: Planner | None = None) -> Plan:
                 best, seen = other, there
             observed = _joined(observed, _observed(other, there))
     chains = tuple(replace(chain, expected_ns=seen.chains.get(chain.name, chain.expected_ns)) for chain in best.chains)
-    solver = {**best.solver, "value": best.solver["value"], "rounds": rounds, "fixed_point": settled}
+    told = {**best.solver.get("notes", {}), **plan.solver.get("notes", {})}
+    solver = {**best.solver, "notes": told, "rounds": rounds, "fixed_point": settled}
     if str(best.solver.get("objective", "")).startswith("latency"):
         solver = {**solver, **_values(best, sum(chain.expected_ns for chain in chains))}
     return replace(best, chains=chains, solver=solver)

@@ -52,7 +52,8 @@ class Model:
     Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
     compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
-    with the network (a file's own), None for a network without.
+    with the network (a file's own), None for a network without.  `whole` is the network this one is a part of, if any:
+    seeded weights are drawn for that, so that parts compute what the whole does.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Model:
     operators: tuple[Operator, ...] = ()
     classes: tuple[str, ...] = ()
     weights: Callable[[], dict[str, Any]] | None = None
+    whole: Callable[[], Network] | None = None
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:

@@ -187,7 +187,7 @@ def _priced(
     if not all(by_unit):
         return None
     places = _worthwhile(by_unit)
-    if len(places) < 2:
+    if len({place.engine for place in places}) < 2:
         return None
     platform, mode = model.platform, model.mode
     engines = [platform.engine(place.engine) for place in places]

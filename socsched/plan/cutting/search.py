@@ -27,6 +27,8 @@ from socsched.units import format_duration
 
 WORTH = 0.01
 """Part of the objective a cut has to gain, unless it mends a requirement: less is within the error of its costs."""
+SLOWER = 1.25
+"""From which factor on a longer stage is not tried for latency where every requirement is met."""
 Cuts = Mapping[str, Legs]
 """Legs of the stages that are cut; the others are whole."""
 
@@ -119,6 +121,8 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, seconds: float)
             for legs in _proposals(workload, divided, whole, cuts.get(name)):
                 if not left():
                     break
+                if _hopeless(divided, legs, cuts.get(name), whole[name], goals, target):
+                    continue
                 trial = {**cuts, name: legs}
                 if len(legs) == 1:
                     del trial[name]
@@ -138,6 +142,19 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, seconds: float)
     return replace(
         solution, candidate=final, score=score(final, goals), search=_counted(solution, cutter.evaluated + more)
     )
+
+
+def _hopeless(
+    stage: Divisible, legs: Legs, present: Legs | None, whole: Cost, goals: Sequence[str], target: Score
+) -> bool:
+    """Say whether legs are so much slower than what is there that nothing but a violated requirement speaks for them:
+    with all requirements met, a longer stage lowers no latency but for what its neighbours save on conversions.
+    """
+    if goals[0] != "latency" or target[0] > 0 or len(legs) == 1:
+        return False
+    before = duration_ns(stage, present) if present else whole.time_ns
+    after = duration_ns(stage, legs)
+    return before is not None and after is not None and after > SLOWER * before
 
 
 def _counted(solution: Solution, more: int) -> Improved:
@@ -164,7 +181,9 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
     rested = _rested(workload, stage, whole)
     proposed = segmentations(stage, _borders(workload, stage, whole))
     for found in dict.fromkeys(tuple(Leg(leg.end, rested[leg.place]) for leg in each) for each in proposed):
-        if found != legs and (legs is not None or len(found) > 1):
+        # A network that only changes its data type or share on the way stays in one part: nobody is relieved.
+        parts = len({leg.place.engine for leg in found})
+        if found != legs and (parts > 1 if len(found) > 1 else legs is not None):
             yield found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,28 +46,60 @@ def make(
     time_limit: float = 60.0,
     pins: Sequence[str] = (),
 ) -> Plan:
-    """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None.
+    """Plan a pipeline on a platform, both by name or path; every power mode is tried where `mode` is None."""
+    how = How(objective, policy, profile_file, solver, time_limit, refine=False, pins=tuple(pins))
+    return planned(pipeline, platform, mode, how)
 
-    `pins`: STAGE=ENGINE, engines that stages must run on.
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What steers planning; `cuts`: networks may be cut between engines, `refine`: with times as simulated.
+
+    `pins`: STAGE=ENGINE, engines that stages must run on.  Caps of mean power (mW) and DRAM traffic
+    (bytes/s) hold beside those of the mode.
     """
+
+    objective: str = "latency"
+    policy: str = "edf"
+    profile: Path | None = None
+    solver: str = "heft"
+    time_limit: float = 60.0
+    cuts: bool = True
+    refine: bool = True
+    power_cap: int | None = None
+    bandwidth_cap: int | None = None
+    pins: tuple[str, ...] = ()
+
+
+def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
+    """Plan a pipeline on a platform, both by name or path, in `mode` or the best one."""
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.deployment import Limits
+    from socsched.plan.observed import NOTHING, Observed
     from socsched.plan.planner import make_plan
 
-    profile = load_profile(profile_file) if profile_file else None
+    options: dict[str, Any] = {
+        "work": stage_work,
+        "profile": load_profile(how.profile) if how.profile else None,
+        "solver": how.solver,
+        "time_limit": how.time_limit,
+        "limits": Limits(how.power_cap, how.bandwidth_cap),
+    }
     board = get_platform(platform)
-    made = make_plan(
-        _pinned(get_pipeline(pipeline), board, pins),
-        board,
-        mode,
-        objective,
-        policy,
-        work=stage_work,
-        profile=profile,
-        solver=solver,
-        time_limit=time_limit,
-    )
+    workload = _pinned(get_pipeline(pipeline), board, how.pins)
+
+    def make(mode: str | None, cuts: bool, observed: Observed = NOTHING) -> Plan:
+        return make_plan(workload, board, mode, how.objective, how.policy, cuts=cuts, observed=observed, **options)
+
+    made = make(mode, how.cuts)
+    if how.refine and made.tasks:
+        from socsched.models.parts import PART
+        from socsched.sim.refine import refined
+
+        cut = any(PART in task.params for task in made.tasks)
+        made = refined(made, None if how.solver == "cpsat" else lambda seen: make(made.mode, cut, seen))
     return replace(made, tool={**made.tool, "version": __version__})
 
 
@@ -208,15 +240,19 @@ def summed_up(done: Simulated) -> dict[str, Any]:
 
 
 def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:
-    """Return the pipeline a plan was made of, `given` or found by its name; warns when the file has changed since."""
+    """Return the pipeline a plan was made of, `given` or found by its name, its networks cut as the plan has them.
+
+    Warns when the file has changed since.
+    """
     from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
+    from socsched.plan.cutting.restore import as_planned
 
     pipeline = get_pipeline(given or plan.pipeline)
     hashes = input_hashes(get_platform("host"), pipeline)
     for name, digest in hashes.items():
         if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:
             warn(f"{name} has changed since the plan was made")
-    return pipeline
+    return as_planned(pipeline, plan)
 
 
 def execute(

@@ -146,7 +146,7 @@ def platform_option(required: bool = True) -> Callable[[F], F]:
 
 def mode_option(function: F) -> F:
     """Add --mode."""
-    return click.option("--mode", "-m", envvar="SOCSCHED_MODE", help="Power mode; `plan` tries every mode if absent.")(
+    return click.option("--mode", "-m", envvar="SOCSCHED_MODE", help="Power mode; auto or none: every one is tried.")(
         function
     )
 
@@ -162,6 +162,27 @@ class Named(click.ParamType[str]):
         return str(value)
 
 
+class Objectives(click.ParamType[str]):
+    """One of the planner's objectives, or several that count in the order given, separated by commas."""
+
+    name = "latency|energy|throughput|slack[,...]"
+    names = ("latency", "energy", "throughput", "slack")
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{name}") for name in self.names if name.startswith(last)]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the names; planning itself looks at their order."""
+        chosen = [name.strip() for name in str(value).split(",")]
+        wrong = next((name for name in chosen if name not in self.names), None)
+        if wrong is not None:
+            self.fail(f"{wrong!r} is not one of {', '.join(self.names)}", param, ctx)
+        if len(set(chosen)) < len(chosen):
+            self.fail(f"{value!r} names an objective twice", param, ctx)
+        return ",".join(chosen)
+
+
 def planning_options(function: F, simulated: bool = False) -> F:
     """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
     chosen: click.ParamType[str] = Named("policy") if simulated else click.Choice(["edf", "fp"])
@@ -169,10 +190,10 @@ def planning_options(function: F, simulated: bool = False) -> F:
     decorators = (
         click.option(
             "--objective",
-            type=click.Choice(["latency", "energy", "throughput", "slack"]),
+            type=Objectives(),
             default="latency",
             show_default=True,
-            help="What to optimise among mappings that meet the deadlines.",
+            help="What to optimise among mappings that meet the deadlines; of several the first counts most.",
         ),
         click.option(
             "--policy",

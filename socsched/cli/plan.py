@@ -8,6 +8,7 @@ import click
 
 from socsched.cli.options import (
     Output,
+    Quantity,
     mode_option,
     output_options,
     pipeline_argument,
@@ -32,9 +33,25 @@ from socsched.cli.options import (
 @click.option(
     "--pin", "pins", multiple=True, metavar="STAGE=ENGINE", help="Let a stage run on this engine (or kind) only."
 )
+@click.option(
+    "--cuts/--no-cuts", default=True, show_default=True, help="Cut networks between engines where that is worth it."
+)
+@click.option(
+    "--refine/--no-refine",
+    default=True,
+    show_default=True,
+    help="Simulate the plan and plan again with what was seen, until nothing changes.",
+)
+@click.option("--pareto", is_flag=True, help="Plan every power mode and objective: a table, with -o FILE.svg a figure.")
+@click.option("--power-cap", type=Quantity("power"), help="Most mean power, such as 20W, beside the mode's own cap.")
+@click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Most DRAM traffic, such as 50GB/s.")
 @click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
 @click.option(
-    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here (plan.json)."
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the plan here (plan.json), or the figure of --pareto (FILE.svg).",
 )
 @click.option(
     "--export",
@@ -54,6 +71,11 @@ def command(
     profile_file: Path | None,
     solver: str,
     pins: tuple[str, ...],
+    cuts: bool,
+    refine: bool,
+    pareto: bool,
+    power_cap: int | None,
+    bandwidth_cap: int | None,
     time_limit: float,
     file: Path | None,
     form: str | None,
@@ -68,12 +90,17 @@ def command(
 
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
+    how = line.How(objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins)
     if pipeline.endswith(".json") and form:
         plan = line.load_plan(Path(pipeline))
     elif platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched plan {pipeline} -p PLATFORM")
+    elif pareto:
+        from socsched.cli.pareto import show as front
+
+        return front(output, pipeline, platform, mode, how, file)
     else:
-        plan = line.make(pipeline, platform, mode, objective, policy, profile_file, solver, time_limit, pins)
+        plan = line.planned(pipeline, platform, mode, how)
     if file:
         if form:
             from socsched.cli.handoff import export

@@ -153,7 +153,8 @@ def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | N
         own = model.weights()
         return own, f"sha256 {weights_digest(own)}"
     if weights is None:
-        return seeded_weights(network, SEED), f"seed {SEED}"
+        drawn = seeded_weights(model.whole() if model.whole else network, SEED)
+        return {name: drawn[name] for name in network.params}, f"seed {SEED}"
     own = {name: np.asarray(weights[name], np.float32) for name in network.params if name in weights}
     check_weights(network, own)
     return own, f"sha256 {weights_digest(own)}"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from socsched.cost.anchors import Anchored, Configuration, Reference, find_anchor
 from socsched.cost.conversion import is_host_code
 from socsched.cost.cost import Cost, Segment
+from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.profile import Profile
 from socsched.cost.roofline import Estimate, estimate, rescaled
@@ -21,6 +22,7 @@ from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
 from socsched.errors import SocschedError
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators
+from socsched.models.parts import PART, whole_stage
 
 WorkOf = Callable[[Stage, str], StageWork]
 """Returns what a stage computes in a precision; `compile.stage_work` at run time."""
@@ -69,22 +71,37 @@ class CostModel:
         """Return what a stage computes in a precision, None for a stage without model."""
         if stage.model is None:
             return None
-        key = (stage.name, precision)
+        key = (_key(stage), precision)
         if key not in self._works:
             self._works[key] = self.work(stage, precision)
         return self._works[key]
 
     def variant(self, stage: Stage, chosen: Cost, precision: str) -> Cost | None:
         """Return what a stage costs in another data type where it is mapped, None where the engine cannot run it so."""
-        key = (stage.name, chosen.engine, precision, chosen.share)
+        return self.at(stage, chosen.engine, precision, chosen.share)
+
+    def at(self, stage: Stage, engine: str, precision: str, share: int) -> Cost | None:
+        """Return what a stage costs in one place, None where the engine cannot run it so."""
+        key = (_key(stage), engine, precision, share)
         if key not in self._variants:
-            found = self._pair(stage, self.platform.engine(chosen.engine), precision)
+            found = self._pair(stage, self.platform.engine(engine), precision)
             costs = [] if isinstance(found, str) else found
-            self._variants[key] = next((cost for cost in costs if cost.share == chosen.share), None)
+            self._variants[key] = next((cost for cost in costs if cost.share == share), None)
         return self._variants[key]
 
+    def some_work(self, stage: Stage) -> StageWork | None:
+        """Return what a stage computes in a precision some engine accepts, None without model or engine.
+
+        Parts of a network are asked of no engine: their shapes are the same in all precisions.
+        """
+        if PART in stage.params:
+            return self.work_of(stage, stage.precisions[0])
+        options = self.candidates(stage)
+        return self.work_of(stage, options[0].precision) if options else None
+
     def _all(self, stage: Stage) -> tuple[list[Cost], list[Refusal]]:
-        if stage.name not in self._known:
+        key = _key(stage)
+        if key not in self._known:
             costs: list[Cost] = []
             refusals: list[Refusal] = []
             for engine in self.platform.engines:
@@ -94,8 +111,8 @@ class CostModel:
                         refusals.append(Refusal(stage.name, engine.id, precision, found))
                     else:
                         costs += found
-            self._known[stage.name] = (costs, refusals)
-        return self._known[stage.name]
+            self._known[key] = (costs, refusals)
+        return self._known[key]
 
     def _pair(self, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
         state = self.mode.engines[engine.id]
@@ -165,6 +182,9 @@ class CostModel:
     def _known_time(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
     ) -> Anchored | None:
+        whole = whole_stage(stage)
+        if whole is not None:
+            return self._share_of_whole(whole, engine, precision, share, work)
         if self.profile and self.profile.platform == self.platform.name:
             names = (self.mode.name, *self.mode.aliases)
             found = self.profile.find(stage.name, engine.id, names, precision, share)
@@ -178,6 +198,23 @@ class CostModel:
         want = Configuration(self.platform, engine, self.mode, precision, share, most)
         return find_anchor(stage, want, rooflines, self.reference)
 
+    def _share_of_whole(
+        self, whole: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
+    ) -> Anchored | None:
+        """Return the time of a part of a stage whose time is known: what its roof is of the whole one's, overheads
+        (launches, submission) aside.
+        """
+        all_of_it = self.work_of(whole, precision)
+        known = self._known_time(whole, engine, precision, share, all_of_it)
+        if known is None or work is None or all_of_it is None:
+            return None
+        state = self.mode.engines[engine.id]
+        part, entire = (estimate(each, engine, state, share, self.dram) for each in (work, all_of_it))
+        fixed = [sum(segment.fixed_ns for segment in each.segments) for each in (part, entire)]
+        ratio = (part.time_ns - fixed[0]) / max(entire.time_ns - fixed[1], 1)
+        time = fixed[0] + round(max(known.time_ns - fixed[1], known.time_ns // 2) * ratio)
+        return replace(known, time_ns=max(time, 1), provenance=weakest([known.provenance, "derived"]), exact=False)
+
     def _rooflines(self, engine: Engine, work: StageWork) -> Iterator[tuple[tuple[str, int], float]]:
         for mode in self.platform.modes:
             state = mode.engines[engine.id]
@@ -186,6 +223,12 @@ class CostModel:
                 if count > 0:
                     time = estimate(work, engine, state, count, dram_capacity(self.platform, mode)).time_ns
                     yield (mode.name, count), float(time)
+
+
+def _key(stage: Stage) -> str:
+    """What a stage is remembered by: parts of one name differ by where they were cut."""
+    part = stage.params.get(PART)
+    return f"{stage.name} {part['cut']}" if part else stage.name
 
 
 def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | None) -> tuple[int, ...]:

@@ -28,6 +28,8 @@ class Sensor:
     gap_ns: int = 0
 
 
+PER_POINT = 1000
+"""Accuracy counts in thousandths of a point."""
 PER_COST = 10**9
 """Factors on a planned cost are whole numbers of 1/`PER_COST`."""
 
@@ -96,6 +98,7 @@ class Stage:
     `output_bytes` is what a stage without model hands on (a model knows its own outputs).
     `engines`: ids or kinds of engines it may run on, empty for any.
     `share` is the most engine units one job can use (1 for single-threaded code, 0 = as many as there are).
+    `losses`: what the result loses in accuracy in a precision, in 1/`PER_POINT` of a point of the pipeline's measure.
     """
 
     name: str
@@ -120,6 +123,7 @@ class Stage:
     degraded: Degraded | None = None
     jitter_ns: int = 0
     engines: tuple[str, ...] = ()
+    losses: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def modelled(self) -> bool:
@@ -147,7 +151,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One workload."""
+    """One workload; `accuracy_budget`: what all stages together may lose in accuracy (1/`PER_POINT` points)."""
 
     name: str
     title: str
@@ -156,6 +160,7 @@ class Pipeline:
     chains: tuple[Chain, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
     file: str = ""
+    accuracy_budget: int | None = None
 
     def stage(self, name: str) -> Stage:
         """Return the stage of this name; KeyError when there is none."""

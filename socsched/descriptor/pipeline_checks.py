@@ -83,6 +83,20 @@ def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
         stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, there are only {got}")
 
 
+def check_accuracy(root: Tree) -> None:
+    """Report losses of data types a stage does not accept, and a budget nothing draws on."""
+    stated = False
+    for stage in root.at("stages").items():
+        accepted = {precision.text for precision in stage.at("precisions").texts()} or {"fp32"}
+        for loss in stage.at("accuracy_loss").items():
+            stated = True
+            if loss.key not in accepted:
+                loss.report(f"expected one of the accepted data types, {', '.join(sorted(accepted))}", key=True)
+    budget = root.at("accuracy_budget")
+    if budget.value is not None and not stated:
+        budget.report("expected some stage to state its accuracy_loss, else it holds whatever happens", key=True)
+
+
 def check_cycles(root: Tree) -> None:
     """Report stages that wait for themselves through after; of cycles that share stages, one."""
     stages = root.at("stages")
@@ -195,6 +209,7 @@ CHECKS = (
     check_triggers,
     check_references,
     check_costs,
+    check_accuracy,
     check_cycles,
     check_rates,
     check_late,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -21,11 +21,12 @@ from socsched.descriptor.fields import (
     Size,
     SourceFile,
 )
-from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline import PER_POINT, Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.pipeline_checks import CHECKS
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.validation import plain, validate
 
+Points = Annotated[float, Field(ge=0, le=1e6)]
 Criticality = Literal["hard", "firm", "soft"]
 
 
@@ -88,6 +89,10 @@ class StageFile(Grounded):
         default=["fp32"], min_length=1, description="accepted data types, best first"
     )
     engines: list[Name] = Field(default_factory=list, description="engine ids or kinds it may run on; absent: any")
+    accuracy_loss: dict[PrecisionName, Points] = Field(
+        default_factory=dict,
+        description="points of accuracy a data type costs, 0.4 (mAP) say; none where not listed",
+    )
     costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
     execution: ExecutionFile | None = Field(None, description="how long jobs take; absent: the planned cost")
     queue: int = Field(1, ge=1, le=1000, description="frames that may wait; with one more, overflow is dropped")
@@ -125,6 +130,7 @@ class StageFile(Grounded):
             degraded=self.degraded.lower() if self.degraded else None,
             jitter_ns=self.jitter,
             engines=tuple(self.engines),
+            losses={precision: round(points * PER_POINT) for precision, points in self.accuracy_loss.items()},
         )
 
 
@@ -152,6 +158,9 @@ class PipelineFile(FileModel):
     sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sources of frames by name")
     stages: dict[Name, StageFile] = Field(min_length=1, description="pieces of work by name")
     chains: dict[Name, ChainFile] = Field(default_factory=dict, description="end-to-end requirements by name")
+    accuracy_budget: Points | None = Field(
+        None, description="points of accuracy all stages together may lose by their data types"
+    )
 
     def lower(self, file: str) -> Pipeline:
         """Return the pipeline as the rest of socsched sees it."""
@@ -163,6 +172,7 @@ class PipelineFile(FileModel):
             chains=tuple(chain.lower(name) for name, chain in self.chains.items()),
             sources={key: source.lower() for key, source in self.sources.items()},
             file=file,
+            accuracy_budget=None if self.accuracy_budget is None else round(self.accuracy_budget * PER_POINT),
         )
 
 

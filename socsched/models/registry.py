@@ -53,7 +53,8 @@ class Model:
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
     compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
     with the network (a file's own), None for a network without.  `loops`: the function takes compiled loops under
-    that name (`models.loops`).
+    that name (`models.loops`).  `whole` is the network this one is a part of, if any:
+    seeded weights are drawn for that, so that parts compute what the whole does.
     """
 
     name: str
@@ -65,15 +66,28 @@ class Model:
     classes: tuple[str, ...] = ()
     weights: Callable[[], dict[str, Any]] | None = None
     loops: bool = False
+    whole: Callable[[], Network] | None = None
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
-    """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong."""
+    """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong.
+
+    With the param `part` it is that of a part of the network (`models.parts`).
+    """
     if name not in MODELS:
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(sorted(MODELS))}")
     module, factory = MODELS[name].split(":")
-    model: Model = getattr(import_module(module), factory)(dict(params or {}))
-    return model
+    given = dict(params or {})
+    cut = given.pop("part", None)
+    model: Model = getattr(import_module(module), factory)(given)
+    if cut is None:
+        return model
+    from socsched.models.parts import part_model, part_of
+
+    part = part_of({"part": cut})
+    if part is None or model.network is None:
+        raise UsageError(f"{name!r} is no network: it has no parts")
+    return part_model(model, part)
 
 
 def bindings(pipeline: Pipeline) -> dict[str, dict[str, str]]:

@@ -15,9 +15,11 @@ from socsched.plan.deadlines import (
     weightings,
 )
 from socsched.plan.deployment import Deployment
+from socsched.plan.expected import expected_latencies, expected_latency
+from socsched.plan.observed import NOTHING
 from socsched.plan.plan import ChainResult, Task
 from socsched.plan.schedulability import edf, edf_holistic
-from socsched.plan.schedulability.chains import Stretch, data_age, reaction_time
+from socsched.plan.schedulability.chains import data_age, reaction_time
 from socsched.plan.schedulability.edf_demand import Overload
 from socsched.plan.schedulability.holistic import holistic
 from socsched.plan.schedulability.tasks import Response, RtTask, convert, timer_jitter
@@ -77,6 +79,9 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
         for task in tasks
     )
     chains, ages = _chains(graph, tasks, responses, workload.policy)
+    if workload.observed is not NOTHING:
+        seen = expected_latencies(graph, tasks, workload.observed)
+        chains = tuple(replace(chain, expected_ns=seen[chain.name]) for chain in chains)
     return Assessment(tasks, responses, chains, ages, choice.overload)
 
 
@@ -136,9 +141,11 @@ def _edf(
     options = [local_deadlines(tasks, needs, weights) for weights in weightings(tasks)]
     first = options[0]
     rank = priorities(first)
-    fixed = holistic(_ranked(tasks, first, rank))
-    if all(fixed[name].bounded for name in tasks if name not in system.hopeless):
-        options.append({name: max(_net(fixed[name], tasks[name]), 1) for name in tasks})
+    # What is hopeless delays nobody else, and asking for its response takes longer than all the rest.
+    rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
+    fixed = holistic(_ranked(rest, first, rank))
+    if all(answer.bounded for answer in fixed.values()):
+        options.append({**first, **{name: max(_net(fixed[name], tasks[name]), 1) for name in rest}})
     everybody, ones = frozenset(tasks) - system.hopeless, dict.fromkeys(tasks, 1.0)
     best: tuple[float, dict[str, int], float] | None = None
     for deadlines in options:
@@ -234,17 +241,3 @@ def _tests(policy: str, responses: Mapping[str, Response], names: Sequence[str])
         return FIXED
     own = [any(term == edf.ALLOWED for term, _ in responses[name].terms) for name in names]
     return " and ".join(dict.fromkeys(DEMAND if mine else edf_holistic.NAME for mine in own))
-
-
-def expected_latency(parts: Sequence[Stretch], tasks: Mapping[str, Task]) -> int:
-    """Return the latency (ns) without interference: critical paths, and half a period wherever data are sampled."""
-    total = 0
-    for index, part in enumerate(parts):
-        total += critical_path(part.last, tasks) + (part.period // 2 if index else 0)
-    return total
-
-
-def critical_path(name: str, tasks: Mapping[str, Task]) -> int:
-    """Return the longest sum of costs (ns) over the tasks that lead to the end of a task by triggering."""
-    task = tasks[name]
-    return task.cost_ns + max((critical_path(n, tasks) for n in task.after if n in tasks), default=0)

@@ -67,7 +67,7 @@ def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
         for chain in pipeline.chains
     )
     stages = tuple(s if f"queue of {s.name}" in kept else replace(s, queue=MANY) for s in pipeline.stages)
-    made = Workload.of(task_graph(replace(pipeline, chains=chains, stages=stages)), workload.model, workload.policy)
+    made = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
     engines = tuple(
         e if f"utilisation of {e.id}" in kept else replace(e, lanes=max(e.lanes, len(stages) * 3), capacities=())
         for e in workload.engines()
@@ -83,7 +83,8 @@ def all_keys(workload: Workload) -> list[str]:
     found += [f"data age of chain {chain.name}" for chain in pipeline.chains if chain.max_age_ns is not None]
     found += [f"queue of {stage.name}" for stage in pipeline.stages]
     found += [f"utilisation of {engine.id}" for engine in workload.engines()]
-    found += ["mean power"] if workload.model.mode.cap_mw else []
+    found += ["mean power"] if workload.model.mode.cap_mw or workload.limits.power_mw else []
+    found += ["accuracy loss"] if pipeline.accuracy_budget is not None else []
     found += ["DRAM traffic"]
     return found + [f"resident jobs on {e.id}" for e in platform.engines if e.operators.max_jobs]
 
@@ -211,7 +212,11 @@ class Search:
             )
             return overrun(left) + _LOST * lost, sum(chain.expected_ns for chain in candidate.assessment.chains)
 
-        improve(initial_mapping(workload), options, score, TRIES)
+        def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
+            found = score(mapping)
+            return found if found < best else None
+
+        improve(initial_mapping(workload), options, beats, TRIES)
         if not hit:
             return None
         self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))

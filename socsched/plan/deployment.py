@@ -13,6 +13,7 @@ from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
 from socsched.plan.engine_levels import levels
 from socsched.plan.execution import degraded_segments, execution_times, handing_over, longest_ns, slowed_by_lanes
+from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import PlannedEngine, PlannedSensor, Task, Transition
 
 Mapping_ = Mapping[str, Cost]
@@ -23,25 +24,44 @@ class Unconnectable(Exception):
     """A mapping whose neighbours need a conversion that no powered engine can run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may draw beside what the mode allows: mean power (mW) and DRAM traffic (bytes/s), if stated."""
+
+    power_mw: int | None = None
+    bytes_per_s: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
 @dataclass(slots=True)
 class Workload:
     """What stays the same while mappings change: the graph, the cost model, and who hands data to whom.
 
-    `edges` lists (producer, consumer) stages; `hops` and `conversions` remember answers.
+    `edges` lists (producer, consumer) stages; `observed`: what a simulation says of times; the rest remembers answers.
     """
 
     graph: TaskGraph
     model: CostModel
     policy: str
     edges: tuple[tuple[str, str], ...] = ()
+    observed: Observed = NOTHING
+    limits: Limits = NO_LIMITS
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
     _engines: tuple[PlannedEngine, ...] = ()
 
     @staticmethod
-    def of(graph: TaskGraph, model: CostModel, policy: str) -> Workload:
+    def of(
+        graph: TaskGraph, model: CostModel, policy: str, observed: Observed = NOTHING, limits: Limits = NO_LIMITS
+    ) -> Workload:
         """Return the workload of a graph under a cost model."""
-        return Workload(graph, model, policy, tuple(_edges(graph, model)))
+        return Workload(graph, model, policy, tuple(_edges(graph, model)), observed, limits)
+
+    def asking(self, graph: TaskGraph) -> Workload:
+        """Return the same with another graph."""
+        return Workload.of(graph, self.model, self.policy, self.observed, self.limits)
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""
@@ -156,8 +176,7 @@ def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
         stage = graph.stage(name)
         direct = [n for n in dict.fromkeys((*stage.after, *stage.reads)) if n in stages]
         found += [(n, name) for n in direct]
-        options = model.candidates(stage)
-        work = model.work_of(stage, options[0].precision) if options else None
+        work = model.some_work(stage)
         if work is None:
             continue
         missing, queue, seen = work, list(direct), set()
@@ -167,8 +186,7 @@ def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
                 continue
             seen.add(other)
             ancestor = graph.stage(other)
-            given = model.candidates(ancestor)
-            source = model.work_of(ancestor, given[0].precision) if given else None
+            source = model.some_work(ancestor)
             matched = [wanted for _, wanted in matching(source, missing)] if source else []
             if matched and (other, name) not in found:
                 found.append((other, name))

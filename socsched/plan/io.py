@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from socsched.errors import DescriptorError, Finding, InputError
+from socsched.models.parts import part_of
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Transition
 
 _HINT = "write it anew with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
@@ -27,12 +28,14 @@ def to_document(plan: Plan) -> dict[str, Any]:
 
 
 def _stage(task: Task) -> dict[str, Any]:
+    part = part_of(task.params)
     return {
         "name": task.name,
+        **({"of": part.stage} if part else {}),
         "engine": task.engine,
         "precision": task.precision,
         "share": len(task.lanes),
-        "cut": None,
+        "cut": part.cut if part else None,
         "cost_ns": task.cost_ns,
         "provenance": task.provenance,
     }

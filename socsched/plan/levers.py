@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
-from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.pipeline import PER_POINT, Pipeline
 from socsched.errors import SocschedError
 from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.models.parts import uncut
 from socsched.plan.conflict import Judge, Judged, key
 from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.explain import Judged as Modes
@@ -64,6 +65,10 @@ def _levers(
         yield later
     elif not count:
         yield f"no single change closes it, of {len(tried)} tried" if tried else "no change to try"
+    if violation.requirement.startswith("queue of "):
+        yield from _longer_queue(violation, workload)
+    if violation.requirement == "accuracy loss":
+        yield f"allow {violation.demand / PER_POINT:g} points instead of {violation.bound / PER_POINT:g}"
     if violation.unit in ("mW", "B/s"):
         show = format_power if violation.unit == "mW" else format_bandwidth
         name, value = max(violation.terms, key=lambda term: term[1])
@@ -143,7 +148,7 @@ def _precisions(
         except (SocschedError, KeyError, ValueError):
             continue
         pipeline = _with_stage(graph.pipeline, name, precisions=(*stage.precisions, *wider.precisions))
-        wide = Workload.of(task_graph(pipeline), other, workload.policy)
+        wide = Workload.of(task_graph(pipeline), other, workload.policy, workload.observed, workload.limits)
         for cost in sorted(costs, key=lambda cost: cost.time_ns)[:3]:
             left = _judged(judge, wide, {**mapping, name: cost})
             if left is not None:
@@ -171,7 +176,7 @@ def _rates(
                 break
             pipeline, old, new = changed
             try:
-                other = Workload.of(task_graph(pipeline), workload.model, workload.policy)
+                other = workload.asking(task_graph(pipeline))
             except SocschedError:
                 break
             left = _judged(judge, other, mapping)
@@ -205,6 +210,16 @@ def _sayable(ns: float) -> int:
     return -(-math.ceil(ns) // step) * step
 
 
+def _longer_queue(violation: Violation, workload: Workload) -> Iterator[str]:
+    """Name the frames in flight that a late stage would have to hold, where it keeps up with their rate."""
+    name = violation.requirement.removeprefix("queue of ").split(" ")[0]
+    late = name.split(">")[-1]
+    if late in workload.graph.order:
+        frames = -(-violation.demand // workload.graph.period_ns[late])
+        where = uncut(late, workload.graph.stage(late).params)
+        yield f"let {frames} frames be under way there (queue: {frames} at {where}), as far as deadlines allow"
+
+
 def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> str:
     """Return the shortest of some later deadlines that is met, empty where none is or none is asked for."""
     name = violation.requirement.removeprefix("deadline of chain ")
@@ -215,7 +230,7 @@ def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: M
         allowed = _sayable(violation.demand * factor)
         changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in chains)
         graph = task_graph(replace(workload.graph.pipeline, chains=changed))
-        left = _judged(judge, Workload.of(graph, workload.model, workload.policy), mapping)
+        left = _judged(judge, workload.asking(graph), mapping)
         if left is not None and violation.requirement not in left:
             text = f"allow {format_duration(allowed)} instead of {format_duration(violation.bound)}"
             return text + _rest(left)

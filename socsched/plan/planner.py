@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, WorkOf
 from socsched.cost.profile import Profile
 from socsched.descriptor.catalog import input_hashes
@@ -15,123 +14,28 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.plan.assess import Assessment, assess
+from socsched.models.parts import part_of
+from socsched.plan.assess import Assessment
+from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
 from socsched.plan.conflict import conflict
-from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
+from socsched.plan.cutting.search import cut_further, cutter_of
+from socsched.plan.cutting.work import Sliced
+from socsched.plan.deployment import NO_LIMITS, Limits, Workload
 from socsched.plan.explain import reasons
 from socsched.plan.levers import verified
 from socsched.plan.mapping.cpsat import available, require
-from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.mapping.search import SOLVERS
-from socsched.plan.mapping.stages import Exact, exact_mapping
-from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task, Violation
+from socsched.plan.observed import NOTHING, Observed
+from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task
+from socsched.plan.proof import prove
+from socsched.plan.solution import Solution, solve
+from socsched.plan.thrift import refusals
 from socsched.plan.uncertainty import uncertainty
 from socsched.plan.unplaceable import homeless, unplaceable
-from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
+from socsched.plan.verdict import overrun
 
-OBJECTIVES = ("latency", "energy", "throughput", "slack")
 POLICIES = ("edf", "fp")
-_UNBOUNDED = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A mapping worked out and judged."""
-
-    deployment: Deployment
-    assessment: Assessment
-    balance: Balance
-    violations: tuple[Violation, ...]
-
-    @property
-    def verdict(self) -> str:
-        """Return feasible, infeasible or undecided."""
-        return verdict(self.violations, self.assessment)
-
-
-def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
-    """Work a mapping out and check every requirement; Unconnectable when a conversion cannot run anywhere."""
-    deployment = deploy(workload, mapping)
-    assessment = assess(deployment, thorough)
-    deployment = replace(deployment, tasks=assessment.tasks)
-    sums = balance(deployment)
-    return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
-
-
-def objective_value(candidate: Candidate, objective: str) -> float:
-    """Return what an objective minimises.
-
-    latency: sum of expected chain latencies (ns); energy: mean power (mW), as rates are given; throughput: highest lane
-    utilisation; slack: share of the tightest chain deadline used by its bound.
-    """
-    chains = candidate.assessment.chains
-    if objective == "energy":
-        return float(candidate.balance.power_mw)
-    if objective == "throughput":
-        return max(utilisations(candidate.assessment.tasks).values(), default=0.0)
-    if objective == "slack":
-        return max(
-            (chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0
-        )
-    return float(sum(chain.expected_ns for chain in chains))
-
-
-def _score(candidate: Candidate, objective: str) -> Score:
-    # First no lane beyond its capacity: else a stage with no hope could hide on an engine nobody else needs.
-    # Then chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
-    excess = max(0.0, max(utilisations(candidate.assessment.tasks).values(), default=0.0) - 1.0)
-    lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)
-    requirements = overrun(candidate.violations) + _UNBOUNDED * lost
-    return excess * _UNBOUNDED**2 + requirements, objective_value(candidate, objective)
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """The best found in one mode."""
-
-    candidate: Candidate
-    search: Improved
-    score: Score
-    exact: Exact[Candidate] | None = None
-
-
-def solve(workload: Workload, objective: str, budget: int = 400, time_limit: float | None = None) -> Solution:
-    """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
-    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
-
-    def score(mapping: Mapping[str, Cost]) -> Score:
-        try:
-            return _score(judge(workload, mapping, thorough=False), objective)
-        except Unconnectable:
-            return (float("inf"), float("inf"))
-
-    search = improve(initial_mapping(workload), options, score, budget, time_limit)
-    try:
-        candidate = judge(workload, search.mapping)
-    except Unconnectable as error:
-        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
-    return Solution(candidate, search, _score(candidate, objective))
-
-
-def prove(solution: Solution, workload: Workload, objective: str, seconds: float) -> Solution:
-    """Let CP-SAT look for a better mapping and bound all others; the objective latency only."""
-
-    def judged(mapping: Mapping[str, Cost]) -> tuple[int, Candidate] | None:
-        try:
-            candidate = judge(workload, mapping)
-        except Unconnectable:
-            return None
-        feasible = candidate.verdict == "feasible"
-        return (int(objective_value(candidate, objective)), candidate) if feasible else None
-
-    feasible = solution.candidate.verdict == "feasible"
-    exact = exact_mapping(workload, judged, int(solution.score[1]) if feasible else None, seconds)
-    if exact.best is None:
-        return replace(solution, exact=exact)
-    score = _score(exact.best, objective)
-    if feasible and score >= solution.score:
-        return replace(solution, exact=exact)
-    return Solution(exact.best, solution.search, score, exact)
+__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "objective_value", "solve"]
 
 
 def make_plan(
@@ -146,15 +50,22 @@ def make_plan(
     time_limit: float | None = 60.0,
     budget: int = 400,
     solver: str = "heft",
+    cuts: bool = True,
+    observed: Observed = NOTHING,
+    limits: Limits = NO_LIMITS,
 ) -> Plan:
-    """Return a complete plan with its verdict; every mode is tried where `mode` is None.
+    """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
 
-    `work` tells what a stage computes in a precision; `budget` mappings are evaluated a mode at most, within
-    `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the
-    limit goes into a proof, or a better mapping.  A stage no engine can run makes the plan infeasible, without tasks.
-    Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
+    `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
+    precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
+    unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
+    installed, what is left of the limit goes into a proof, or a better mapping.  `observed` is what a simulation of an
+    earlier plan says of its times, `limits` are caps beside the mode's.  A stage no engine can run makes the plan
+    infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
-    _check(objective, policy)
+    goals = objectives(objective)
+    if policy not in POLICIES:
+        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
     if solver not in SOLVERS:
         raise UsageError(f"no solver {solver!r}", f"one of {', '.join(SOLVERS)}")
     proving = solver == "cpsat" or (solver == "auto" and available())
@@ -162,28 +73,35 @@ def make_plan(
         require()
     graph, started = task_graph(pipeline), time.monotonic()
     solutions: list[Solution] = []
-    modes = platform.modes if mode is None else (_mode(platform, mode),)
+    work = Sliced(work)
+    modes = platform.modes if mode is None or mode == "auto" else (_mode(platform, mode),)
     for option in modes:
         model = CostModel(platform, option, work, profile)
         if homeless(graph, model):
             continue
         left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-        workload = Workload.of(graph, model, policy)
-        solution = solve(workload, objective, budget, left)
-        if proving and objective == "latency":
+        workload = Workload.of(graph, model, policy, observed, limits)
+        solution = solve(workload, goals, budget, left)
+        cutter = cutter_of(pipeline, workload, goals) if cuts else None
+        if cutter is not None:
             left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-            solution = prove(solution, workload, objective, left / max(len(modes) - len(solutions), 1))
+            solution = cut_further(solution, cutter, budget, left)
+        if proving and goals[0] == "latency":
+            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+            solution = prove(solution, workload, goals, left / max(len(modes) - len(solutions), 1), cutter)
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
         model = CostModel(platform, option, work, profile)
         return unplaceable(graph, model, policy, objective, time.monotonic() - started)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
+    if "energy" in goals:
+        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started)
+    plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
     deployment = best.candidate.deployment
-    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, objective)
+    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0])
     proved = any(found.proved for found in conflicts)  # whatever the search left untried
     return replace(plan, verdict="infeasible" if proved else plan.verdict, conflicts=conflicts, uncertainty=open_)
 
@@ -195,13 +113,6 @@ def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]
         return ()
     seconds = None if time_limit is None else max(time_limit / 5, 0.5)
     return conflict(candidate.deployment.workload, judge, candidate.violations, seconds)
-
-
-def _check(objective: str, policy: str) -> None:
-    if objective not in OBJECTIVES:
-        raise UsageError(f"no objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
-    if policy not in POLICIES:
-        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
 
 
 def _mode(platform: Platform, name: str) -> PowerMode:
@@ -232,12 +143,17 @@ def _alternatives(
         if mode.name not in names:
             model = CostModel(platform, mode, work, profile)
             if not homeless(graph, model):
-                tried.append(solve(Workload.of(graph, model, policy), objective, budget=24, time_limit=5.0))
+                tried.append(solve(Workload.of(graph, model, policy), objectives(objective), budget=24, time_limit=5.0))
     return tried
 
 
 def _plan(
-    best: Solution, solutions: Sequence[Solution], objective: str, alternatives: Sequence[Solution], seconds: float
+    best: Solution,
+    solutions: Sequence[Solution],
+    objective: str,
+    alternatives: Sequence[Solution],
+    seconds: float,
+    pipeline: Pipeline,
 ) -> Plan:
     candidate = best.candidate
     workload, assessment = candidate.deployment.workload, candidate.assessment
@@ -256,7 +172,7 @@ def _plan(
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
-        tasks=tuple(reasons(candidate.deployment)),
+        tasks=tuple(map(_told, reasons(candidate.deployment))),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=tuple(
@@ -273,7 +189,7 @@ def _plan(
             "cap_gbps": round(sums.traffic_cap / 1e9, 6),
             "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
         },
-        solver=_solver(best, solutions, objective, seconds),
+        solver=_solver(best, solutions, objective, seconds, pipeline),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
@@ -284,21 +200,41 @@ def _plan(
     )
 
 
-def _solver(best: Solution, solutions: Sequence[Solution], objective: str, seconds: float) -> dict[str, Any]:
+def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
+    result = dict(notes)
+    for name, text in more:
+        result[name] = f"{result[name]}; {text}" if name in result else text
+    return result
+
+
+def _told(task: Task) -> Task:
+    """Return a task whose reason says which part of a network it is."""
+    part = part_of(task.params) if task.kind == "stage" else None
+    if part is None:
+        return task
+    return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
+
+
+def _solver(
+    best: Solution, solutions: Sequence[Solution], objective: str, seconds: float, pipeline: Pipeline
+) -> dict[str, Any]:
     """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
 
     `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
     share requirements are exceeded in total.
     """
     value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
-    if objective == "latency":
-        bound = lower_bound(best.candidate.deployment)
+    if objectives(objective)[0] == "latency":
+        workload = best.candidate.deployment.workload
+        bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
     name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
     more: dict[str, Any] = {}
     if best.exact is not None:
         name, status = "cpsat", best.exact.status
         bound = max(bound or 0, best.exact.bound)
         more = {"proposed": best.exact.tried, "conflict": list(best.exact.conflict)}
+        if best.floors:
+            more |= {"scope": "stages whole, or in parts that follow each other", "whole_stages": best.whole}
     return {
         "name": name,
         "status": status,
@@ -313,14 +249,19 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, secon
             s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}
             for s in solutions
         },
+        "notes": dict(best.notes),
         **more,
     }
 
 
-def lower_bound(deployment: Deployment) -> int:
-    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over."""
-    graph, model = deployment.workload.graph, deployment.workload.model
+def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
+    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over.
+
+    `floors` are those of stages that may be cut.
+    """
+    graph, model = workload.graph, workload.model
     fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
+    fastest = {name: min(time, floors.get(name, time)) for name, time in fastest.items()}
     longest: dict[str, int] = {}
     for name in graph.order:
         longest[name] = fastest[name] + max((longest[p] for p in graph.predecessors(name)), default=0)

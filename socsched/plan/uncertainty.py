@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
-from socsched.plan.assess import expected_latency
 from socsched.plan.conflict import Judge
 from socsched.plan.deadlines import stretches
 from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
+from socsched.plan.expected import expected_latency
 from socsched.plan.plan import Plan
 from socsched.plan.schedulability.tasks import rt_tasks
 from socsched.plan.schedulability.whole import respond, unmet

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.cost.power import power_terms
+from socsched.plan.accuracy import losses
 from socsched.plan.assess import Assessment
 from socsched.plan.deployment import Deployment
 from socsched.plan.plan import Task, Violation
@@ -46,12 +47,13 @@ def balance(deployment: Deployment) -> Balance:
     used = dict.fromkeys(lanes, 0.0)
     for task in tasks:
         used[task.engine] += task.cost_ns / task.period_ns * len(task.lanes) / lanes[task.engine]
-    cap = model.mode.cap_mw
+    limits, mode_cap = deployment.workload.limits, model.mode.cap_mw
+    caps = [cap for cap in (round(mode_cap.value) if mode_cap else None, limits.power_mw) if cap is not None]
     return Balance(
         power=power_terms(model.platform, model.mode, used, sum(value for _, value in traffic)),
-        power_cap=round(cap.value) if cap else None,
+        power_cap=min(caps, default=None),
         traffic=traffic,
-        traffic_cap=round(model.dram),
+        traffic_cap=min(round(model.dram), limits.bytes_per_s or round(model.dram)),
     )
 
 
@@ -66,6 +68,7 @@ def violations(deployment: Deployment, assessment: Assessment, sums: Balance) ->
     if sums.power_cap is not None:
         found += _over("mean power", sums.power, sums.power_cap, "mW")
     found += _over("DRAM traffic", sums.traffic, sums.traffic_cap, "B/s")
+    found += _accuracy(deployment)
     return found + _residents(deployment)
 
 
@@ -116,6 +119,16 @@ def _queues(assessment: Assessment) -> list[Violation]:
             terms = tuple(path_terms(task.name, assessment.responses))
             found.append(_violation(f"queue of {task.name} ({task.queue} may wait)", response.value, room, "ns", terms))
     return found
+
+
+def _accuracy(deployment: Deployment) -> list[Violation]:
+    """Check what the chosen data types lose together."""
+    graph = deployment.workload.graph
+    budget = graph.pipeline.accuracy_budget
+    if budget is None:
+        return []
+    terms = losses(graph.pipeline, ((graph.stage(name), cost.precision) for name, cost in deployment.mapping.items()))
+    return _over("accuracy loss", terms, budget, "1e-3 points")
 
 
 def _residents(deployment: Deployment) -> list[Violation]:

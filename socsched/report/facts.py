@@ -38,6 +38,7 @@ def formatter(unit: str) -> Callable[[float], str]:
         "mW": format_power,
         "B": format_size,
         "B/s": format_bandwidth,
+        "1e-3 points": lambda value: f"{value / 1000:g} points",
         "ns/s": lambda value: f"{value / 1e7:.3g} %",
     }
     return known.get(unit, lambda value: f"{value:,} {unit}".replace(",", "\u202f"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.compile.analyze import stage_work
-from socsched.compile.builder import compile_stage
+from socsched.compile.builder import compile_stage, network_of, weights_for
 from socsched.compile.values import value_types
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
@@ -23,6 +24,7 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, compose, cut, frontiers, parse_part, prefixes, take, units
 from socsched.models.camera import detector_network
+from socsched.models.parts import PART, parts_of
 from socsched.models.pointpillars.network import backbone_network, pfn_network
 from socsched.models.weights import seeded_weights
 
@@ -215,3 +217,28 @@ def test_rules_judge_only_the_part(make_engine: Make) -> None:
     assert artifact.part == ":blocks.0.3.relu" and artifact.outputs[0].shape == (1, 64, 248, 216)
     with pytest.raises(CompileError, match=r"de_0.*conv2d_transpose is not supported"):
         compile_stage(BACKBONE, engine, "fp16", part=Part(("blocks.0.3.relu",), ()))
+
+
+@pytest.mark.slow  # compiles a ResNet-18 twice
+def test_a_stage_the_planner_cut_computes_what_the_whole_does(make_engine: Make) -> None:
+    """Parts as stages of a pipeline, seeded weights being the whole's; skip connections go past a part."""
+    network, types = detector_network(32, 64), value_types(detector_network(32, 64))
+    points = [cut.after for cut in prefixes(network, types)]
+    stage = Stage("detect", "detect", "camera.detector", params={"input_height": 32, "input_width": 64})
+    found = parts_of("detect", network, [points[6], points[7]], types)
+    stages = [replace(stage, name=part.name, params={**stage.params, PART: part.param()}) for part in found]
+    image = {"camera_input": np.random.default_rng(4).standard_normal((1, 3, 32, 64)).astype(np.float32)}
+    whole = chain([compile_stage(stage, make_engine())], image)
+    parts = chain([compile_stage(each, make_engine()) for each in stages], image)
+    np.testing.assert_allclose(parts["camera_output"], whole["camera_output"], rtol=1e-5, atol=1e-5)
+
+
+def test_parts_share_the_seeded_weights_of_the_whole() -> None:
+    network = detector_network()
+    points = [cut.after for cut in prefixes(network, value_types(network))]
+    drawn = seeded_weights(network, 0)
+    for part in parts_of("detect", network, [points[9]], value_types(network)):
+        model, own = network_of(Stage(part.name, "", "camera.detector", params={PART: part.param()}))
+        weights, source = weights_for(model, own, None)
+        assert source == "seed 0" and set(weights) == set(own.params)
+        assert all(np.array_equal(weights[name], drawn[name]) for name in own.params)

@@ -55,15 +55,15 @@ def test_mappings_come_in_order_until_none_left_can_be_better() -> None:
     work = workload("pointpillars", "jetson-agx-xavier", "MAXN")
     seen: list[int] = []
 
-    def judged(mapping: object) -> tuple[int, str] | None:
+    def judged(mapping: object, cuts: object) -> tuple[int, str] | None:
         seen.append(len(seen))
         return (10**12, "bad") if len(seen) < 3 else (0, "good")
 
     found: Exact[str] = exact_mapping(work, judged, None, 30.0)
     assert (found.status, found.best, found.tried) == ("optimal", "good", 3)
-    nothing: Exact[str] = exact_mapping(work, lambda _: None, None, 1.0)
+    nothing: Exact[str] = exact_mapping(work, lambda *_: None, None, 1.0)
     assert (nothing.status, nothing.best) == ("undecided", None)
-    assert exact_mapping(work, lambda _: None, 1, 10.0).status == "optimal"
+    assert exact_mapping(work, lambda *_: None, 1, 10.0).status == "optimal"
 
 
 def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
@@ -78,7 +78,7 @@ def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
 def test_the_plan_says_how_far_the_proof_came() -> None:
     board, pipeline = get_platform("jetson-agx-xavier"), get_pipeline("pointpillars")
     plain = make_plan(pipeline, board, "MAXN", work=stage_work)
-    exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", time_limit=10.0)
+    exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", time_limit=4.0)
     assert exact.verdict == "feasible" and exact.solver["name"] == "cpsat"
     assert plain.solver["bound"] <= exact.solver["bound"] <= exact.solver["value"] <= plain.solver["value"]
     assert exact.solver["gap"] <= plain.solver["gap"]
@@ -89,3 +89,35 @@ def test_an_unknown_solver_is_refused() -> None:
         make_plan(
             get_pipeline("pointpillars"), get_platform("jetson-agx-xavier"), "MAXN", work=stage_work, solver="magic"
         )
+
+
+def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds() -> None:
+    from tests.plan.test_cutting import MS, ORIN, detector
+
+    pipeline = detector(4 * MS)
+    local = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work)
+    exact = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work, solver="cpsat", time_limit=30)
+    assert exact.verdict == "feasible" and exact.solver["status"] == "optimal"
+    assert exact.solver["bound"] == exact.solver["value"] <= local.solver["value"]
+    assert any("part" in task.params for task in exact.tasks)
+
+
+def test_units_in_one_place_take_no_longer_than_the_whole() -> None:
+    """What makes the problem with units a relaxation: a network in one place is worth what it costs, at most."""
+    from socsched.plan.cutting.divisible import divisible
+    from socsched.plan.cutting.work import Sliced
+
+    board, pipeline = get_platform("jetson-agx-orin-64gb"), get_pipeline("perception-stack")
+    for mode in ("MAXN", "15W"):
+        model = CostModel(board, board.mode(mode), Sliced(stage_work), None)
+        work = Workload.of(task_graph(pipeline), model, "edf")
+        stages = {s.name: d for s in pipeline.stages if (d := divisible(pipeline, s, model)) is not None}
+        assert {"backbone", "head", "camera-detect"} <= set(stages)
+        problem = stage_problem(work, stages)
+        for name, divided in stages.items():
+            for number, place in enumerate(divided.places):
+                whole = model.at(divided.stage, place.engine, place.precision, place.share)
+                groups = [group for group in problem.groups if group.name.startswith(f"{name}#")]
+                assert len(groups) == divided.units
+                if whole is not None:
+                    assert sum(group.options[number].time_ns for group in groups) <= whole.time_ns

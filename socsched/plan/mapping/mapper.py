@@ -11,8 +11,10 @@ from socsched.cost.cost import Cost
 from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.heft import earliest_slot, upward_ranks
 
-Score = tuple[float, float]
-"""(overrun of requirements, objective); smaller is better, compared in this order."""
+Score = tuple[float, ...]
+"""Smaller is better: (overrun of requirements, objective, ...), see `plan.candidate`."""
+Beats = Callable[[Mapping[str, Cost], Score], Score | None]
+"""Returns the score of a mapping if it is below the one given."""
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class Improved:
 def improve(
     mapping: dict[str, Cost],
     options: Mapping[str, Sequence[Cost]],
-    score: Callable[[Mapping[str, Cost]], Score],
+    beats: Beats,
     budget: int = 400,
     time_limit: float | None = None,
 ) -> Improved:
@@ -145,7 +147,8 @@ def improve(
     Deterministic unless `time_limit` (s) cuts it short.  Stages are gone through in order, again after every success;
     as neighbours on one engine save a conversion, a stage also moves together with the next one.
     """
-    best, known = score(mapping), {_key(mapping)}
+    worst = (float("inf"),)
+    best, known = beats(mapping, worst) or worst, {_key(mapping)}
     evaluated, started = 1, time.monotonic()
     moves = list(_moves(list(mapping), options))
     position = idle = 0
@@ -158,8 +161,8 @@ def improve(
             continue
         known.add(_key(trial))
         evaluated += 1
-        found = score(trial)
-        if found < best:
+        found = beats(trial, best)
+        if found is not None:
             mapping, best, idle = trial, found, 0
     return Improved(mapping, best, evaluated, True)
 

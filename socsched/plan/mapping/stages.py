@@ -8,13 +8,16 @@ worse: the problem is a relaxation, its bound holds, and mappings come in the or
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from socsched.cost.cost import Cost, Segment
+from socsched.plan.cutting.divisible import Divisible, Leg, Legs
+from socsched.plan.cutting.segmentation import merged
 from socsched.plan.deployment import Mapping_, Unconnectable, Workload
 from socsched.plan.mapping.cpsat import Program
+from socsched.plan.mapping.inside import Inside, unit_name
 from socsched.plan.mapping.problem import (
     FREE,
     Amounts,
@@ -31,44 +34,46 @@ from socsched.plan.mapping.problem import (
 from socsched.plan.mapping.search import conflict
 
 _PPM = 1_000_000
+_ACCURACY = "accuracy loss"
 _NO_WORK = (Segment("stand-in", 0, 0, 0),)
 T = TypeVar("T")
 
 
-def stage_problem(workload: Workload) -> Problem:
-    """Return the choice of a candidate for every stage, to minimise the sum of expected chain latencies."""
+def stage_problem(workload: Workload, divided: Mapping[str, Divisible] | None = None) -> Problem:
+    """Return the choice of a candidate for every stage, to minimise the sum of expected chain latencies.
+
+    Stages of `divided` are chosen unit by unit: neighbours in different places are a cut (`inside`).
+    """
     graph, model = workload.graph, workload.model
-    options = {name: model.candidates(graph.stage(name)) for name in graph.order}
-    groups = tuple(
-        Group(name, tuple(_option(workload, cost) for cost in options[name]), period_ns=graph.period_ns[name])
-        for name in graph.order
-    )
+    inner = divided or {}
+    options = {name: _ways(model.candidates(graph.stage(name)), inner.get(name)) for name in graph.order}
+    head, tail = {n: n for n in graph.order}, {n: n for n in graph.order}
+    groups: tuple[Group, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    for name in graph.order:
+        if name in inner:
+            units = Inside.of(workload, inner[name], options[name])
+            head[name], tail[name] = units.groups[0].name, units.groups[-1].name
+            groups, edges = (*groups, *units.groups), (*edges, *units.edges)
+        else:
+            ways = tuple(_option(workload, cost) for cost in options[name])
+            groups = (*groups, Group(name, ways, period_ns=graph.period_ns[name]))
     # Data that are sampled are handed over as well, but nobody waits: a stand-in for the reader ends the way.
     sampled = [(p, c) for p, c in workload.edges if not _before(workload, p, c)]
     groups += tuple(
-        Group(f"{p}>{c}", tuple(Option(cost.engine, _NO_WORK) for cost in options[c]), twin=c) for p, c in sampled
+        Group(f"{p}>{c}", tuple(Option(cost.engine, _NO_WORK) for cost in options[c]), twin=head[c]) for p, c in sampled
     )
-    edges = tuple(
-        Edge(
-            p, c, tuple(tuple(_hop(workload, a, b, p in graph.predecessors(c)) for b in options[c]) for a in options[p])
-        )
-        for p, c in workload.edges
-        if _before(workload, p, c)
-    )
-    edges += tuple(
-        Edge(
-            p,
-            f"{p}>{c}",
-            tuple(tuple(_hop(workload, a, b, p in graph.stage(c).reads) for b in options[c]) for a in options[p]),
-        )
-        for p, c in sampled
-    )
+    for p, c in workload.edges:
+        late = (p, c) in sampled
+        direct = p in (graph.stage(c).reads if late else graph.predecessors(c))
+        rows = tuple(tuple(_hop(workload, a, b, direct) for b in options[c]) for a in options[p])
+        edges = (*edges, Edge(tail[p], f"{p}>{c}" if late else head[c], rows))
     requirements = []
     for chain in graph.pipeline.chains:
         parts = [part for part in graph.segments(chain) if part.nodes]
         sampling = sum(part.period_ns // 2 for part in parts[1:])
         ends = tuple(
-            f"{a.nodes[-1]}>{b.root}" if (a.nodes[-1], b.root) in sampled else a.nodes[-1]
+            f"{a.nodes[-1]}>{b.root}" if (a.nodes[-1], b.root) in sampled else tail[a.nodes[-1]]
             for a, b in zip(parts, [*parts[1:], parts[-1]], strict=True)
         )
         requirements.append(Requirement(f"deadline of chain {chain.name}", ends, chain.deadline_ns, sampling))
@@ -78,6 +83,8 @@ def stage_problem(workload: Workload) -> Problem:
         for engine in model.platform.engines
         if engine.operators.max_jobs
     ]
+    if graph.pipeline.accuracy_budget is not None:
+        budgets.append(Budget(_ACCURACY, graph.pipeline.accuracy_budget, "1e-3 points"))
     lanes = tuple(Lanes(e.id, len(groups) + len(edges)) for e in workload.engines())
     return Problem(lanes, groups, edges, tuple(requirements), tuple(budgets), 0, ("latency",))
 
@@ -92,7 +99,10 @@ def _option(workload: Workload, cost: Cost) -> Option:
 
 def _draws(workload: Workload, cost: Cost, stage: str, share: int) -> Amounts:
     used = cost.time_ns * share * _PPM // workload.graph.period_ns[stage]
-    return ((f"utilisation of {cost.engine}", used), (f"resident jobs on {cost.engine}", 1))
+    drawn = ((f"utilisation of {cost.engine}", used), (f"resident jobs on {cost.engine}", 1))
+    if workload.graph.pipeline.accuracy_budget is None or cost.stage not in workload.graph.order:
+        return drawn
+    return (*drawn, (_ACCURACY, workload.graph.stage(cost.stage).losses.get(cost.precision, 0)))
 
 
 def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Hop | None:
@@ -144,17 +154,19 @@ class Exact(Generic[T]):
 
 def exact_mapping(
     workload: Workload,
-    judged: Callable[[Mapping_], tuple[int, T] | None],
+    judged: Callable[[Mapping_, Mapping[str, Legs]], tuple[int, T] | None],
     known: int | None,
     seconds: float,
     seed: int = 0,
+    divided: Mapping[str, Divisible] | None = None,
 ) -> Exact[T]:
     """Go through mappings in the order of their expected latency, at least, until none left can be better.
 
     `judged` returns latency (ns) and candidate of a feasible mapping, None for another; `known` is the latency of a
-    feasible one that is there already.  Ends when nothing can be better, nothing is left, or after `seconds`.
+    feasible one that is there already.  Stages of `divided` may come as legs, whose parts follow each other; these are
+    the second argument of `judged`.  Ends when nothing can be better, nothing is left, or after `seconds`.
     """
-    started, problem = time.monotonic(), stage_problem(workload)
+    started, problem = time.monotonic(), stage_problem(workload, divided)
     program, bound, tried = Program(problem), 0, 0
     best: T | None = None
     while (left := seconds - (time.monotonic() - started)) > 0.05:
@@ -162,7 +174,13 @@ def exact_mapping(
         if answer.status == "infeasible":
             if known is not None:
                 return Exact("optimal", best, known, tried)
-            return Exact("infeasible", None, bound, tried, conflict(problem, left) if not tried else ())
+            return Exact(
+                "infeasible",
+                None,
+                bound,
+                tried,
+                conflict(problem, left / (len(problem.budgets) + 2)) if not tried else (),
+            )
         if answer.schedule is None:
             break
         bound = max(bound, answer.bound)
@@ -171,15 +189,37 @@ def exact_mapping(
         if answer.status != "optimal":
             break
         tried += 1
-        found = judged(_mapping(workload, answer.schedule))
+        found = judged(*_mapping(workload, answer.schedule, problem, divided or {}))
         if found is not None and (known is None or found[0] < known):
             known, best = found
         program.exclude(answer.schedule.choice)
     return Exact("feasible" if known is not None else "undecided", best, bound, tried)
 
 
-def _mapping(workload: Workload, schedule: Schedule) -> Mapping_:
-    graph = workload.graph
-    options = (workload.model.candidates(graph.stage(name)) for name in graph.order)
-    chosen = schedule.choice[: len(graph.order)]
-    return {name: ways[i] for name, ways, i in zip(graph.order, options, chosen, strict=True)}
+def _mapping(
+    workload: Workload, schedule: Schedule, problem: Problem, divided: Mapping[str, Divisible]
+) -> tuple[Mapping_, dict[str, Legs]]:
+    graph, chosen, cuts = workload.graph, dict[str, Cost](), dict[str, Legs]()
+    for name in graph.order:
+        stage = divided.get(name)
+        ways = _ways(workload.model.candidates(graph.stage(name)), stage)
+        if stage is None:
+            chosen[name] = ways[schedule.choice[problem.index[name]]]
+            continue
+        numbers = [schedule.choice[problem.index[unit_name(name, unit)]] for unit in range(stage.units)]
+        legs = merged(tuple(Leg(unit + 1, stage.places[number]) for unit, number in enumerate(numbers)))
+        place = legs[0].place
+        whole = workload.model.at(stage.stage, place.engine, place.precision, place.share) if len(legs) == 1 else None
+        if whole is None:
+            cuts[name] = legs
+        else:
+            chosen[name] = whole
+    return chosen, cuts
+
+
+def _ways(candidates: Sequence[Cost], stage: Divisible | None) -> list[Cost]:
+    """Return what a stage may run as: its candidates, or for one that may be cut its places, as costs of its ends."""
+    if stage is None:
+        return list(candidates)
+    like = candidates[0]
+    return [replace(like, engine=p.engine, precision=p.precision, share=p.share) for p in stage.places]

@@ -1,0 +1,47 @@
+"""`socsched plan --pareto`: every power mode at once, as a table and as a figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from socsched.cli.options import Output, terminal_width
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
+
+if TYPE_CHECKING:
+    from socsched.cli.line import How
+
+
+def show(output: Output, pipeline: str, platform: str, mode: str | None, how: How, file: Path | None) -> int:
+    """Print the front, draw it to `file`, and return the exit code: 0 where some mode meets every requirement."""
+    from socsched.cli import line
+    from socsched.compile.analyze import stage_work
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.pareto import explore
+    from socsched.report import pareto
+
+    if mode not in (None, "auto"):
+        raise UsageError("--pareto goes through every mode", "leave --mode out")
+    if file is not None and file.suffix.lower() != ".svg":
+        raise UsageError(f"{file}: the front is drawn as SVG", "use -o FILE.svg; --json prints it as data")
+    points = explore(
+        get_pipeline(pipeline),
+        get_platform(platform),
+        stage_work,
+        lambda mode, objective: line.planned(pipeline, platform, mode, replace(how, objective=objective)),
+    )
+    if file is not None:
+        pareto.draw(file, points)
+        output.note(f"wrote {file}")
+
+    def table() -> None:
+        from socsched.report.terminal import console
+
+        console(terminal_width()).print(pareto.view(points))
+
+    output.result(pareto.document(points), table)
+    verdicts = {point.plan.verdict for point in points}
+    if "feasible" in verdicts:
+        return EXIT_OK
+    return EXIT_UNDECIDED if "undecided" in verdicts else EXIT_VIOLATED

@@ -1,0 +1,193 @@
+"""Parts of a network as stages of their own: what a stage cut between engines turns into, for every step that follows.
+
+A part is the stage's model with one more param, `part`: the cut points it lies between and the tensors that cross
+there.  `registry.get_model` answers with the part's network and ports, so that whoever compiles, simulates or runs a
+stage needs to know nothing of cuts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from socsched.descriptor.pipeline import Chain, Pipeline, Stage
+from socsched.errors import UsageError
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.graph.partition import Part, parse_part, take
+from socsched.models.registry import Model, Port
+
+PART = "part"
+"""Name of the param."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """Which part of which stage: `cut` is written BEGIN:END (see `graph.partition`), `count` says of how many parts.
+
+    `crossing` gives the fp32 type of every tensor the part takes from or leaves to other parts, by layer; `after` are
+    the numbers of the parts it waits for, none of the first one, which the stage's own trigger starts.
+    """
+
+    stage: str
+    cut: str
+    number: int
+    count: int
+    after: tuple[int, ...]
+    crossing: Mapping[str, TensorType]
+
+    @property
+    def name(self) -> str:
+        """Name of the part as a stage."""
+        return f"{self.stage}.{self.number}"
+
+    def param(self) -> dict[str, Any]:
+        """Return the part as the param of its stage, plain data."""
+        crossing = {name: [list(t.shape), t.dtype, t.layout] for name, t in self.crossing.items()}
+        plain = {"stage": self.stage, "cut": self.cut, "number": self.number, "count": self.count}
+        return {**plain, "after": list(self.after), "crossing": crossing}
+
+
+def part_of(params: Mapping[str, Any]) -> PartOf | None:
+    """Return the part a stage with these params is, None for a whole one; UsageError when it cannot be read."""
+    entry = params.get(PART)
+    if entry is None:
+        return None
+    try:
+        crossing = {
+            n: TensorType(tuple(shape), dtype, layout) for n, (shape, dtype, layout) in entry["crossing"].items()
+        }
+        numbers = int(entry["number"]), int(entry["count"]), tuple(int(number) for number in entry["after"])
+        return PartOf(str(entry["stage"]), str(entry["cut"]), *numbers, crossing)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise UsageError(f"params.{PART} is not what `socsched plan` writes: {error!r}") from None
+
+
+def without_part(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the params of the whole stage."""
+    return {key: value for key, value in params.items() if key != PART}
+
+
+def whole_stage(stage: Stage) -> Stage | None:
+    """Return the stage a part is of, None for a stage that is no part; triggers are the part's."""
+    part = part_of(stage.params)
+    return replace(stage, name=part.stage, params=without_part(stage.params)) if part else None
+
+
+def part_model(model: Model, part: PartOf) -> Model:
+    """Return the model of a part: `model`'s own ports where the part touches them, one a tensor where it was cut."""
+    assert model.network is not None
+    whole = model.network()
+    network = part_network(whole, part)
+    given = dict(zip(whole.inputs, model.inputs, strict=True))
+    left = dict(zip(whole.outputs, model.outputs, strict=True))
+    return Model(
+        name=f"{model.name}[{part.cut}]",
+        inputs=tuple(given.get(name) or _port(part, name) for name in network.inputs),
+        outputs=tuple(left.get(name) or _port(part, name) for name in network.outputs),
+        network=lambda: network,
+        classes=model.classes,
+        weights=model.weights,
+        whole=model.network,
+    )
+
+
+def part_network(network: Network, part: PartOf) -> Network:
+    """Return the layers of a part."""
+    return take(network, parse_part(part.cut), part.crossing)
+
+
+def _port(part: PartOf, tensor: str) -> Port:
+    return Port(f"{part.stage}:{tensor}", part.crossing[tensor])
+
+
+def parts_of(
+    stage: str, network: Network, cuts: Sequence[Sequence[str]], types: Mapping[str, TensorType]
+) -> list[PartOf]:
+    """Return the parts between consecutive cuts, each named by its last layers.
+
+    A part waits for those it reads from, so that parts on different branches may run side by side; `types` gives the
+    fp32 type of every layer's result.
+    """
+    between = [Part(a, b) for a, b in itertools.pairwise([(), *(tuple(cut) for cut in cuts), ()])]
+    taken = [take(network, part, types) for part in between]
+    home = {layer.name: number for number, part in enumerate(taken, 1) for layer in part.layers}
+    found = []
+    for number, (part, place) in enumerate(zip(taken, between, strict=True), 1):
+        read = {name for name in part.inputs if name in home}
+        later = {name for other in taken[number:] for name in other.inputs}
+        left = {layer.name for layer in part.layers} & later
+        crossing = {name: types[name] for name in [*part.inputs, *part.outputs] if name in read | left}
+        after = tuple(sorted({home[name] for name in read})) or ((1,) if number > 1 else ())
+        found.append(PartOf(stage, str(place), number, len(taken), after, crossing))
+    return found
+
+
+def cut_pipeline(pipeline: Pipeline, cuts: Mapping[str, Sequence[PartOf]]) -> Pipeline:
+    """Return the pipeline with every stage of `cuts` replaced by its parts; triggers, reads and chains follow.
+
+    UsageError when a stage of the pipeline already has a part's name.
+    """
+    taken = {stage.name for stage in pipeline.stages}
+    for part in (part for parts in cuts.values() for part in parts):
+        if part.name in taken:
+            raise UsageError(f"stage {part.stage!r} cannot be cut: {part.name!r} is a stage already", "rename that one")
+    ends = {name: _ends(parts) for name, parts in cuts.items()}
+    stages: list[Stage] = []
+    for stage in pipeline.stages:
+        stage = replace(stage, after=_renamed(stage.after, ends), reads=_renamed(stage.reads, ends))
+        stages += [_part_stage(stage, part) for part in cuts[stage.name]] if stage.name in cuts else [stage]
+    chains = tuple(_through(chain, cuts) for chain in pipeline.chains)
+    return replace(pipeline, stages=tuple(stages), chains=chains)
+
+
+def uncut(name: str, params: Mapping[str, Any]) -> str:
+    """Return the name of the stage in the pipeline's file."""
+    part = part_of(params)
+    return part.stage if part else name
+
+
+def _ends(parts: Sequence[PartOf]) -> tuple[str, ...]:
+    """Parts nobody inside waits for: the stage is done when they are."""
+    waited = {number for part in parts for number in part.after}
+    return tuple(part.name for part in parts if part.number not in waited)
+
+
+def _renamed(names: Sequence[str], ends: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(new for name in names for new in ends.get(name, (name,)))
+
+
+def _part_stage(stage: Stage, part: PartOf) -> Stage:
+    # A timer, and what is sampled, belong to the first part; the others find it among their ancestors.
+    first = part.number == 1
+    before = tuple(f"{part.stage}.{number}" for number in part.after)
+    return replace(
+        stage,
+        name=part.name,
+        title=f"{stage.title}, layers {part.cut}",
+        params={**stage.params, PART: part.param()},
+        after=stage.after if first else before,
+        # Every part is a place where one more frame may be under way.
+        queue=stage.queue + part.number - 1,
+        reads=stage.reads if first else (),
+        period_ns=stage.period_ns if first else None,
+        offset_ns=stage.offset_ns if first else 0,
+        jitter_ns=stage.jitter_ns if first else 0,
+    )
+
+
+def _through(chain: Chain, cuts: Mapping[str, Sequence[PartOf]]) -> Chain:
+    path: list[str] = []
+    for name in chain.path:
+        path += _way(cuts[name]) if name in cuts else [name]
+    return replace(chain, path=tuple(path))
+
+
+def _way(parts: Sequence[PartOf]) -> list[str]:
+    """A way of triggers from the first part to the end of the last one."""
+    by_number, way = {part.number: part for part in parts}, [parts[-1]]
+    while way[0].after:
+        way.insert(0, by_number[way[0].after[-1]])
+    return [part.name for part in way]

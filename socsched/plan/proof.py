@@ -1,0 +1,60 @@
+"""A proof that no mapping is better, or a better one, by constraint programming; latency only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from socsched.cost.cost import Cost
+from socsched.plan.candidate import Candidate, judge, objective_value, score
+from socsched.plan.cutting.divisible import Legs
+from socsched.plan.cutting.search import Cutter
+from socsched.plan.deployment import Unconnectable, Workload
+from socsched.plan.mapping.stages import exact_mapping
+from socsched.plan.solution import Solution
+
+WHOLE = 0.3
+"""Share of the time for mappings of whole stages, whose proof is much easier."""
+
+
+def prove(
+    solution: Solution, workload: Workload, goals: Sequence[str], seconds: float, cutter: Cutter | None = None
+) -> Solution:
+    """Let CP-SAT look for a better mapping and bound all others; for the first objective latency only.
+
+    With a `cutter`, mappings of its stages in parts that follow each other are gone through as well, after those of
+    whole stages; `whole` says how that ended.
+    """
+    if cutter is None or not cutter.stages:
+        return _proved(solution, workload, goals, seconds, None)
+    started = time.monotonic()
+    first = _proved(solution, workload, goals, seconds * WHOLE, None)
+    status = first.exact.status if first.exact else ""
+    left = max(seconds - (time.monotonic() - started), 0.1)
+    return replace(_proved(first, workload, goals, left, cutter), whole=status)
+
+
+def _proved(
+    solution: Solution, workload: Workload, goals: Sequence[str], seconds: float, cutter: Cutter | None
+) -> Solution:
+    def judged(mapping: Mapping[str, Cost], cuts: Mapping[str, Legs]) -> tuple[int, Candidate] | None:
+        made = cutter.mapping(mapping, cuts) if cutter and cuts else (workload, mapping)
+        if made is None:
+            return None
+        try:
+            candidate = judge(*made)
+        except Unconnectable:
+            return None
+        feasible = candidate.verdict == "feasible"
+        return (int(objective_value(candidate, goals[0])), candidate) if feasible else None
+
+    feasible = solution.candidate.verdict == "feasible"
+    known = int(solution.score[1]) if feasible else None
+    exact = exact_mapping(workload, judged, known, seconds, divided=cutter.stages if cutter else None)
+    if exact.best is None:
+        return replace(solution, exact=exact)
+    found = score(exact.best, goals)
+    if feasible and found >= solution.score:
+        return replace(solution, exact=exact)
+    return replace(solution, candidate=exact.best, score=found, exact=exact)

@@ -1,0 +1,49 @@
+"""The best mapping of whole stages in one power mode: list scheduling and local search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from socsched.cost.cost import Cost
+from socsched.errors import UsageError
+from socsched.plan.candidate import Candidate, Score, better, judge, score
+from socsched.plan.deployment import Unconnectable, Workload
+from socsched.plan.mapping.mapper import Improved, improve, initial_mapping
+from socsched.plan.mapping.stages import Exact
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best found in one mode.
+
+    `floors`: what stages that may be cut take at least (ns), whatever the cuts; `notes`: why some of them are whole;
+    `whole`: how the proof for whole stages ended.
+    """
+
+    candidate: Candidate
+    search: Improved
+    score: Score
+    exact: Exact[Candidate] | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    whole: str = ""
+
+
+def solve(workload: Workload, goals: Sequence[str], budget: int = 400, time_limit: float | None = None) -> Solution:
+    """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
+    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
+
+    def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
+        try:
+            found = better(workload, mapping, goals, best)
+        except Unconnectable:
+            return None
+        return score(found, goals) if found else None
+
+    search = improve(initial_mapping(workload), options, beats, budget, time_limit)
+    try:
+        candidate = judge(workload, search.mapping)
+    except Unconnectable as error:
+        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
+    return Solution(candidate, search, score(candidate, goals))

@@ -69,6 +69,7 @@ class How:
     power_cap: int | None = None
     bandwidth_cap: int | None = None
     pins: tuple[str, ...] = ()
+    explain: bool = True
 
 
 def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
@@ -90,16 +91,29 @@ def planned(pipeline: str, platform: str, mode: str | None, how: How) -> Plan:
     board = get_platform(platform)
     workload = _pinned(get_pipeline(pipeline), board, how.pins)
 
-    def make(mode: str | None, cuts: bool, observed: Observed = NOTHING) -> Plan:
-        return make_plan(workload, board, mode, how.objective, how.policy, cuts=cuts, observed=observed, **options)
+    def make(mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False) -> Plan:
+        found: Plan = make_plan(
+            workload, board, mode, how.objective, how.policy, cuts=cuts, observed=observed, explain=explain, **options
+        )
+        return found
 
-    made = make(mode, how.cuts)
+    made = make(mode, how.cuts, explain=how.explain)
     if how.refine and made.tasks:
         from socsched.models.parts import PART
         from socsched.sim.refine import refined
 
         cut = any(PART in task.params for task in made.tasks)
-        made = refined(made, None if how.solver == "cpsat" else lambda seen: make(made.mode, cut, seen))
+        first = made
+        tried: list[tuple[Observed, Plan]] = []
+
+        def again(seen: Observed) -> Plan:
+            tried.append((seen, make(first.mode, cut, seen)))
+            return tried[-1][1]
+
+        made = refined(first, None if how.solver == "cpsat" else again)
+        better = [seen for seen, plan in tried if plan.tasks == made.tasks]
+        if how.explain and better and made.tasks != first.tasks:
+            made = replace(made, uncertainty=make(first.mode, cut, better[0], explain=True).uncertainty)
     return replace(made, tool={**made.tool, "version": __version__})
 
 

@@ -29,7 +29,9 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
         get_pipeline(pipeline),
         get_platform(platform),
         stage_work,
-        lambda mode, objective: line.planned(pipeline, platform, mode, replace(how, objective=objective)),
+        lambda mode, objective: line.planned(
+            pipeline, platform, mode, replace(how, objective=objective, explain=False)
+        ),
     )
     if file is not None:
         pareto.draw(file, points)

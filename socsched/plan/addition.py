@@ -80,10 +80,14 @@ def add(
 
     pinned = replace(both, stages=tuple(map(kept, both.stages)))
     half = None if time_limit is None else time_limit / 2
-    found = make_plan(pinned, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half)
+    found = make_plan(
+        pinned, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half, explain=False
+    )
     if found.verdict == "feasible":
         return Addition("yes", names, found, ())
-    free = make_plan(both, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half)
+    free = make_plan(
+        both, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half, explain=False
+    )
     if free.verdict == "feasible":
         moved = tuple(
             task.name

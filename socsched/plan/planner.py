@@ -53,6 +53,7 @@ def make_plan(
     cuts: bool = True,
     observed: Observed = NOTHING,
     limits: Limits = NO_LIMITS,
+    explain: bool = True,
 ) -> Plan:
     """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
 
@@ -60,7 +61,8 @@ def make_plan(
     precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
     installed, what is left of the limit goes into a proof, or a better mapping.  `observed` is what a simulation of an
-    earlier plan says of its times, `limits` are caps beside the mode's.  A stage no engine can run makes the plan
+    earlier plan says of its times, `limits` are caps beside the mode's; `explain` adds conflicts, levers, and what is
+    uncertain, which take a while.  A stage no engine can run makes the plan
     infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
@@ -97,6 +99,8 @@ def make_plan(
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
+    if not explain:
+        return _plan(best, solutions, objective, None, time.monotonic() - started, pipeline)
     conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
     plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
@@ -151,15 +155,20 @@ def _plan(
     best: Solution,
     solutions: Sequence[Solution],
     objective: str,
-    alternatives: Sequence[Solution],
+    alternatives: Sequence[Solution] | None,
     seconds: float,
     pipeline: Pipeline,
 ) -> Plan:
+    """Write a solution down; `alternatives` in other modes are levers, None for no levers at all."""
     candidate = best.candidate
     workload, assessment = candidate.deployment.workload, candidate.assessment
     model, sums = workload.model, candidate.balance
-    others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
-    judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
+    found = candidate.violations
+    if alternatives is not None:
+        others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
+        judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
+        levers = verified(judge, workload, candidate.deployment.mapping, found, judged)
+        found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
     outcome = candidate.verdict
     proved = best.exact is not None and best.exact.status == "infeasible"
     if outcome == "infeasible" and not proved and (not best.search.complete or best.exact is not None):
@@ -175,14 +184,7 @@ def _plan(
         tasks=tuple(map(_told, reasons(candidate.deployment))),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
-        violations=tuple(
-            replace(violation, levers=levers)
-            for violation, levers in zip(
-                candidate.violations,
-                verified(judge, workload, candidate.deployment.mapping, candidate.violations, judged),
-                strict=True,
-            )
-        ),
+        violations=found,
         power={"expected_mw": sums.power_mw, "cap_mw": sums.power_cap, "terms": [list(t) for t in sums.power]},
         bandwidth={
             "expected_gbps": round(sums.bytes_per_s / 1e9, 6),

@@ -47,7 +47,9 @@ def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, wor
     left = {e.id: [lane for lane in range(e.lanes) if lane not in gone.get(e.id, ())] for e in plan.engines}
     if not any(left.values()):
         return None
-    made = make_plan(pipeline, _reduced(platform, plan.mode, left, gone), plan.mode, policy=plan.policy, work=work)
+    made = make_plan(
+        pipeline, _reduced(platform, plan.mode, left, gone), plan.mode, policy=plan.policy, work=work, explain=False
+    )
     if not made.tasks:
         return None
     lanes = {engine.id: engine.lanes for engine in plan.engines}

@@ -17,8 +17,11 @@ from random_plans import HORIZON, plans
 from rich_plan import rich_plan
 
 from socsched.plan.io import from_document, load, save, to_document
-from socsched.plan.plan import ChainResult, Plan, Throttle, Transition, Violation
+from socsched.plan.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
 from socsched.sim.engine import run
+
+
+VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
 
 
 def everything() -> Plan:
@@ -45,8 +48,12 @@ def everything() -> Plan:
         tasks=tasks,
         sensors=tuple(replace(s, gap_ns=4) for s in made.sensors),
         transitions=(Transition("a", "b", 1, "NCHW", "NHWC", "fp32", "int8", "cpu", "a>b", 2),),
-        chains=(ChainResult("drive", ("lidar", "decode"), 3, 4, 5, 6, (("decode", 7), ("wait", 8))),),
-        violations=(Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",)),),
+        chains=(
+            ChainResult("drive", ("lidar", "decode"), 3, 4, 5, 6, (("decode", 7), ("wait", 8)), "EDF response times"),
+        ),
+        violations=(VIOLATED,),
+        conflicts=(Conflict((VIOLATED,), True, True, 5),),
+        uncertainty={"objective": "latency", "ties": [{"stage": "a"}], "measure": None},
         power={"mean_mw": 1.5, "rails": {"cpu": [1, 2]}},
         bandwidth={"peak": 1},
         solver={"name": "heft", "gap": None},

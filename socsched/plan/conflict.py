@@ -27,6 +27,8 @@ MANY = 1000
 """A queue, or a number of lanes, that is never short."""
 TRIES = 80
 """Mappings a search for one set of requirements looks at."""
+ROUNDS = 4
+"""Times a set is grown and shrunk when a search meets what it had not found before."""
 _SECOND = 10**9
 _LOST = 1e6
 
@@ -243,25 +245,24 @@ def conflict(
     order = all_keys(workload)
     # What engines can take is no wish: it is a member only where the best mapping known overfills one.
     always = frozenset(name for name in order if name.startswith("utilisation of ") and name not in known)
-    kept = frozenset(known)
-    while True:  # the requirements others give way to are added until no mapping is found
-        witness = search.meets(kept | always)
-        if witness is None:
+    kept, minimal = frozenset(known) & frozenset(order), False
+    for _ in range(ROUNDS):
+        while (witness := search.meets(kept | always)) is not None:
+            # The requirements others give way to belong to the set, until no mapping is found for it.
+            more = {key(v.requirement): v for v in restored(witness, workload)}
+            if not set(more) - kept:
+                return ()
+            known = {**more, **known}
+            kept |= set(more)
+        for name in [n for n in order if n in kept]:
+            witness = search.meets(always | kept - {name})
+            if witness is None and not search.late():
+                kept -= {name}
+            elif witness is not None:
+                found = {key(v.requirement): v for v in restored(witness, workload)}
+                known[name] = found.get(name, known[name])
+        # A search is not monotone: what it met on the way may be what it had given up before.
+        minimal = not search.late() and search.meets(kept | always) is None
+        if minimal or search.late():
             break
-        more = {key(v.requirement): v for v in restored(witness, workload)}
-        if not set(more) - kept:
-            return ()
-        known = {**more, **known}
-        kept |= set(more)
-    minimal = True
-    for name in [n for n in order if n in kept]:
-        if search.late():
-            minimal = False
-            break
-        witness = search.meets(always | kept - {name})
-        if witness is None and not search.late():
-            kept -= {name}
-        elif witness is not None:
-            found = {key(v.requirement): v for v in restored(witness, workload)}
-            known[name] = found.get(name, known[name])
     return (Conflict(tuple(known[n] for n in order if n in kept), False, minimal, search.tried),)

@@ -105,7 +105,7 @@ class Session:
         policies = self._options.policies or Policies()
         cheaper = {task.name: cheap for task in self._plan.tasks if (cheap := policies.cheaper(task))}
         injector = self._injector if self._options.faults else None
-        habits = Habits(hub.done, injector, hub.launched, cheaper=cheaper)
+        habits = Habits(hub.done, injector, hub.launched, cheaper=cheaper, together=hub.guard)
         for version in self._versions:
             start_workers(version, self._board, self._options, self._backends, habits, self._note)
         await_workers(self._workers(), lambda: hub.interrupted, self._note)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -35,7 +35,8 @@ class Habits:
     """What all workers of a run share: how the thread is set up, what to do with faults and with launched jobs.
 
     `enter` is called in the thread before and `settle` after its stages are prepared, with its tasks; both return a
-    notice or nothing.  `awaited` says whether a task's end matters to the host.
+    notice or nothing.  `awaited` says whether a task's end matters to the host.  Several calls of `done` in a row are
+    made within `together`.
     """
 
     done: Done
@@ -45,6 +46,7 @@ class Habits:
     enter: Callable[[Sequence[Task]], str] = lambda tasks: ""
     settle: Callable[[Sequence[Task]], str] = lambda tasks: ""
     cheaper: Mapping[str, Task] = field(default_factory=dict)
+    together: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
 class Worker:
@@ -151,8 +153,10 @@ class Worker:
                 act.begun_ns = time.monotonic_ns()
                 with suppress(Exception):  # whatever it is, its report tells
                     item[1].wait()  # those before it have ended then, too
-                for entry in held:
-                    self._report(*entry)
+                # one report after the other without letting go of what guards them, unless a fault draws one out
+                with self._habits.together if self._habits.injector is None else nullcontext():
+                    for entry in held:
+                        self._report(*entry)
                 held.clear()
                 del entry
             del item, act  # whoever waits for the next job must not keep this one's slot

@@ -21,7 +21,7 @@ from socsched.plan.plan import Plan
 from socsched.run.backends.base import Setting, gather
 from socsched.run.backends.tvm_cpu import weights_of
 from socsched.run.corun import record
-from socsched.run.profile import LEAST_ERROR
+from socsched.run.profile import LEAST_ERROR, quantiles
 from socsched.run.worker import warn
 
 
@@ -65,6 +65,9 @@ def measure_remotely(
         error = round(max((p99 - median) / p99, LEAST_ERROR), 3)
         note(f"{task.name} on {share} of {task.engine}: median {median / 1e6:.3f} ms, p99 {p99 / 1e6:.3f} ms")
         costs.append(
-            MeasuredCost(task.name, task.engine, plan.mode, task.precision, share, p99, error, len(times), median)
-        )
+            MeasuredCost(
+                task.name, task.engine, plan.mode, task.precision, share, p99, error, len(times), median,
+                quantiles([round(value) for value in times]),
+            )
+        )  # fmt: skip
     return Profile(plan.platform, tuple(costs), f"TVM RPC, {host}:{port}, each stage alone", time.strftime("%Y-%m-%d"))

@@ -271,10 +271,13 @@ def large(options: argparse.Namespace) -> None:
     for bandwidth in (137, 120):
         for seed in range(3):
             problem = random_problem(seed, 4, 20, 3, bandwidth)
+            begun = time.process_time()
             result = solve(problem, "auto", options.proof_limit)
+            spent = time.process_time() - begun
             status, value, seconds = peer(problem, False, options.z3_limit) if seed < 2 else ("not run", None, 0.0)
             shown = status if value is None else f"{value / 1e6:.4f}"
-            print(f"{bandwidth:<6}{seed:>5}{shown:>14}{seconds:>8.1f}{_line(result)}", flush=True)
+            line = f"{_line(result)}, {spent:.1f} s of a core"
+            print(f"{bandwidth:<6}{seed:>5}{shown:>14}{seconds:>8.1f}{line}", flush=True)
 
 
 def _line(result: Result) -> str:

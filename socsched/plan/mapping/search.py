@@ -119,7 +119,7 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
         and enumerable(problem)
     ):
         if _exhaustible(problem, relaxed["makespan"]) and not _proven(best, bounds):
-            _exhausted(best, relaxed["makespan"], (started + time_limit * 0.3, started + time_limit * 0.95), bounds)
+            _exhausted(best, relaxed["makespan"], (started + time_limit * 0.5, started + time_limit * 0.95), bounds)
         for states, waiting in STATES[:1] if _pairs(problem) <= PAIRS else STATES:
             if not _proven(best, bounds):
                 _enumerated(best, relaxed["makespan"], states, waiting, until, bounds)

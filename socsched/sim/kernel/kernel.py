@@ -210,7 +210,8 @@ class Kernel(Dispatcher):
             self.withhold(t, now)
         else:
             self.turn[t] = 0
-            if self.running[t] and self.listed[t]:
+            # meanwhile it may be on an engine without quanta
+            if self.running[t] and self.listed[t] and self.u_quantum[self.unit[t]]:
                 self.requeue(t, now)
                 self.turn[t] = now + self.u_quantum[self.unit[t]]
                 self.events.set(self.from_budget + t, self.turn[t])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from builders import engine, plan, spans, task, times
@@ -42,7 +43,7 @@ def test_think_time_counts_from_the_last_release() -> None:
     trace = simulate(plan([loop]), 20_000, seed=4)
     ends = {job.frame: job.finish_ns for job in trace.jobs}
     released = trace.releases["a"]
-    gaps = [after - before for before, after in zip(released, released[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(released)]
     assert min(gaps) >= 20 and {20 <= gap <= 50 or gap == 70 for gap in gaps} == {True}
     assert all(released[frame + 1] >= ends[frame] for frame in range(len(released) - 1))
 

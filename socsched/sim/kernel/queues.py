@@ -86,7 +86,8 @@ class Queues(Jobs):
             depth: i64 = self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
             while depth > self.t_queue[t]:
                 self.drop(t, now)
-                depth -= 1
+                # counted anew: jobs that followed may have been skipped as hopeless
+                depth = self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
             if depth != self.depth[t]:
                 self.depth[t] = depth
                 if self.record:

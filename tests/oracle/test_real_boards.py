@@ -17,6 +17,7 @@ import boards_corun
 import boards_dla
 import boards_googlenet
 import boards_pccs
+import reference_dla
 
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.linear import Linear
@@ -80,6 +81,18 @@ def test_a_shared_dla_has_the_measured_latencies(shared_data: Path) -> None:
         for place in (0.5, 0.9, 0.99):
             assert boards_dla.quantile(found, place) == pytest.approx(shared.at(place), rel=0.1)
     assert found == boards_dla.share(alone, boards_dla.Sharing(), 3000, 3)
+
+
+@pytest.mark.parametrize("how", [{}, {"gated": False}, {"whole_requests": True, "gated": False}, {"threshold": 2},
+                                 {"linger_ns": 900_000}, {"gated": False, "threshold": 1}])  # fmt: skip
+def test_another_simulator_of_two_processes_says_the_same(shared_data: Path, how: dict[str, int]) -> None:
+    """An event loop written by hand, with random numbers of its own: each quantile within 2 %."""
+    alone, _ = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    found, expected = (
+        one(alone, boards_dla.Sharing(**how), 4000, 1) for one in (boards_dla.share, reference_dla.share)
+    )
+    for place in (0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
+        assert boards_dla.quantile(found, place) == pytest.approx(boards_dla.quantile(expected, place), rel=0.02)
 
 
 def test_simpler_disciplines_miss_the_tail(shared_data: Path) -> None:

@@ -20,7 +20,6 @@ from socsched.plan.io import from_document, load, save, to_document
 from socsched.plan.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
 from socsched.sim.engine import run
 
-
 VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
 
 

@@ -9,7 +9,7 @@ from builders import engine, notes, plan, sensor, task, times
 
 from socsched.cost.cost import Segment
 from socsched.plan.plan import ExecutionTimes, Task
-from socsched.sim.engine import simulate
+from socsched.sim.engine import run, simulate
 from socsched.sim.faults import Burst, Faults
 from socsched.trace.trace import Trace
 
@@ -93,3 +93,19 @@ def test_a_dropped_job_that_takes_others_with_it_is_dropped_once() -> None:
         assert [job.frame for job in jobs] == [0, 1, 2, 3]
         taken += all(job.status == "dropped" for job in jobs)
     assert taken, "no case of jobs that went with another one"
+
+
+@pytest.mark.parametrize("implementation", ["auto", "python"])
+def test_a_queue_that_overflows_with_hopeless_jobs_is_emptied_once(implementation: str) -> None:
+    """Frames come three at a time to where none may wait; half of those taken up turn out hopeless and are skipped."""
+    times = ExecutionTimes((10, 500))
+    late = task("late", 10, after=("s",), period_ns=100, deadline_ns=90, queue=0, on_late="skip", times=times)
+    blocker = task("busy", 90, period_ns=100, deadline_ns=1)
+    bursts = tuple(Burst("s", at, 2) for at in range(50, 1000, 100))
+    for overflow in ("oldest", "newest"):
+        made = plan([blocker, replace(late, overflow=overflow)], sensors=(sensor("s", 100, offset_ns=10),))
+        for seed in range(8):
+            trace = run(made, 1000, seed, faults=Faults(bursts=bursts), implementation=implementation).trace
+            assert trace is not None
+            frames = [job.frame for job in trace.jobs if job.task == "late"]
+            assert frames == list(range(len(trace.releases["s"])))

@@ -39,7 +39,7 @@ def governed(plan: Plan, governor: str) -> Plan:
     if governor != "static" and not any(map(governable, plan.engines)):
         raise UsageError(
             f"governor {governor}: no engine of the plan has operating points to choose from",
-            "engines whose units are shared out keep their clock; give the others operating_points, and plan anew",
+            "give engines of the platform operating_points, and plan anew",
         )
     engines = (replace(e, governor=governor) if governable(e) else e for e in plan.engines)
     return replace(plan, engines=tuple(engines))

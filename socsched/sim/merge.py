@@ -24,6 +24,7 @@ class _Merger:
         self.imports: dict[str, None] = {}
         self.numbers: dict[str, str] = {}
         self.layers: list[str] = []
+        self.methods: dict[str, str] = {}
         self.source: list[str] = []
         self.whole: list[str] = []
         self.declared: list[str] = []
@@ -61,6 +62,10 @@ class _Merger:
             self.declared += ["@cython.final", f"cdef class {TOP}({BASE}):"]
         before = f"{BASE}.__init__(self)" if first else f"self.make_{self.layers[-1].lower()}({_PASSED})"
         self.layers.append(node.name)
+        for method in (x.name for x in node.body if isinstance(x, ast.FunctionDef) and x.name != "__init__"):
+            if method in self.methods:
+                raise ValueError(f"{method} is in two layers of the kernel: {self.methods[method]} and {node.name}")
+            self.methods[method] = node.name
         if node.name == TOP:
             made = "__init__"
         else:

@@ -23,7 +23,7 @@ from random import Random
 from typing import Any
 
 from haxconn import Artefact, folder
-from haxconn_corun import NOISE, Row, Sharing, predict, rho, swapped
+from haxconn_corun import report
 
 from socsched.cost.contention import demand, fair_shares, stretched_ns
 from socsched.cost.cost import Segment
@@ -310,49 +310,7 @@ def experiments(options: argparse.Namespace) -> None:
     if path is None:
         print("experiments: reference data not found (set SOCSCHED_SHARED)")
         return
-    artefact = Artefact(path)
-    for experiment in artefact.experiments:
-        rows = predict(artefact, experiment)
-        _predictions(f"experiment {experiment['id']}: {' + '.join(rows[0].latencies_ms)}", rows)
-        result = solve(artefact.problem(artefact.networks(experiment)), "auto", options.time_limit)
-        ours, best = result.evaluation.makespan_ns / 1e6, min(row.predicted_ms for row in rows)
-        how = f"{result.status}, {result.seconds:.2f} s"
-        print(f"  own schedule {ours:.2f} ms ({how}), best of theirs {best:.2f} predicted")
-    print("\nrank correlation with one choice of the model made otherwise (experiments 1 and 3)")
-    for name, model, sharing, contention in (
-        ("as above", artefact, Sharing(), True),
-        ("a network's DLA part is one piece", artefact, Sharing(dla_whole=True), True),
-        ("turns after a layer group", artefact, Sharing(operations=False), True),
-        ("GPU turns after an operation", artefact, Sharing(slice_ms=0), True),
-        ("GPU slices of 2 ms", artefact, Sharing(slice_ms=2), True),
-        ("the other process 0.03 ms late", artefact, Sharing(poll_ms=0.03), True),
-        ("the other process 0.1 ms late", artefact, Sharing(poll_ms=0.1), True),
-        ("the other process 0.2 ms late", artefact, Sharing(poll_ms=0.2), True),
-        ("traffic by image size", Artefact(path, layer_loads=True), Sharing(), True),
-        ("dense layers as typed in", Artefact(path, typed_dense=True), Sharing(), True),
-        ("no contention", artefact, Sharing(), False),
-    ):
-        found = [predict(model, experiment, sharing, contention) for experiment in artefact.experiments]
-        worst = max(abs(row.predicted_ms / row.measured_ms - 1) for rows in found for row in rows)
-        print(f"  {name:<36}" + "".join(f"{rho(rows):>6.2f}" for rows in found) + f"   largest error {worst:.0%}")
-
-
-def _predictions(title: str, rows: Sequence[Row]) -> None:
-    print(f"\n{title}")
-    for row in rows:
-        each = ", ".join(f"{name} {value:.2f}" for name, value in row.latencies_ms.items())
-        note = f"; as labelled, a sum: {row.as_labelled_ms:.2f}" if row.as_labelled_ms != row.predicted_ms else ""
-        error = row.predicted_ms / row.measured_ms - 1
-        print(
-            f"  {row.label:<10}{row.measured_ms:>6.1f} measured{row.predicted_ms:>7.2f} {error:+6.1%}  ({each}{note})"
-        )
-    print(f"  rank correlation {rho(rows):.2f}; with sums where the data says so {rho(rows, labelled=True):.2f}")
-    for faster, slower, seen, told in swapped(rows):
-        where = "within" if seen < NOISE else "beyond"
-        print(
-            f"  swapped: {slower} was {seen:.1%} slower than {faster} ({where} the noise of {NOISE:.1%}), "
-            f"{-told:.1%} faster predicted"
-        )
+    report(path, options.time_limit)
 
 
 if __name__ == "__main__":

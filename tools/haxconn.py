@@ -11,6 +11,8 @@ measured for single convolutions of its image sizes), a dense layer reads its we
 moves, and how much of the bandwidth there is to share, follow from the one measured pair of co-runs: two GoogleNets, on
 the GPU 1.959 -> 3.303 ms, on the DLA 3.656 -> 4.678 ms (HaX-CoNN, PPoPP 2024, artefact).  The experiments' own
 latencies are not used.  How the measured schedules ran, two processes on one board, is in `haxconn_corun`.
+
+    python tools/haxconn.py        prints measured and predicted latencies, ranks, and what each choice matters
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -255,3 +258,19 @@ def _resnet(name: str) -> tuple[int, int, int, int]:
     ways = {"1": (inputs, outside, 1), "2a": (inputs, middle, 1), "2b": (middle, middle, 3), "2c": (middle, outside, 1)}
     source, result, kernel = ways[found[3]]
     return source, side, result, kernel
+
+
+def main() -> int:
+    """Print how the measured schedules of the experiments compare with their predictions."""
+    from haxconn_corun import report
+
+    path = folder()
+    if path is None:
+        print("reference data haxconn/ not found (set SOCSCHED_SHARED to the folder that has data/)")
+        return 3
+    report(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

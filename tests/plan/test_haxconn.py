@@ -66,16 +66,13 @@ def test_latencies_of_single_runs_are_within_a_tenth(artefact: Any, corun: Modul
                 assert row.predicted_ms == pytest.approx(row.measured_ms, rel=0.1), (experiment["id"], row.label)
 
 
-def test_a_dla_part_in_one_piece_contradicts_either_experiment(artefact: Any, corun: ModuleType) -> None:
-    """Without turns on the DLA, rows where both networks use it come out too fast by more than with turns."""
+def test_a_dla_part_in_one_piece_contradicts_experiment_3(artefact: Any, corun: ModuleType) -> None:
+    """Without turns on the DLA, the rows where both networks use it come out a fifth too fast or more."""
     whole = corun.Sharing(dla_whole=True)
-    for experiment, labels in zip(artefact.experiments, (["H2H"], ["Herald", "H2H"]), strict=True):
-        turns, pieces = (corun.predict(artefact, experiment, sharing) for sharing in (corun.Sharing(), whole))
-        for row, other in zip(turns, pieces, strict=True):
-            if row.label in labels:
-                assert other.predicted_ms < row.predicted_ms
-                if experiment["id"] == 3:
-                    assert other.predicted_ms < 0.8 * row.measured_ms < row.predicted_ms
+    turns, pieces = (corun.predict(artefact, artefact.experiments[1], how) for how in (corun.Sharing(), whole))
+    for row, other in zip(turns, pieces, strict=True):
+        if row.label in ("Herald", "H2H"):
+            assert other.predicted_ms < 0.8 * row.measured_ms < row.predicted_ms
 
 
 def test_a_cut_of_layer_groups_into_operations_keeps_their_sums(artefact: Any, corun: ModuleType) -> None:

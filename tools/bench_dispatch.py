@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure what the executor adds to every stage: from when a job could start to when it does.
 
-    python tools/bench_dispatch.py [--frames 300] [--turns 5]
+    python tools/bench_dispatch.py [--frames 300] [--turns 5] [--realtime fifo]
 
 A chain of four stages of half a millisecond runs on one lane, and handed between two lanes with every stage; besides
 them, in the same run, two bare threads hand a number to each other through Python's own queue, which is what no
@@ -31,6 +31,7 @@ from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, 
 from socsched.run.executor import execute
 from socsched.run.options import Options
 from socsched.run.overheads import dispatch_waits, overheads, summary
+from socsched.run.realtime import CLASSES
 
 MS = 1_000_000
 BAR_NS = 30_000
@@ -105,6 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--realtime", default="off", choices=CLASSES, help="scheduling class of the workers")
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
     here = host.detect()
@@ -115,7 +117,7 @@ def main() -> int:
         floors.append(bare(args.frames, cpus))
         for title, lanes in (("one lane", (0,)), ("two lanes", (0, 1))):
             made, pipe = plan(lanes, len(cpus))
-            trace = execute(made, pipe, frames=args.frames, platform=here, options=Options(),
+            trace = execute(made, pipe, frames=args.frames, platform=here, options=Options(realtime=args.realtime),
                             backends={"synthetic": Sleeps()})  # fmt: skip
             waits = dispatch_waits(trace)
             found[title].append({name: statistics.median(values) for name, values in waits.items()})

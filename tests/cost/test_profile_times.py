@@ -55,12 +55,14 @@ def test_a_plan_draws_from_what_was_measured(checkout: Path) -> None:
     made = make_plan(pipe, board, work=stage_work, profile=profile())
     task = next(t for t in made.tasks if t.name == "voxelise")
     assert all(t.times is None for t in plain.tasks)
-    assert task.times is not None and task.times.values_ns == TIMES
+    assert task.times is not None
+    more = task.times.values_ns[0] - TIMES[0]  # what handing the result over takes
+    assert task.times.values_ns == tuple(time + more for time in TIMES) and 0 <= more < MS // 10
     assert task.wcet_ns >= TIMES[-1], "bounds hold for the longest"
     trace = run(made, 60 * 10**9, 1).trace
     assert trace is not None
     found = result(trace, made)["stages"]["voxelise"]["exec_ns"]
-    assert 2 * MS <= found["p50"] <= 3.2 * MS < found["max"] <= 9 * MS + len(task.segments)
+    assert 2 * MS <= found["p50"] <= 3.2 * MS < found["max"] <= 9.1 * MS
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=900))

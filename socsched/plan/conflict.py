@@ -27,7 +27,7 @@ MANY = 1000
 """A queue that is never short."""
 TRIES = 80
 """Mappings a search for one set of requirements looks at."""
-MOST = 600
+MOST = 1000
 """Mappings all searches for a set of requirements look at together."""
 ROUNDS = 4
 """Times a set is grown and shrunk when a search meets what it had not found before."""
@@ -127,8 +127,10 @@ def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
     for chain in asked:
         name = f"deadline of chain {chain.name}"
         if chain.bound_ns is None and name not in lost:
-            total = sum(value for _, value in chain.terms)
-            found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", chain.terms, ()))
+            least = chain.deadline_ns + 1 - sum(value for _, value in chain.terms)
+            terms = (*chain.terms, ("no bound exists: more than is allowed", least)) if least > 0 else chain.terms
+            total = sum(value for _, value in terms)
+            found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", terms, ()))
     return tuple(found)
 
 

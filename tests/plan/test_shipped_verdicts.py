@@ -79,7 +79,7 @@ def test_few_of_the_requirements_violated_stand_in_each_others_way(plans: dict[t
 
 def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
     pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
-    plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5)
+    plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5, time_limit=1.0)
     assert plan.verdict == "undecided" and plan.tasks and plan.violations
     assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
 

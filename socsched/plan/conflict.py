@@ -24,9 +24,11 @@ from socsched.plan.verdict import Balance, overrun, violations
 FAR = 10**15
 """A deadline (ns) that asks for nothing."""
 MANY = 1000
-"""A queue, or a number of lanes, that is never short."""
+"""A queue that is never short."""
 TRIES = 80
 """Mappings a search for one set of requirements looks at."""
+MOST = 1000
+"""Mappings all searches for a set of requirements look at together."""
 ROUNDS = 4
 """Times a set is grown and shrunk when a search meets what it had not found before."""
 _SECOND = 10**9
@@ -70,12 +72,20 @@ def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
     )
     stages = tuple(s if f"queue of {s.name}" in kept else replace(s, queue=MANY) for s in pipeline.stages)
     made = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
+    most = {e.id: sum(_widest(workload, s.name, e.id) for s in stages) for e in workload.engines()}
     engines = tuple(
-        e if f"utilisation of {e.id}" in kept else replace(e, lanes=max(e.lanes, len(stages) * 3), capacities=())
+        e
+        if f"utilisation of {e.id}" in kept
+        else replace(e, lanes=e.lanes + most[e.id] + 2 * len(made.edges), capacities=())
         for e in workload.engines()
     )
-    made.place(engines)
-    return made
+    return replace(made, _engines=engines)
+
+
+def _widest(workload: Workload, stage: str, engine: str) -> int:
+    """Return the most lanes a stage can take of an engine."""
+    costs = workload.model.candidates(workload.graph.stage(stage))
+    return max((cost.share for cost in costs if cost.engine == engine), default=0)
 
 
 def all_keys(workload: Workload) -> list[str]:
@@ -118,8 +128,10 @@ def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
     for chain in asked:
         name = f"deadline of chain {chain.name}"
         if chain.bound_ns is None and name not in lost:
-            total = sum(value for _, value in chain.terms)
-            found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", chain.terms, ()))
+            least = chain.deadline_ns + 1 - sum(value for _, value in chain.terms)
+            terms = (*chain.terms, ("no bound exists: more than is allowed", least)) if least > 0 else chain.terms
+            total = sum(value for _, value in terms)
+            found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", terms, ()))
     return tuple(found)
 
 
@@ -185,7 +197,8 @@ class Search:
     met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
 
     def late(self) -> bool:
-        return self.until is not None and time.monotonic() > self.until
+        """Say whether the time or the number of mappings given to this search is used up."""
+        return self.tried >= MOST or (self.until is not None and time.monotonic() > self.until)
 
     def meets(self, kept: frozenset[str]) -> Judged | None:
         """Return a candidate that meets `kept`, None when none is found; what met more before still does."""

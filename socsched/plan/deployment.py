@@ -71,10 +71,6 @@ class Workload:
             )
         return self._engines
 
-    def place(self, engines: tuple[PlannedEngine, ...]) -> None:
-        """Plan with these engines instead of the powered ones of the platform as they are."""
-        self._engines = engines
-
     def contention(self) -> ContentionModel:
         """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
         if self._contention is None:
@@ -335,7 +331,10 @@ def _handed(workload: Workload, mapping: Mapping_, name: str, tasks: Sequence[Ta
 
 
 def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, int]) -> list[Task]:
-    """Give gangs the first lanes of their engine, then all others the least loaded lane (worst fit decreasing)."""
+    """Give gangs the first lanes of their engine, then all others the least loaded lane (worst fit decreasing).
+
+    Where every task finds lanes of its own, gangs lie side by side.
+    """
     load = {engine: [0.0] * count for engine, count in lanes.items()}
     taken: dict[str, tuple[int, ...]] = {}
 
@@ -345,10 +344,12 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping_, lanes: Mapping[str, i
     def utilisation(task: Task) -> float:
         return task.cost_ns / task.period_ns
 
+    wanted = {engine: sum(share(task) for task in tasks if task.engine == engine) for engine in lanes}
     for task in sorted(tasks, key=lambda t: (-share(t), -utilisation(t))):
         loads = load[task.engine]
         if share(task) > 1:
-            chosen = tuple(range(share(task)))
+            first = sum(map(bool, loads)) if wanted[task.engine] <= len(loads) else 0  # room for all: side by side
+            chosen = tuple(range(first, first + share(task)))
         else:
             chosen = (min(range(len(loads)), key=lambda lane: (round(loads[lane], 9), lane)),)
         for lane in chosen:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.graph.taskgraph import task_graph
-from socsched.plan.conflict import Search, conflict, impossible, key, restored
+from socsched.plan.conflict import Search, all_keys, conflict, impossible, key, relaxed, restored
 from socsched.plan.deployment import Workload
 from socsched.plan.planner import judge, make_plan, solve
 
@@ -117,3 +117,15 @@ def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
     )
     assert not any(v.requirement == "utilisation of acc" for v in again.violations)
     assert plan.conflicts[0].proved and plan.conflicts[0].requirements[0].requirement == "utilisation of acc"
+
+
+def test_an_engine_that_is_not_asked_for_has_lanes_for_everybody() -> None:
+    load = workload(lines((12, 20, 20), (9, 20, 20)), "fp")
+    everything = frozenset(all_keys(load))
+    free = relaxed(load, everything - {"utilisation of acc"})
+    mapping = {name: free.model.candidates(free.graph.stage(name))[0] for name in free.graph.order}
+    candidate = judge(free, mapping)
+    lanes = [lane for task in candidate.deployment.tasks for lane in task.lanes]
+    assert len(lanes) == len(set(lanes)) and candidate.verdict == "feasible"
+    (full,) = restored(candidate, load)
+    assert (full.requirement, full.demand, full.bound) == ("utilisation of acc", 1_050_000_000, 10**9)

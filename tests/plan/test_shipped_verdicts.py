@@ -68,17 +68,18 @@ def test_terms_add_up(plans: dict[tuple[str, str], Plan]) -> None:
                 assert chain.bound_ns <= chain.deadline_ns or plan.verdict == "infeasible"
 
 
-def test_the_lane_that_is_overfull_alone_stands_in_the_way(plans: dict[tuple[str, str], Plan]) -> None:
+def test_few_of_the_requirements_violated_stand_in_each_others_way(plans: dict[tuple[str, str], Plan]) -> None:
     plan = plans["perception-stack", "15W"]
-    assert len(plan.violations) > 1, "what follows from it is violated too"
     (found,) = plan.conflicts
-    assert [v.requirement.split(" lane")[0] for v in found.requirements] == ["utilisation of cpu0"]
+    names = {v.requirement.split(" lane")[0] for v in found.requirements}
+    assert "utilisation of cpu0" in names and len(names) < len(plan.violations), "the others follow from these"
+    assert found.minimal and not found.proved and found.tried > 0
     assert any(lever.startswith("mode MODE_30W") for lever in plan.violations[0].levers)
 
 
 def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
     pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
-    plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5)
+    plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5, time_limit=1.0)
     assert plan.verdict == "undecided" and plan.tasks and plan.violations
     assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
 

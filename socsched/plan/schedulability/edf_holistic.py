@@ -22,6 +22,8 @@ PATIENCE = 10
 """Rounds after which what still grows is taken to grow faster, and rounds it is then brought down again."""
 REACH = 16
 """Times the longest period beyond which a response counts as none."""
+WORK = 20_000
+"""Pairs of tasks at arrivals looked at in a round (some 20 ms); a resource so full keeps its local deadlines."""
 NAME = "EDF response times, holistic"
 SOURCE = "Spuri, INRIA RR-2873 1996, with the responses of INRIA RR-2772; George, Rivierre, Spuri, RR-2966 1996"
 
@@ -124,7 +126,7 @@ def _group(
     result: dict[str, Response] = {}
     taskset = resource("edf", group, {name: at.jitter for name, at in latest.items()}, deadlines)
     problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
-    for task, value, terms in edf_response.rows(problem):
+    for task, value, terms in edf_response.rows(problem, WORK):
         at, mine = latest[task.name], own[task.name]
         if value is None:
             result[task.name] = replace(mine, bounded=False)

@@ -26,15 +26,15 @@ WORK = 5_000_000
 """Pairs of tasks at arrivals looked at before bounds are given up (some seconds)."""
 
 
-def rows(problem: Problem) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
-    """Yield the response of every task, None where there are too many arrivals to look at."""
+def rows(problem: Problem, work: int | None = None) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
+    """Yield the response of every task, None where there are too many arrivals to look at (see `WORK`)."""
     busy = busy_period(problem)
     segments = {task.name: task.segment for task in demand_tasks(problem)}
     whole = problem.preemption == "none"
     arrivals = sum((busy or 0) // task.period_ns + 1 for task in problem.tasks)
     for task in problem.tasks:
         others = [other for other in problem.tasks if other is not task]
-        if busy is None or arrivals * len(problem.tasks) ** 2 > WORK:
+        if busy is None or arrivals * len(problem.tasks) ** 2 > (WORK if work is None else work):
             yield task, None, ()
             continue
         worst, before = -1, (0, 0)

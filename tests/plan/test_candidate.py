@@ -97,10 +97,10 @@ def test_a_budget_no_precision_keeps_is_a_verdict_with_levers() -> None:
 
 def test_caps_beside_the_modes_are_requirements() -> None:
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
-    free = make_plan(pipeline, platform, "MAXN", work=stage_work)
+    free = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False)
     power, traffic = int(free.power["expected_mw"]), int(free.bandwidth["expected_gbps"] * 1e9)
-    capped = make_plan(pipeline, platform, "MAXN", work=stage_work, limits=Limits(power - 1, None))
+    capped = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False, limits=Limits(power - 1, None))
     assert capped.power["cap_mw"] == power - 1
     assert capped.verdict == "infeasible" or capped.power["expected_mw"] < power
-    starved = make_plan(pipeline, platform, "MAXN", work=stage_work, limits=Limits(None, traffic // 100))
+    starved = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False, limits=Limits(None, traffic // 100))
     assert [v.requirement for v in starved.violations] == ["DRAM traffic"]

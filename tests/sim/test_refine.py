@@ -63,3 +63,14 @@ def test_an_overloaded_plan_is_left_as_it_is() -> None:
     plan = make_plan(get_pipeline("centerpoint-pillar"), get_platform("jetson-agx-orin-64gb"), "15W", work=stage_work)
     assert plan.verdict == "infeasible"
     assert refined(plan) is plan
+
+
+def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
+    """Frames in flight on two engines slow each other down; the estimate without interference does not see it."""
+    from tests.plan.test_cutting import MS, ORIN, detector
+
+    plan = make_plan(detector(3 * MS), get_platform(ORIN), "15W", work=stage_work)
+    assert plan.verdict == "feasible" and len(plan.tasks) > 1
+    (chain,) = refined(plan).chains
+    assert chain.expected_ns == pytest.approx(means(plan, SECOND, seed=3)[chain.name], rel=1e-4)
+    assert chain.expected_ns > plan.chains[0].expected_ns

@@ -140,6 +140,9 @@ def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Viola
     here = [task for task in deployment.tasks if task.engine == engine]
     wide = any(lane >= lanes for task in here for lane in task.lanes)
     sets = [here] if wide else [[task for task in here if lane in task.lanes] for lane in range(lanes)]
+    hopeless = [task for task in here if task.wcet_ns > task.period_ns]
+    if wide and hopeless:  # however many lanes are added, a job runs on those it has
+        sets, wide = [hopeless[:1]], False
     bound = lanes * _SECOND if wide else _SECOND
     rows = [
         tuple((t.name, -(-t.wcet_ns * (len(t.lanes) if wide else 1) * _SECOND // t.period_ns)) for t in tasks)

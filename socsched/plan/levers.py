@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
-from socsched.descriptor.pipeline import PER_POINT, Pipeline
+from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.models.parts import uncut
 from socsched.plan.conflict import Judge, Judged, key
 from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.explain import Judged as Modes
+from socsched.plan.more_levers import more_levers
 from socsched.plan.plan import Violation
 from socsched.units import format_bandwidth, format_duration, format_power
 
@@ -60,15 +60,13 @@ def _levers(
             kinds[one.effort] += 1
             count += 1
             yield one.text + _rest(one.left)
+    plain = list(more_levers(violation, workload, mapping))
+    yield from plain
     later = _deadline(violation, judge, workload, mapping)
     if later:
         yield later
-    elif not count:
+    elif not count and not plain:
         yield f"no single change closes it, of {len(tried)} tried" if tried else "no change to try"
-    if violation.requirement.startswith("queue of "):
-        yield from _longer_queue(violation, workload)
-    if violation.requirement == "accuracy loss":
-        yield f"allow {violation.demand / PER_POINT:g} points instead of {violation.bound / PER_POINT:g}"
     if violation.unit in ("mW", "B/s"):
         show = format_power if violation.unit == "mW" else format_bandwidth
         name, value = max(violation.terms, key=lambda term: term[1])
@@ -208,16 +206,6 @@ def _sayable(ns: float) -> int:
     """Return a duration rounded up to four digits: what is tried is what is shown."""
     step: int = 10 ** max(len(str(int(ns))) - 4, 0)
     return -(-math.ceil(ns) // step) * step
-
-
-def _longer_queue(violation: Violation, workload: Workload) -> Iterator[str]:
-    """Name the frames in flight that a late stage would have to hold, where it keeps up with their rate."""
-    name = violation.requirement.removeprefix("queue of ").split(" ")[0]
-    late = name.split(">")[-1]
-    if late in workload.graph.order:
-        frames = -(-violation.demand // workload.graph.period_ns[late])
-        where = uncut(late, workload.graph.stage(late).params)
-        yield f"let {frames} frames be under way there (queue: {frames} at {where}), as far as deadlines allow"
 
 
 def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> str:

@@ -62,8 +62,8 @@ def make_plan(
     unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
     installed, what is left of the limit goes into a proof, or a better mapping.  `observed` is what a simulation of an
     earlier plan says of its times, `limits` are caps beside the mode's; `explain` adds conflicts, levers, and what is
-    uncertain, which take a while.  A stage no engine can run makes the plan
-    infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat without OR-Tools.
+    uncertain, which take a while.  A stage no engine can run makes the plan infeasible, without tasks.  Raises
+    UsageError for unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
     if policy not in POLICIES:
@@ -106,7 +106,8 @@ def make_plan(
     plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
     deployment = best.candidate.deployment
     open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0])
-    proved = any(found.proved for found in conflicts)  # whatever the search left untried
+    # Whatever the search left untried; a proof about whole stages says nothing of those that may be cut.
+    proved = any(found.proved for found in conflicts) and not best.floors
     return replace(plan, verdict="infeasible" if proved else plan.verdict, conflicts=conflicts, uncertainty=open_)
 
 

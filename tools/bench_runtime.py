@@ -8,7 +8,8 @@ processor, everything between in fp16 on the GPU, on synthetic scans.  Throughpu
 taken, `--in-flight` at once, under every executor in turn, and a PyTorch loop with the same functions before and behind
 (cuDNN, channels last, one CUDA graph from pillar net to heads, page-locked copies); medians of rounds that alternate.
 What is found must be the same bit for bit under every executor.  Latency: a pipeline of hard stages at a fixed rate,
-alone and beside one of soft stages at a rate that keeps the machine busy.  Exit code 1 when a bar is missed.
+alone and beside one of soft stages at a rate that keeps the machine busy (`--shield` as in `socsched run`).  Exit code
+1 when a bar is missed.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ def undisturbed(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str,
     for _ in range(args.rounds):
         tails: dict[str, int] = {}
         for title, names in (("alone", {"": hard}), ("beside", {"": hard, "be_": ("soft", args.busy * MS)})):
-            options = Options(in_flight=args.in_flight, realtime="auto")
+            options = Options(in_flight=args.in_flight, realtime="auto", shield=not args.no_shield)
             trace = run(pipeline(names), here, args.weights, duration_ns=args.seconds * 10**9, options=options)
             ends = {job.frame: job for job in trace.jobs if job.task == "decode" and job.status == "done"}
             releases = trace.releases["lidar"]
@@ -324,12 +325,17 @@ def main() -> int:
     parser.add_argument("--period", type=int, default=20, help="ms between frames of the hard pipeline")
     parser.add_argument("--busy", type=int, default=20, help="ms between frames of the soft pipeline")
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument(
+        "--no-shield", action="store_true", help="let soft stages start while a hard frame is under way"
+    )
+    parser.add_argument("--only", choices=("throughput", "latency"))
     args = parser.parse_args()
     if args.weights is None:  # both sides start from the same numbers
         args.weights = Path(tempfile.mkdtemp()) / "weights.npz"
         np.savez(args.weights, **_random())
     here = platform(args.arch)
-    results = [*undisturbed(args, here), *throughput(args, here)]
+    results = [] if args.only == "throughput" else [*undisturbed(args, here)]
+    results += [] if args.only == "latency" else throughput(args, here)
     if not args.no_torch:
         import torch
 

@@ -43,6 +43,7 @@ def run_options(function: F) -> F:
             help="With --no-pace: frames under way at once.",
         ),
         click.option("--steal", is_flag=True, help="Idle lanes take jobs of like ones (no bound covers that)."),
+        click.option("--shield", is_flag=True, help="Less critical jobs wait while more critical ones are under way."),
         click.option(
             "--realtime",
             type=click.Choice(["off", "auto", "fifo", "deadline"]),
@@ -92,6 +93,7 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
         executor=how["executor"],
         in_flight=how["in_flight"],
         steal=how["steal"],
+        shield=how["shield"],
         realtime=how["realtime"],
         faults=load_faults(how["faults_file"], plan) if how["faults_file"] else None,
         policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,

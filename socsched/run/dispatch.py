@@ -19,7 +19,7 @@ from socsched.plan.plan import Plan, Task
 from socsched.run.activation import NOBODY, Activation, Delivery, Outputs, oldest
 from socsched.run.discipline import Discipline, EventChained, WorkerKey
 from socsched.run.ledger import ABORTED, DROPPED, Ledger, let_go
-from socsched.run.overload import Overload
+from socsched.run.overload import CRITICALITIES, Overload
 from socsched.run.wiring import Wiring
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
@@ -32,6 +32,8 @@ class Dispatcher:
 
     `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).  `lossless` lets
     every frame wait instead of dropping what does not fit a queue: for measuring, and where releases wait for room.
+    `shield`: a job does not start while a more critical one is under way anywhere, unless it waits for a period
+    already; for what lanes do not separate, such as the interpreter, caches and the device.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Dispatcher:
         lossless: bool = False,
         ledger: Ledger | None = None,
         overload: Overload | None = None,
+        shield: bool = False,
     ) -> None:
         self._wiring = Wiring(plan, needs)
         self.trace = trace
@@ -60,6 +63,7 @@ class Dispatcher:
         self._changed: set[str] = set()
         self._seats: dict[Hashable, Activation] = {}
         self._lost: set[str] = set()
+        self._rank = {task.name: CRITICALITIES.index(task.criticality) for task in plan.tasks} if shield else {}
 
     # -- what happens
 
@@ -92,7 +96,10 @@ class Dispatcher:
         """Do the part of `start` others wait for; `tidy` must follow."""
         started: list[Activation] = []
         place_of, seats = self._place, self._seats
+        first = self._most_critical() if self._rank else 0
         for act in self._ready.copy():
+            if first and self._rank[act.task.name] < first and now_ns - act.job.activation_ns < act.task.period_ns:
+                continue
             place = place_of(act, seats)
             if place is None:
                 continue
@@ -206,6 +213,11 @@ class Dispatcher:
         return self._waiting.get(task, 0)
 
     # -- how it is done
+
+    def _most_critical(self) -> int:
+        """Return the highest criticality under way."""
+        jobs = (*self.running.values(), *self._ready)
+        return max((self._rank[act.task.name] for act in jobs), default=0)
 
     def _outcome(self, act: Activation, outputs: Outputs) -> Delivery:
         name, wiring = act.task.name, self._wiring

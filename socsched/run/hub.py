@@ -67,7 +67,7 @@ class Hub:
         self.interrupted = self.halted = False
         self.running = 0
         self.origin_ns = 0
-        self.lossless = False
+        self.lossless = self.shield = False
         self.warming: list[Any] | None = None
         self.collector: Collector | None = None
         self.owners: dict[Activation, tuple[Dispatcher, Version]] = {}
@@ -172,8 +172,9 @@ class Hub:
         lossless = warming or self.lossless
         self.version = version
         self.dispatcher = Dispatcher(
-            version.plan, self.needs, trace, version.rules, lossless, ledger or Ledger(), overload
-        )
+            version.plan, self.needs, trace, version.rules, lossless, ledger or Ledger(), overload,
+            shield=self.shield and not warming,
+        )  # fmt: skip
 
     def now(self) -> int:
         """Return the time of this run in ns."""

@@ -14,6 +14,7 @@ from socsched.run.overload import Policies
 class Options:
     """`executor`: one of `discipline.EXECUTORS`.  `in_flight`: frames under way at once when they are released as fast
     as it goes, and the streams of stream-per-frame.  `steal`: idle lanes take jobs of like ones.
+    `shield`: while a more critical job is under way, less critical ones do not start, for a period of theirs at most.
 
     `realtime`: off, auto, fifo or deadline (`realtime.chosen_class`).  `limp_home`: plans that may take over when an
     engine is lost, best first.  `hang_ns`: how long a job may run before its engine counts as lost; by default longer
@@ -24,6 +25,7 @@ class Options:
     executor: str = "event-chained"
     in_flight: int = 1
     steal: bool = False
+    shield: bool = False
     realtime: str = "off"
     faults: Faults | None = None
     policies: Policies | None = None

@@ -56,6 +56,7 @@ class Session:
         self._injector = Injector(options.faults or Faults(), setting.seed)
         needs = {stage: set(ports.values()) for stage, ports in setting.bound.items()}
         self._hub = Hub(self._plan, needs, options.policies or Policies(), on_frame is not None)
+        self._hub.shield = options.shield
         self._versions = [
             make_version(plan, setting, options, self._backends, alone) for plan in (self._plan, *options.limp_home)
         ]

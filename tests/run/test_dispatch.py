@@ -54,6 +54,27 @@ def test_fifo_serves_in_order_of_activation() -> None:
     assert names(d.start(3)) == ["first"]
 
 
+def test_a_shield_keeps_less_critical_jobs_back_but_not_for_ever() -> None:
+    hard = [task("first", "a", criticality="hard"), task("second", "first", criticality="hard", lanes=(1,))]
+    soft = task("soft", "b", lanes=(2,), period_ns=4 * MS, criticality="soft")
+    made = plan(*hard, soft, sensors={"a": 8 * MS, "b": 4 * MS}, lanes=3)
+    open_, shielded = dispatcher(made), Dispatcher(made, {}, Trace("measured", 0, 0), shield=True)
+    for d in (open_, shielded):
+        d.release("a", 0, 0, 0, {})
+        (first,) = d.start(0)
+        d.release("b", 0, MS, MS, {})
+        assert names(d.start(MS)) == (["soft"] if d is open_ else [])
+    shielded.finish(first, 0, 2 * MS, {})
+    (second,) = shielded.start(2 * MS)
+    assert second.task.name == "second", "the next stage of the same frame is still before it"
+    assert names(shielded.start(3 * MS)) == []
+    assert names(shielded.start(5 * MS)) == ["soft"], "it has waited for a period"
+    shielded.release("b", 1, 5 * MS, 5 * MS, {})
+    shielded.finish(second, 2 * MS, 6 * MS, {})
+    shielded.finish(next(iter(shielded.running.values())), 5 * MS, 7 * MS, {})
+    assert names(shielded.start(7 * MS)) == ["soft"], "nothing more critical is left"
+
+
 def test_a_full_queue_drops_the_newest_frame() -> None:
     d = dispatcher(plan(task("t", "s", queue=1), sensors={"s": MS}))
     for frame in range(3):

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -150,22 +150,30 @@ class Worker:
             held.append(item)
             act = item[0]
             if self._habits.awaited(act.task.name) or self._pending.empty():
-                act.begun_ns = time.monotonic_ns()
-                with suppress(Exception):  # whatever it is, its report tells
-                    item[1].wait()  # those before it have ended then, too
+                # nobody is kept waiting by a wait: those held may be on other streams, and not at their end yet
+                ends = [self._await(*entry[:2]) for entry in held]
                 # one report after the other without letting go of what guards them, unless a fault draws one out
                 with self._habits.together if self._habits.injector is None else nullcontext():
-                    for entry in held:
-                        self._report(*entry)
+                    for entry, end in zip(held, ends, strict=True):
+                        self._report(*entry, end)
                 held.clear()
                 del entry
             del item, act  # whoever waits for the next job must not keep this one's slot
 
-    def _report(self, act: Activation, pending: Pending, launched: int) -> None:
+    def _await(self, act: Activation, pending: Pending) -> tuple[int, int] | BaseException:
+        act.begun_ns = time.monotonic_ns()
+        try:
+            return pending.wait()
+        except BaseException as error:
+            return error
+
+    def _report(self, act: Activation, pending: Pending, launched: int, ended: tuple[int, int] | BaseException) -> None:
         result: Mapping[str, Any] | BaseException = pending.outputs
         start = launched
         try:
-            start, end = pending.wait()
+            if isinstance(ended, BaseException):
+                raise ended
+            start, end = ended
             if self._habits.injector is not None:
                 self._habits.injector.after(act.task, act.job.frame, start)
         except BaseException as error:

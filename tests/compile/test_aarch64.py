@@ -89,7 +89,7 @@ def test_int8_stages_give_the_integers_of_the_host(
     assert small_stages.error(found, small_stages.reference(stage, arrays)) <= 0.1, "and near to fp32"
 
 
-LONG = {("resnet", "fp16"), ("mobilenet", "fp32"), ("yolo", "fp16")}
+LONG = {("resnet", "fp16"), ("mobilenet", "fp32"), ("yolo", "fp16"), ("yolo", "fp32")}
 
 
 @pytest.mark.qemu

@@ -244,11 +244,11 @@ def test_conversions_the_device_has_no_kernel_for_are_refused() -> None:
 
 def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, shared_data: Path) -> None:
     made, platform, pipe = planned
-    device, calls = FakeDevice(), iter(range(10**6))
-    freed, plain = threading.Event(), device.wait
+    device = FakeDevice()
+    begun, freed, plain = threading.Event(), threading.Event(), device.wait
 
     def wait(start: Any, end: Any) -> Any:
-        if next(calls) > 70:
+        if begun.is_set():
             freed.wait(60)
         return plain(start, end)
 
@@ -258,7 +258,8 @@ def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, 
     options = Options(in_flight=3, hang_ns=2_000_000_000)
     try:
         execute(made, pipe, platform=platform, scans=scans, frames=8, pace="asap", options=options, accounts=accounts,
-                backends={"cuda": TvmCudaBackend(device, compiled)})  # fmt: skip
+                backends={"cuda": TvmCudaBackend(device, compiled)},
+                on_frame=lambda report: begun.set())  # fmt: skip
     finally:
         freed.set()
     account = accounts["lidar"]

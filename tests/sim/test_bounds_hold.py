@@ -97,7 +97,9 @@ def shaken(plan: Plan, seed: int) -> Plan:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(pipeline=workloads())
 def test_no_simulated_response_exceeds_its_bound(policy: str, cores: str, accelerator: str, pipeline: Pipeline) -> None:
-    plan = make_plan(pipeline, platform(cores, accelerator), policy=policy, work=lambda *_: None, budget=12)
+    plan = make_plan(
+        pipeline, platform(cores, accelerator), policy=policy, work=lambda *_: None, budget=12, explain=False
+    )
     bounds = {chain.name: chain.bound_ns for chain in plan.chains if chain.bound_ns is not None}
     for seed in range(3):
         made = shaken(plan, seed) if seed else plan

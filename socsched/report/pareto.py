@@ -17,7 +17,7 @@ from socsched.report.svg import element, text, ticks
 from socsched.report.terminal import table
 from socsched.units import format_duration, format_power
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 420, 64, 170, 40, 48
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 432, 64, 170, 52, 48
 COLOURS = ("#1b6ca8", "#c8553d", "#2f7d4f", "#7b4ea3", "#b8860b", "#3d7f8c", "#8c3d5a", "#555555")
 
 

@@ -55,6 +55,7 @@ def test_a_shorter_simulation_is_returned(monkeypatch: pytest.MonkeyPatch, recor
 
 
 TELLING = """
+import signal
 import sys
 from socsched.cli.root import run
 from socsched.sim import engine
@@ -66,6 +67,8 @@ def kernel(implementation, segments):
     return found(implementation)
 
 engine.kernel = kernel
+# whoever started the tests in the background may have had interrupts ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run(sys.argv[1:]))
 """
 

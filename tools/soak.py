@@ -166,8 +166,11 @@ def _until(end: float) -> Any:
     import os
     import signal
 
+    done: list[bool] = []
+
     def on_frame(report: Any) -> None:
-        if time.monotonic() >= end:
+        if time.monotonic() >= end and not done:
+            done.append(True)  # a second interrupt would not wait for what is under way
             os.kill(os.getpid(), signal.SIGINT)
 
     return on_frame

@@ -39,7 +39,7 @@ def command(
     seed: int,
 ) -> None:
     """Run PIPELINE's networks in fp32 on frames, and choose for every tensor the int8 step that loses least."""
-    from socsched.cli.line import scans_of
+    from socsched.cli.runs import scans_of
     from socsched.compile.quantize.calibrate import calibrate_pipeline, networks_of
     from socsched.compile.quantize.scales import write_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline

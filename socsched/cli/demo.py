@@ -54,22 +54,22 @@ def command(
     Plans the PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
     machine, runs it, and compares prediction with measurement.
     """
-    from socsched.cli import line
+    from socsched.cli import line, planning, runs
 
-    scans = line.scans(input_path, folder, frames, seed)
+    scans = runs.scans(input_path, folder, frames, seed)
     folder.mkdir(parents=True, exist_ok=True)
     output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")
 
     output.note(f"2/3  planning {PIPELINE} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
-    plan = line.make(PIPELINE, BOARD, MODE)
+    plan = planning.planned(PIPELINE, BOARD, MODE)
     trace = line.simulate(plan, SIMULATED_NS, seed)
     board = Outcome(plan, trace, line.result(plan, trace))
 
     output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
     # Jobs here are never preempted: EDF's test with local deadlines proves nothing where one stage takes half a period.
-    plan = line.make(PIPELINE, "host", policy="fp")
+    plan = planning.planned(PIPELINE, "host", how=planning.How(policy="fp", refine=False))
     pipeline = line.pipeline_of(plan, None, output.warn)
-    trace = line.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
+    trace = runs.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
     here = Outcome(plan, trace, line.result(plan, trace))
 
     files = _write(folder, board, here, scans, weights, None if input_path else seed)
@@ -110,13 +110,13 @@ def _write(
     import json
     import shutil
 
-    from socsched.cli import line, results
+    from socsched.cli import results, runs
 
     results.save(folder / "simulated", board.plan, board.trace, board.result, page=False)
     results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
     for name, notes in (("simulated", [MODELLED]), ("measured", remarks(here, weights is not None))):
         (folder / name / results.NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
-    line.draw(here.trace, scans, folder / results.PICTURE, weights is not None, street)
+    runs.draw(here.trace, scans, folder / results.PICTURE, weights is not None, street)
     for source, name in (
         (folder / results.PICTURE, "measured/" + results.PICTURE),
         (folder / "simulated" / results.PERFETTO, results.PERFETTO),

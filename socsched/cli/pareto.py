@@ -10,12 +10,12 @@ from socsched.cli.options import Output, terminal_width
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
 if TYPE_CHECKING:
-    from socsched.cli.line import How
+    from socsched.cli.planning import How
 
 
 def show(output: Output, pipeline: str, platform: str, mode: str | None, how: How, file: Path | None) -> int:
     """Print the front, draw it to `file`, and return the exit code: 0 where some mode meets every requirement."""
-    from socsched.cli import line
+    from socsched.cli import planning
     from socsched.compile.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.plan.pareto import explore
@@ -29,7 +29,7 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
         get_pipeline(pipeline),
         get_platform(platform),
         stage_work,
-        lambda mode, objective: line.planned(
+        lambda mode, objective: planning.planned(
             pipeline, platform, mode, replace(how, objective=objective, explain=False)
         ),
     )

@@ -86,11 +86,13 @@ def command(
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
-    from socsched.cli import line
+    from socsched.cli import line, planning
 
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
-    how = line.How(objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins)
+    how = planning.How(
+        objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins
+    )
     if pipeline.endswith(".json") and form:
         plan = line.load_plan(Path(pipeline))
     elif platform is None:
@@ -100,7 +102,7 @@ def command(
 
         return front(output, pipeline, platform, mode, how, file)
     else:
-        plan = line.planned(pipeline, platform, mode, how)
+        plan = planning.planned(pipeline, platform, mode, how)
     if file:
         if form:
             from socsched.cli.handoff import export

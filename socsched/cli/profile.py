@@ -54,13 +54,13 @@ def command(
     """Run every stage of PIPELINE alone on this machine and write its times for `socsched plan --profile`."""
     from dataclasses import asdict
 
-    from socsched.cli import line
+    from socsched.cli import runs
     from socsched.cost.profile import save_profile
 
-    scans = line.scans_of(input_path)
-    profile = line.profile(pipeline, platform, repeat, scans, weights, seed, output.note, until)
+    scans = runs.scans_of(input_path)
+    profile = runs.profile(pipeline, platform, repeat, scans, weights, seed, output.note, until)
     if contention or conversions:
-        profile = line.beside(profile, pipeline, scans, weights, repeat, output.note, contention, conversions)
+        profile = runs.beside(profile, pipeline, scans, weights, repeat, output.note, contention, conversions)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_profile(profile, file)
     output.note(f"wrote {file}")

@@ -70,7 +70,7 @@ def command(
 
     Exit code 0: every frame in time, 1: some late or dropped.
     """
-    from socsched.cli import line, results
+    from socsched.cli import line, results, runs
     from socsched.cli.run_options import board_of, options_of
 
     if frames and duration:
@@ -84,12 +84,12 @@ def command(
         line.save_plan(made, folder / results.PLAN)
     options = options_of(how, made, found, board, folder / results.JOURNAL if folder else None)
     accounts: dict[str, dict[str, int]] = {}
-    trace = line.execute(
+    trace = runs.execute(
         made,
         found,
         frames=frames,
         duration_ns=duration,
-        scans=line.scans_of(input_path),
+        scans=runs.scans_of(input_path),
         weights=weights,
         scales=scales,
         pace=pace,
@@ -100,7 +100,7 @@ def command(
         board=board,
         accounts=accounts,
     )
-    result = line.result(made, trace) | {"run": line.run_figures(trace, accounts, options, board)}
+    result = line.result(made, trace) | {"run": runs.run_figures(trace, accounts, options, board)}
     if folder:
         results.save(folder, made, trace, result)
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
@@ -113,7 +113,7 @@ def command(
             terminal.predicted_against_measured(made, result),
             terminal.outcome(result),
             terminal.power_line(made, result),
-            *line.run_lines(result["run"]),
+            *runs.run_lines(result["run"]),
         ):
             screen.print(item)
 

@@ -122,7 +122,7 @@ def command(
     it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
     so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
     """
-    from socsched.cli import line, results, tasksets
+    from socsched.cli import line, planning, results, runs, tasksets
     from socsched.units import format_duration
 
     output: Output = ctx.obj
@@ -131,7 +131,7 @@ def command(
         length = duration if _given(ctx, "duration") else None
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs)
     line.known_policy(policy)
-    made = line.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
+    made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
     if governor != "static":
@@ -146,9 +146,9 @@ def command(
     if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
         pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)
-        scans = line.scans_of(input_path)
+        scans = runs.scans_of(input_path)
         trace.details.update(
-            line.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
+            runs.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
         )
     result = line.summed_up(done) if trace is None else line.result(made, trace)
     lost = line.given_up(trace) if trace is not None else {}

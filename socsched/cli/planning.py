@@ -1,0 +1,135 @@
+"""Plans of pipelines by name: what steers planning, and the loop of planning and simulating."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from socsched import __version__
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.plan.plan import Plan
+
+
+def get_mode(platform: Platform, name: str | None) -> PowerMode:
+    """Return a power mode by name or alias, the default one for None; UsageError with the names there are."""
+    try:
+        return platform.mode(name)
+    except KeyError:
+        names = ", ".join(mode.name for mode in platform.modes)
+        raise UsageError(f"{platform.name} has no power mode {name!r}", f"its modes: {names}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What steers planning; `cuts`: networks may be cut between engines, `refine`: with times as simulated.
+
+    `pins`: STAGE=ENGINE, engines that stages must run on.  Caps of mean power (mW) and DRAM traffic
+    (bytes/s) hold beside those of the mode.
+    """
+
+    objective: str = "latency"
+    policy: str = "edf"
+    profile: Path | None = None
+    solver: str = "heft"
+    time_limit: float = 60.0
+    cuts: bool = True
+    refine: bool = True
+    power_cap: int | None = None
+    bandwidth_cap: int | None = None
+    pins: tuple[str, ...] = ()
+    explain: bool = True
+
+
+QUICK = How(refine=False)
+"""For a plan that is simulated or run anyway."""
+
+
+def planned(pipeline: str, platform: str, mode: str | None = None, how: How = QUICK) -> Plan:
+    """Plan a pipeline on a platform, both by name or path, in `mode` or the best one."""
+    from socsched.compile.analyze import stage_work
+    from socsched.cost.profile import load_profile
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.deployment import Limits
+    from socsched.plan.observed import NOTHING, Observed
+    from socsched.plan.planner import make_plan
+
+    options: dict[str, Any] = {
+        "work": stage_work,
+        "profile": load_profile(how.profile) if how.profile else None,
+        "solver": how.solver,
+        "time_limit": how.time_limit,
+        "limits": Limits(how.power_cap, how.bandwidth_cap),
+    }
+    board = get_platform(platform)
+    workload = _pinned(get_pipeline(pipeline), board, how.pins)
+
+    def make(mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False) -> Plan:
+        found: Plan = make_plan(
+            workload, board, mode, how.objective, how.policy, cuts=cuts, observed=observed, explain=explain, **options
+        )
+        return found
+
+    made = make(mode, how.cuts, explain=how.explain)
+    if how.refine and made.tasks:
+        from socsched.models.parts import PART
+        from socsched.sim.refine import refined
+
+        cut = any(PART in task.params for task in made.tasks)
+        first = made
+        tried: list[tuple[Observed, Plan]] = []
+
+        def again(seen: Observed) -> Plan:
+            tried.append((seen, make(first.mode, cut, seen)))
+            return tried[-1][1]
+
+        made = refined(first, None if how.solver == "cpsat" else again)
+        better = [seen for seen, plan in tried if plan.tasks == made.tasks]
+        if how.explain and better and made.tasks != first.tasks:
+            made = replace(made, uncertainty=make(first.mode, cut, better[0], explain=True).uncertainty)
+    return replace(made, tool={**made.tool, "version": __version__})
+
+
+def _pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
+    """Return a pipeline whose stages run on the engines they are pinned to; UsageError for names there are not."""
+    known = {engine.id for engine in platform.engines} | {engine.kind for engine in platform.engines}
+    wanted: dict[str, tuple[str, ...]] = {}
+    for pin in pins:
+        stage, _, engine = pin.partition("=")
+        if stage not in {s.name for s in pipeline.stages}:
+            raise UsageError(f"--pin {pin}: {pipeline.name} has no stage {stage!r}", "expected STAGE=ENGINE")
+        if engine not in known:
+            raise UsageError(f"--pin {pin}: {platform.name} has no engine {engine!r}", f"one of {', '.join(known)}")
+        wanted[stage] = (*wanted.get(stage, ()), engine)
+    stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
+    return replace(pipeline, stages=stages)
+
+
+def plan_from(
+    ctx: click.Context,
+    plan: str,
+    platform: str | None,
+    mode: str | None,
+    objective: str,
+    policy: str,
+    profile_file: Path | None,
+) -> Plan:
+    """Return the plan in a file, or make one of a pipeline; options that only steer planning exclude a plan file."""
+    if not plan.endswith(".json"):
+        if platform is None:
+            raise click.UsageError(f"a pipeline needs a platform: socsched simulate {plan} -p PLATFORM")
+        return planned(plan, platform, mode, How(objective, policy, profile_file, refine=False))
+    given = {"--platform": platform, "--mode": mode, "--profile": profile_file}
+    for name in (name for name, value in given.items() if value is not None):
+        if ctx.get_parameter_source(name.lstrip("-")) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{name} steers planning, but {plan} is a finished plan")
+    from socsched.cli.line import load_plan
+
+    return load_plan(Path(plan))

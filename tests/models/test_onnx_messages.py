@@ -114,12 +114,12 @@ def test_operators_of_other_domains(tmp_path: Path) -> None:
 
 
 def test_a_form_nobody_thought_of_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from socsched.models import onnx_layers
+    from socsched.models import onnx_operators
 
     def surprised(*args: object) -> None:
         raise KeyError("kernel_shape")
 
-    monkeypatch.setitem(onnx_layers._HANDLERS, "Relu", surprised)
+    monkeypatch.setitem(onnx_operators.HANDLERS, "Relu", surprised)
     error = refusal(single(tmp_path, lambda b: b.op("Relu", "image")))
     assert "Relu_0: a form of Relu that is not understood: 'kernel_shape' (Relu, opset 17)" in str(error)
 
@@ -131,8 +131,8 @@ def test_open_sizes(tmp_path: Path) -> None:
 
 
 def test_help_is_only_for_what_is_not_read() -> None:
-    from socsched.models import onnx_help, onnx_layers
+    from socsched.models import onnx_help, onnx_operators
 
-    assert not set(onnx_help._HELP) & set(onnx_layers._HANDLERS)
+    assert not set(onnx_help._HELP) & set(onnx_operators.HANDLERS)
     assert help_for("LSTM") and not help_for("Relu")
     assert all(onnx.defs.has(op) or op == "Swish" for op in onnx_help._HELP)

@@ -1,0 +1,274 @@
+"""What every ONNX operator becomes: one small function an operator, which emits layers into a translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from socsched.models.onnx_graph import Node
+
+if TYPE_CHECKING:
+    from socsched.models.onnx_layers import Translation
+
+Handler = Callable[["Translation", Node], Any]
+
+
+def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dilation: list[int]) -> Any:
+    """Padding as one number where all sides agree, else (top, left, bottom, right)."""
+    pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        size = t.graph.tensor(node.inputs[0]).shape[2:]
+        pads = [0] * 4
+        for i in range(2):
+            reach = (kernel[i] - 1) * dilation[i] + 1
+            total = max((-(-size[i] // stride[i]) - 1) * stride[i] + reach - size[i], 0)
+            small, large = total // 2, total - total // 2
+            pads[i], pads[i + 2] = (small, large) if auto == "SAME_UPPER" else (large, small)
+    return pads[0] if len(set(pads)) == 1 else tuple(pads)
+
+
+def _pair(values: Any, default: int = 1) -> list[int]:
+    found = [int(v) for v in values] if values else [default, default]
+    return found
+
+
+def _one(values: list[int]) -> Any:
+    return values[0] if values[0] == values[1] else tuple(values)
+
+
+def _conv(t: Translation, node: Node) -> None:
+    weight = t.constant(node, 1, "the weight")
+    bias = t.constant(node, 2, "the bias")
+    transposed = node.op == "ConvTranspose"
+    if weight is None or weight.ndim != 4:
+        raise t.refused("only two-dimensional convolutions are known", "write a one-dimensional one with a height of 1")
+    kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
+    dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if transposed and (any(node.attrs.get("output_padding", [])) or "output_shape" in node.attrs):
+        raise t.refused(
+            "output_padding and output_shape are not known", "pick kernel = stride, or state pads that give the size"
+        )
+    attrs: dict[str, Any] = {"stride": _one(stride), "padding": _pads(t, node, kernel, stride, dilation)}
+    if groups != 1:
+        attrs["groups"] = groups
+    if dilation != [1, 1]:
+        attrs["dilation"] = _one(dilation)
+    params = {"weight": t.param(weight), "bias": t.param(np.zeros(channels) if bias is None else bias)}
+    t.emit(node, "conv2d_transpose" if transposed else "conv2d", [t.source(node.inputs[0])], weights=params, **attrs)
+
+
+def _gemm(t: Translation, node: Node) -> None:
+    if node.attrs.get("transA", 0) or float(node.attrs.get("alpha", 1.0)) != 1.0:
+        raise t.refused("Gemm with transA or alpha is not known", "fold alpha into the weight; transpose A before")
+    weight = t.constant(node, 1, "the weight")
+    bias = t.constant(node, 2, "the bias")
+    assert weight is not None, "no weight"
+    if not node.attrs.get("transB", 0):
+        weight = weight.T
+    params = {"weight": t.param(weight)}
+    if bias is not None:
+        flat = np.broadcast_to(bias * float(node.attrs.get("beta", 1.0)), (1, weight.shape[0])).reshape(-1)
+        params["bias"] = t.param(flat)
+    t.emit(node, "dense", [t.source(node.inputs[0])], weights=params)
+
+
+def _matmul(t: Translation, node: Node) -> None:
+    weight = t.graph.constants.get(node.inputs[1])
+    if weight is not None and weight.ndim == 2:
+        t.emit(node, "dense", [t.source(node.inputs[0])], weights={"weight": t.param(weight.T)})
+    else:
+        t.emit(node, "matmul", [t.source(name) for name in node.inputs])
+
+
+def _batch_norm(t: Translation, node: Node) -> None:
+    scale, shift, mean, variance = (t.constant(node, i, "a batch norm's statistics") for i in range(1, 5))
+    assert scale is not None and shift is not None and mean is not None and variance is not None
+    factor = scale / np.sqrt(variance + float(node.attrs.get("epsilon", 1e-5)))
+    shape = (1, -1) + (1,) * (t.rank(node.inputs[0]) - 2)
+    params = {"scale": t.param(factor.reshape(shape)), "shift": t.param((shift - mean * factor).reshape(shape))}
+    t.emit(node, "batch_norm", [t.source(node.inputs[0])], weights=params)
+
+
+def _unary(op: str, **defaults: float) -> Handler:
+    def handle(t: Translation, node: Node) -> None:
+        attrs: dict[str, Any] = {name: float(node.attrs.get(name, value)) for name, value in defaults.items()}
+        t.emit(node, op, [t.source(node.inputs[0])], **attrs)
+
+    return handle
+
+
+def _clip(t: Translation, node: Node) -> None:
+    bounds = []
+    for index, name, default in ((1, "min", -3.4e38), (2, "max", 3.4e38)):
+        given = t.constant(node, index, "the bound")
+        bounds.append(float(given) if given is not None else float(node.attrs.get(name, default)))
+    t.emit(node, "clip", [t.source(node.inputs[0])], low=bounds[0], high=bounds[1])
+
+
+def _binary(op: str) -> Handler:
+    def handle(t: Translation, node: Node) -> None:
+        known = [name for name in node.inputs if name in t.graph.constants]
+        if not known:
+            t.emit(node, op, [t.source(name) for name in node.inputs])
+            return
+        other = next(name for name in node.inputs if name not in t.graph.constants)
+        swapped = node.inputs[0] == known[0]
+        params = {"constant": t.param(t.graph.constants[known[0]])}
+        t.emit(node, op, [t.source(other)], weights=params, **({"swapped": True} if swapped else {}))
+
+    return handle
+
+
+def _pool(t: Translation, node: Node) -> None:
+    kernel, stride = _pair(node.attrs["kernel_shape"]), _pair(node.attrs.get("strides"))
+    dilation = _pair(node.attrs.get("dilations"))
+    if dilation != [1, 1]:
+        raise t.refused("dilated pooling is not known", "replace it by a pooling of a larger window")
+    if len(kernel) != 2:
+        raise t.refused("only two-dimensional pooling is known", "write a one-dimensional one with a height of 1")
+    attrs: dict[str, Any] = {"kernel": _one(kernel), "stride": _one(stride)}
+    attrs["padding"] = _pads(t, node, kernel, stride, dilation)
+    if node.attrs.get("ceil_mode"):
+        attrs["ceil"] = True
+    if node.op == "AveragePool" and node.attrs.get("count_include_pad"):
+        attrs["count_padding"] = True
+    t.emit(node, "max_pool" if node.op == "MaxPool" else "avg_pool", [t.source(node.inputs[0])], **attrs)
+
+
+def _reduce(op: str) -> Handler:
+    def handle(t: Translation, node: Node) -> None:
+        axes = t.constant(node, 1, "the axes")
+        given = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
+        rank = t.rank(node.inputs[0])
+        axis = tuple(a % rank for a in given) or tuple(range(rank))
+        keep = bool(node.attrs.get("keepdims", 1))
+        t.emit(
+            node, op, [t.source(node.inputs[0])], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep
+        )
+
+    return handle
+
+
+def _concat(t: Translation, node: Node) -> None:
+    t.emit(node, "concat", [t.source(name) for name in node.inputs], axis=t.axis(node, 1))
+
+
+def _split(t: Translation, node: Node) -> None:
+    axis = t.axis(node, 0)
+    begin = 0
+    for output, name in enumerate(node.outputs):
+        end = begin + t.graph.tensor(name).shape[axis]
+        t.emit(node, "slice", [t.source(node.inputs[0])], output, axes=(axis,), begin=(begin,), end=(end,), step=(1,))
+        begin = end
+
+
+def _slice(t: Translation, node: Node) -> None:
+    def given(index: int, name: str) -> list[int] | None:
+        found = t.constant(node, index, f"the {name}")
+        return [int(v) for v in found] if found is not None else node.attrs.get(name)
+
+    shape = t.graph.tensor(node.inputs[0]).shape
+    starts, ends = given(1, "starts"), given(2, "ends")
+    assert starts is not None and ends is not None
+    axes = [a % len(shape) for a in given(3, "axes") or range(len(starts))]
+    steps = given(4, "steps") or [1] * len(starts)
+    if any(step < 1 for step in steps):
+        raise t.refused("slices that run backwards are not known", "flip the weights of the next layer instead")
+    ranges = [slice(s, e).indices(shape[a])[:2] for s, e, a in zip(starts, ends, axes, strict=True)]
+    begin, end = tuple(r[0] for r in ranges), tuple(r[1] for r in ranges)
+    t.emit(node, "slice", [t.source(node.inputs[0])], axes=tuple(axes), begin=begin, end=end, step=tuple(steps))
+
+
+def _resize(t: Translation, node: Node) -> None:
+    mode = node.attrs.get("mode", "nearest")
+    where = node.attrs.get("coordinate_transformation_mode", "asymmetric" if node.op == "Upsample" else "half_pixel")
+    if mode not in ("nearest", "linear") or where not in (
+        "asymmetric",
+        "half_pixel",
+        "align_corners",
+        "pytorch_half_pixel",
+    ):
+        raise t.refused(
+            f"resizing in mode {mode} with {where} is not known", "use nearest or linear, asymmetric or half_pixel"
+        )
+    rounding = node.attrs.get("nearest_mode", "floor" if node.op == "Upsample" else "round_prefer_floor")
+    source, target = t.graph.tensor(node.inputs[0]).shape, t.graph.tensor(node.outputs[0]).shape
+    if len(source) != 4 or source[:2] != target[:2]:
+        raise t.refused("only height and width of images are resized", "keep batch and channels as they are")
+    attrs = {"size": target[2:], "bilinear": mode == "linear", "coordinates": where, "rounding": rounding}
+    t.emit(node, "resize2d", [t.source(node.inputs[0])], **attrs)
+
+
+def _reshape(t: Translation, node: Node) -> None:
+    t.emit(node, "reshape", [t.source(node.inputs[0])], shape=t.graph.tensor(node.outputs[0]).shape)
+
+
+def _transpose(t: Translation, node: Node) -> None:
+    order = tuple(node.attrs.get("perm") or reversed(range(t.rank(node.inputs[0]))))
+    t.emit(node, "transpose", [t.source(node.inputs[0])], order=order)
+
+
+def _softmax(t: Translation, node: Node) -> None:
+    t.emit(node, "softmax", [t.source(node.inputs[0])], axis=t.axis(node, -1))
+
+
+def _pad(t: Translation, node: Node) -> None:
+    if node.attrs.get("mode", "constant") != "constant":
+        raise t.refused("only padding with a constant is known", "pad with zeros, or inside the convolution")
+    given = t.constant(node, 1, "the padding")
+    pads = tuple(int(p) for p in (given if given is not None else node.attrs["pads"]))
+    value = t.constant(node, 2, "the padding's value")
+    filler = float(value) if value is not None else float(node.attrs.get("value", 0.0))
+    t.emit(node, "pad", [t.source(node.inputs[0])], pads=pads, value=filler)
+
+
+def _same(t: Translation, node: Node) -> None:
+    t.values[node.outputs[0]] = t.source(node.inputs[0])
+
+
+HANDLERS: dict[str, Handler] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "BatchNormalization": _batch_norm,
+    "Relu": _unary("relu"),
+    "Sigmoid": _unary("sigmoid"),
+    "Tanh": _unary("tanh"),
+    "Exp": _unary("exp"),
+    "Sqrt": _unary("sqrt"),
+    "LeakyRelu": _unary("leaky_relu", alpha=0.01),
+    "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
+    "HardSwish": _unary("hard_swish"),
+    "Clip": _clip,
+    "Add": _binary("add"),
+    "Sub": _binary("subtract"),
+    "Mul": _binary("multiply"),
+    "Div": _binary("divide"),
+    "Max": _binary("maximum"),
+    "Min": _binary("minimum"),
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+    "GlobalAveragePool": _unary("global_avg_pool"),
+    "ReduceMean": _reduce("reduce_mean"),
+    "ReduceMax": _reduce("reduce_max"),
+    "ReduceSum": _reduce("reduce_sum"),
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Resize": _resize,
+    "Upsample": _resize,
+    "Softmax": _softmax,
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _reshape,
+    "Unsqueeze": _reshape,
+    "Transpose": _transpose,
+    "Pad": _pad,
+    "Identity": _same,
+    "Dropout": _same,
+}

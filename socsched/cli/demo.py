@@ -55,6 +55,7 @@ def command(
     machine, runs it, and compares prediction with measurement.
     """
     from socsched.cli import line, planning, runs
+    from socsched.run.neighbours import Neighbours
 
     scans = runs.scans(input_path, folder, frames, seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,11 +70,13 @@ def command(
     # Jobs here are never preempted: EDF's test with local deadlines proves nothing where one stage takes half a period.
     plan = planning.planned(PIPELINE, "host", how=planning.How(policy="fp", refine=False))
     pipeline = line.pipeline_of(plan, None, output.warn)
+    neighbours = Neighbours()
     trace = runs.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
+    others = neighbours.taken()
     here = Outcome(plan, trace, line.result(plan, trace))
 
-    files = _write(folder, board, here, scans, weights, None if input_path else seed)
-    notes = remarks(here, weights is not None)
+    notes = remarks(here, weights is not None, others)
+    files = _write(folder, board, here, notes, scans, weights is not None, None if input_path else seed)
     document = {
         "simulated": {"plan": line.plan_document(board.plan), "result": board.result},
         "measured": {"plan": line.plan_document(here.plan), "result": here.result},
@@ -83,8 +86,12 @@ def command(
     output.result(document, lambda: _show(board, here, notes, files))
 
 
-def remarks(here: Outcome, trained: bool) -> list[str]:
-    """Return what a reader must know to take the measured numbers for what they are."""
+def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
+    """Return what a reader must know to take the measured numbers for what they are.
+
+    `others`: processors that other programs took meanwhile, None where that is not known.
+    """
+    from socsched.run.neighbours import MUCH
     from socsched.units import format_duration
 
     notes = ["Measured just now on this machine, which ran the compiled network on every scan."]
@@ -92,6 +99,11 @@ def remarks(here: Outcome, trained: bool) -> list[str]:
         notes.append(
             "The weights are seeded random numbers, so the boxes found mean nothing and are not drawn; the timing does "
             "not depend on them. Name trained ones with --weights."
+        )
+    if others is not None and others > MUCH:
+        notes.append(
+            f"Other programs took {others:.1f} processors of this machine meanwhile: stages took longer than they "
+            "would alone, those on several processors most. Measure on a quiet machine."
         )
     for chain in here.plan.chains:
         worst = here.result["chains"][chain.name]["response_time_ns"]["max"]
@@ -105,7 +117,13 @@ def remarks(here: Outcome, trained: bool) -> list[str]:
 
 
 def _write(
-    folder: Path, board: Outcome, here: Outcome, scans: list[Path], weights: Path | None, street: int | None
+    folder: Path,
+    board: Outcome,
+    here: Outcome,
+    remarked: list[str],
+    scans: list[Path],
+    trained: bool,
+    street: int | None,
 ) -> list[Path]:
     import json
     import shutil
@@ -114,9 +132,9 @@ def _write(
 
     results.save(folder / "simulated", board.plan, board.trace, board.result, page=False)
     results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
-    for name, notes in (("simulated", [MODELLED]), ("measured", remarks(here, weights is not None))):
+    for name, notes in (("simulated", [MODELLED]), ("measured", remarked)):
         (folder / name / results.NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
-    runs.draw(here.trace, scans, folder / results.PICTURE, weights is not None, street)
+    runs.draw(here.trace, scans, folder / results.PICTURE, trained, street)
     for source, name in (
         (folder / results.PICTURE, "measured/" + results.PICTURE),
         (folder / "simulated" / results.PERFETTO, results.PERFETTO),

@@ -1,0 +1,43 @@
+"""How much of this machine others took while something ran: times mean little without it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+STAT = Path("/proc/stat")
+MUCH = 0.2
+"""Processors others may take before a reader has to be told."""
+_BUSY = (0, 1, 2, 5, 6, 7)
+"""Columns of /proc/stat that are no idleness: user, nice, system, irq, softirq, steal (proc(5))."""
+
+
+class Neighbours:
+    """Counts from its making on; `read` returns /proc/stat, `own` the processor seconds of us and our children."""
+
+    def __init__(
+        self,
+        read: Callable[[], str] = lambda: STAT.read_text(encoding="ascii"),
+        own: Callable[[], float] = lambda: sum(os.times()[:4]),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._own, self._now = read, own, now
+        self._start = (self._busy(), own(), now())
+
+    def taken(self) -> float | None:
+        """Return how many processors others took on average since then, None where the system does not say."""
+        busy, own, since = self._start
+        found, elapsed = self._busy(), self._now() - since
+        if busy is None or found is None or elapsed <= 0:
+            return None
+        return max((found - busy - (self._own() - own)) / elapsed, 0.0)
+
+    def _busy(self) -> float | None:
+        """Return the seconds all processors together were not idle."""
+        try:
+            total = self._read().split("\n", 1)[0].split()
+            return sum(int(total[1 + column]) for column in _BUSY) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            return None

@@ -44,14 +44,14 @@ class Emulated:
         path.write_text("\n".join(parts))
         command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv"]
         subprocess.run([*command, "-o", str(path.with_suffix(".so")), str(path)], check=True)
-        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
+        self.code = ctypes.CDLL(str(path.with_suffix(".so")))
 
     def __call__(
         self, name: str, grid: tuple[int, int, int], block: tuple[int, int], operands: Mapping[str, Array]
     ) -> None:
         """Run a kernel on a grid of blocks of threads; `operands` are its buffers by their names in the source."""
         given = (ctypes.c_void_p * len(operands))(*(operands[p].ctypes.data for p in self.parameters[name]))
-        if self.library[f"launch_{name}"](*grid, *block, given):
+        if self.code[f"launch_{name}"](*grid, *block, given):
             raise AssertionError(f"{name}: threads wait for each other")
 
 

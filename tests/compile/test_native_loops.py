@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched.compile.native import library as native
+from socsched.compile.native import shared_object as native
 from socsched.compile.native.loops import CompiledLoops, loops
 from socsched.models.pointpillars.decode import Settings, decode, detect
 from socsched.models.pointpillars.grid import KITTI, Grid
@@ -116,15 +116,15 @@ def test_threads_do_not_share_scratch_memory() -> None:
 def test_without_a_compiler_host_functions_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(LOOPS, CompiledLoops)
     source = Path(native.__file__).with_name("loops.c")
-    native.library.cache_clear()
+    native.shared_object.cache_clear()
     try:
         monkeypatch.setenv("SOCSCHED_KERNEL", "python")
-        assert native.library(source) is None
-        native.library.cache_clear()
+        assert native.shared_object(source) is None
+        native.shared_object.cache_clear()
         monkeypatch.delenv("SOCSCHED_KERNEL")
         monkeypatch.setenv("CC", "/nonexistent/cc")
         monkeypatch.setenv("SOCSCHED_CACHE", "/dev/null/none")
-        assert native.library(source) is None
+        assert native.shared_object(source) is None
     finally:
-        native.library.cache_clear()
+        native.shared_object.cache_clear()
     assert FunctionBackend.real

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,6 @@ from socsched.run.options import Options
 from socsched.trace.trace import Trace
 
 FRAMES = 6
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compile into a cache of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOCSCHED_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,6 @@ from socsched.trace.trace import Trace
 SCANS = ("000000", "000001", "000002", "000003", "000004")
 TENSORS = ("pfn", "bev", "block1", "block2", "block3", "neck", "cls", "reg", "dir")
 STATISTICS = ("mean", "std", "min", "max", "l2")
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compile into a cache of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv("SOCSCHED_CACHE", str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="module")

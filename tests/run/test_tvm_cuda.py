@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,6 @@ from socsched.trace.trace import Trace
 
 ON_DEVICE = ("pfn", "scatter", "backbone", "head")
 SCANS = 3
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOCSCHED_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def with_device(made: Plan, here: Platform, criticality: str = "hard") -> tuple[Plan, Platform]:

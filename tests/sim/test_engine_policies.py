@@ -149,3 +149,19 @@ def test_a_turn_ends_where_a_job_leaves_the_lanes() -> None:
         ("back", 29, 30),
         ("b", 30, 33),
     ]
+
+
+def test_a_reservation_is_given_back_while_its_task_is_on_an_engine_without_them() -> None:
+    """Budget 2 in 42 on x, rounds of 4 on y, where every job of `a` begins.
+
+    Frame 0 is on y until 8 and spends its budget on x until 10, due 50, so that it is aborted at 20.  Frame
+    1 comes at 40, shares y with `b`, which has been there since 37, and has its turn from 49 to 53: the budget given
+    back at 50 neither ends that turn nor is lost.  What is on y does not wait for a budget.
+    """
+    parts = (Segment("y", 8, 0, 0, engine="y", lanes=(0,)), Segment("x", 5, 0, 0))
+    first = task("a", 13, segments=parts, engine="x", period_ns=40, deadline_ns=20, on_late="abort",
+                 budget_ns=2, server_ns=42)  # fmt: skip
+    engines = [engine("x", policy="cbs"), engine("y", policy="rr", quantum_ns=4)]
+    trace = simulate(plan([first, once("b", 12, engine="y", offset_ns=37)], engines), 80)
+    assert spans(trace, "a") == [("y", 0, 8), ("x", 8, 10), ("y", 41, 45), ("y", 49, 53), ("x", 53, 55)]
+    assert spans(trace, "b") == [("b", 37, 41), ("b", 45, 49), ("b", 53, 57)]

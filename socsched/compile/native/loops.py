@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.compile.native.library import library
+from socsched.compile.native.shared_object import shared_object
 from socsched.models.loops import Floats, Ints, Loops
 
 _ALIGNMENT = 64
@@ -21,7 +21,7 @@ _ALIGNMENT = 64
 @cache
 def loops() -> Loops | None:
     """Return the loops compiled for this machine, None where that is not possible."""
-    found = library(Path(__file__).with_name("loops.c"))
+    found = shared_object(Path(__file__).with_name("loops.c"))
     return None if found is None else CompiledLoops(found)
 
 

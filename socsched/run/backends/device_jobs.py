@@ -7,6 +7,7 @@ they are from stage to stage.  A stage on another stream than its producer waits
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -26,7 +27,7 @@ _RECORDING = threading.Lock()
 """Two threads that record at once break both recordings."""
 
 
-class DeviceJob:
+class DeviceJob(ABC):
     """What stages and conversions share: a stream, and events by slot."""
 
     def __init__(self, device: Device, stream: Any) -> None:
@@ -39,9 +40,9 @@ class DeviceJob:
         queued.wait()
         return queued.outputs
 
+    @abstractmethod
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the job."""
-        raise NotImplementedError
 
     def _begin(self, given: Sequence[Any], leases: Sequence[Lease]) -> tuple[Any, Any]:
         """Let the stream wait for tensors made on other ones; return the events around the job, which has begun."""

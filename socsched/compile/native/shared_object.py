@@ -22,8 +22,8 @@ _FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math
 
 
 @cache
-def library(source: Path) -> ctypes.CDLL | None:
-    """Return a C file as a library, compiled now if it is not in the cache; None where that is not possible."""
+def shared_object(source: Path) -> ctypes.CDLL | None:
+    """Return a C file as a shared object, compiled now if it is not in the cache; None where that is not possible."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
         return None

@@ -20,7 +20,7 @@ from socsched.plan.candidate import Candidate, Score, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
 from socsched.plan.deployment import NO_LIMITS, Limits, Unconnectable, Workload
-from socsched.plan.mapping.mapper import Improved, improve
+from socsched.plan.mapping.mapper import Improved, improve, transfer_ns
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.solution import Solution
 from socsched.units import format_duration
@@ -219,20 +219,10 @@ def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) ->
     name, result = stage.stage.name, []
     for place in stage.places:
         here = replace(whole[name], engine=place.engine, precision=place.precision, share=place.share)
-        before = (_transfer(workload, whole[p], here) for p, c in workload.edges if c == name)
-        after = (_transfer(workload, here, whole[c]) for p, c in workload.edges if p == name)
+        before = (transfer_ns(workload, whole[p], here) for p, c in workload.edges if c == name)
+        after = (transfer_ns(workload, here, whole[c]) for p, c in workload.edges if p == name)
         result.append((max(before, default=0.0), max(after, default=0.0)))
     return result
-
-
-def _transfer(workload: Workload, producer: Cost, consumer: Cost) -> float:
-    try:
-        conversion = workload.conversion(producer, consumer)
-    except Unconnectable:
-        return 1e18
-    sink = conversion.engine if conversion else consumer.engine
-    handoff = workload.visible_ns(producer.engine, sink, workload.output_bytes(producer))
-    return handoff + (conversion.time_ns if conversion else 0)
 
 
 def _polished(

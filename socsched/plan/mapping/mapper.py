@@ -77,11 +77,11 @@ def _by_rank(workload: Workload, options: Mapping[str, Sequence[Cost]]) -> list[
 
 def _mean_transfer(workload: Workload, producers: Sequence[Cost], consumers: Sequence[Cost]) -> float:
     pairs = [(p, c) for p in producers for c in consumers]
-    return sum(_transfer(workload, p, c) for p, c in pairs) / len(pairs)
+    return sum(transfer_ns(workload, p, c) for p, c in pairs) / len(pairs)
 
 
-def _transfer(workload: Workload, producer: Cost, consumer: Cost) -> float:
-    """Return the time (ns) between the end of one stage and the start of another, infinite when impossible."""
+def transfer_ns(workload: Workload, producer: Cost, consumer: Cost) -> float:
+    """Return the time (ns) between the end of one stage and the start of another, 1e18 where nothing converts."""
     try:
         conversion = workload.conversion(producer, consumer)
     except Unconnectable:
@@ -105,7 +105,7 @@ def _try(
     count = min(workload.lanes(cost.engine), cost.share) if workload.lanes(cost.engine) > 1 else 1
     lanes = _lanes(timeline, cost.engine, workload.lanes(cost.engine), count)
     busy = sorted(span for lane in lanes for span in timeline.busy.get((cost.engine, lane), []))
-    transfers = {p: _transfer(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
+    transfers = {p: transfer_ns(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
     starts, latest = list[float](), 0.0
     for frame in range(max(horizon // period, 1)):
         release = offset + frame * period

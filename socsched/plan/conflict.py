@@ -213,14 +213,14 @@ class Search:
         options = {name: model.candidates(graph.stage(name)) for name in graph.order}
         hit: list[Judged] = []
 
-        def score(mapping: Mapping[str, Cost]) -> Score:
+        def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
             if hit or self.late():
-                return (0.0, 0.0)  # nothing is better: the search ends soon
+                return None  # what is left of the search changes nothing
             self.tried += 1
             try:
                 candidate = self.judge(workload, mapping, False)
             except Unconnectable:
-                return (float("inf"), float("inf"))
+                return None
             left = [v for v in restored(candidate, self.workload) if key(v.requirement) in kept]
             if not left:
                 hit.append(candidate)
@@ -228,10 +228,8 @@ class Search:
                 chain.bound_ns is None and f"deadline of chain {chain.name}" in kept
                 for chain in candidate.assessment.chains
             )
-            return overrun(left) + _LOST * lost, sum(chain.expected_ns for chain in candidate.assessment.chains)
-
-        def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
-            found = score(mapping)
+            latency = sum(chain.expected_ns for chain in candidate.assessment.chains)
+            found = (overrun(left) + _LOST * lost, latency)
             return found if found < best else None
 
         improve(initial_mapping(workload), options, beats, TRIES)

@@ -16,11 +16,11 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
-from socsched.plan.candidate import Candidate, Score, better, judge, score
+from socsched.plan.candidate import Candidate, beating, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
 from socsched.plan.deployment import NO_LIMITS, Limits, Unconnectable, Workload
-from socsched.plan.mapping.mapper import Improved, improve, transfer_ns
+from socsched.plan.mapping.mapper import Improved, Score, improve, transfer_ns
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.solution import Solution
 from socsched.units import format_duration
@@ -232,17 +232,10 @@ def _polished(
     workload = best.deployment.workload
     options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
 
-    def beats(mapping: Mapping[str, Cost], limit: Score) -> Score | None:
-        try:
-            found = better(workload, mapping, goals, limit)
-        except Unconnectable:
-            return None
-        return score(found, goals) if found else None
-
     seconds = until - time.monotonic()
     if budget < 1 or seconds <= 0:
         return best, 0
-    search = improve(dict(best.deployment.mapping), options, beats, budget, seconds)
+    search = improve(dict(best.deployment.mapping), options, beating(workload, goals), budget, seconds)
     cuts, whole = _read_back(cutter, workload, search.mapping)
     made = cutter.mapping(whole, cuts)
     if made is None:

@@ -12,7 +12,7 @@ from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.heft import earliest_slot, upward_ranks
 
 Score = tuple[float, ...]
-"""Smaller is better: (overrun of requirements, objective, ...), see `plan.candidate`."""
+"""(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
 Beats = Callable[[Mapping[str, Cost], Score], Score | None]
 """Returns the score of a mapping if it is below the one given."""
 

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError
 from socsched.plan.mapping import cpsat
-from socsched.plan.mapping.beam import beam_search, chains, enumerable, enumerate_below
+from socsched.plan.mapping.beam import beam_search, enumerate_below
 from socsched.plan.mapping.cpsat import Program
 from socsched.plan.mapping.evaluate import evaluate
 from socsched.plan.mapping.lists import list_schedule
 from socsched.plan.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.plan.mapping.relaxation import relax
 from socsched.plan.mapping.search import TOLERANCE, conflict, solve
+from socsched.plan.mapping.tables import chains, enumerable
 from tests.plan.mapping_problems import brute_force, every_schedule, random_problem, random_schedule
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")

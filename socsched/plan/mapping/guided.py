@@ -11,10 +11,11 @@ import time
 import numpy as np
 
 from socsched.plan.mapping.backwards import Backwards
-from socsched.plan.mapping.beam import ALL_WAITS, Floats, State, Table, _Beam, chains, tabulate, with_conversions
+from socsched.plan.mapping.beam import ALL_WAITS, State, _Beam
 from socsched.plan.mapping.problem import Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
 from socsched.plan.mapping.sweeps import states_of
+from socsched.plan.mapping.tables import Floats, Table, chains, tabulate, with_conversions
 
 STATES = 500_000
 """States of a step, at most."""

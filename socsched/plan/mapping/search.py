@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from socsched.plan.mapping.beam import beam_search, chains, enumerable, enumerate_below
+from socsched.plan.mapping.beam import beam_search, enumerate_below
 from socsched.plan.mapping.cpsat import PAIRS, Program, available, linear
 from socsched.plan.mapping.destructive import exhaust, suitable
 from socsched.plan.mapping.evaluate import Evaluation, Impossible, evaluate
@@ -26,6 +26,7 @@ from socsched.plan.mapping.guided import search as guided_search
 from socsched.plan.mapping.lists import list_schedule
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed, relax
+from socsched.plan.mapping.tables import chains, enumerable
 
 SOLVERS = ("auto", "heft", "cpsat")
 TOLERANCE = 5e-4

@@ -10,18 +10,16 @@ Source: Ow and Morton, "Filtered beam search in scheduling", Int. J. Production 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from socsched.plan.mapping.fluid import Fluid, State, take
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
 from socsched.plan.mapping.tables import Floats, Ints, Table, chains, tabulate, with_conversions
 
-State = dict[str, Any]
-_TINY = 1e-6
 ALL_WAITS = 1 << 30
+"""Lanes may wait for any number of ends of jobs."""
 
 
 def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | None:
@@ -32,7 +30,7 @@ def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | No
     groups = chains(problem)
     if not groups:
         return None
-    found = _Beam(tabulate(problem, groups, relaxed), width, 0).search()
+    found = Beam(tabulate(problem, groups, relaxed), width, 0).search()
     return with_conversions(problem, found) if found else None
 
 
@@ -48,14 +46,20 @@ def enumerate_below(
     groups = chains(problem)
     if not groups:
         return None, False
-    beam = _Beam(tabulate(problem, groups, relaxed), width, ALL_WAITS if waiting else 0, float(limit), until)
+    beam = Beam(tabulate(problem, groups, relaxed), width, ALL_WAITS if waiting else 0, float(limit), until)
     found = beam.search()
     return found, beam.complete and waiting
 
 
-class _Beam:
+class Beam:
+    """The search over a table: `width` states a step, each seen again after up to `waits` ends of jobs.
+
+    `complete` says after it whether nothing below `limit` was left out by the width or by the clock (`until`).
+    """
+
     def __init__(self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf) -> None:
         self.table, self.width, self.waits, self.limit, self.until = table, width, waits, limit, until
+        self.fluid = Fluid(table)
         self.nets, self.lanes = len(table.groups), len(table.lanes)
         self.rows = np.arange(self.nets)[None]
         self.complete = True
@@ -67,7 +71,7 @@ class _Beam:
 
     def search(self) -> Schedule | None:
         """Assign one group a step and keep the states of least bound; None when no state stays below the limit."""
-        state = self._settle(self._first())
+        state = self.fluid.settle(self.fluid.first())
         trail: list[tuple[Ints, Ints]] = []
         for _ in range(int(self.table.length.sum())):
             if time.monotonic() > self.until:
@@ -78,25 +82,8 @@ class _Beam:
                 return None
             trail.append((parents, pairs))
         while (state["run"] >= 0).any():
-            state = self._advance(state, np.ones(len(state["t"]), bool))
+            state = self.fluid.advance(state, np.ones(len(state["t"]), bool))
         return self._schedule(trail, int(state["t"].argmin()))
-
-    def _first(self) -> State:
-        shape = (1, self.lanes)
-        return {
-            "t": np.zeros(1),
-            "run": np.full(shape, -1, np.int64),
-            "lag": np.zeros(shape),
-            "rem": np.zeros(shape),
-            "time": np.ones(shape),
-            "fixed": np.zeros(shape),
-            "bytes": np.zeros(shape),
-            "pos": np.zeros((1, self.nets), np.int64),
-            "last": np.full((1, self.nets), self.lanes, np.int64),
-            "busy": np.zeros((1, self.nets), bool),
-            "done": np.zeros((1, self.nets)),
-            "latest": np.full(1, -1, np.int64),
-        }
 
     def _step(self, state: State) -> tuple[State, Ints, Ints]:
         found: list[State] = []
@@ -111,17 +98,17 @@ class _Beam:
             can = np.nonzero((state["run"] >= 0).any(1))[0]
             if wait == self.waits or not len(can):
                 break
-            state = self._past(_take(state, can))
+            state = self.fluid.past(take(state, can))
             waiting = self._below(state)
-            state, origin = _take(state, waiting), origin[can][waiting]
+            state, origin = take(state, waiting), origin[can][waiting]
         children = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         from_, chosen = np.concatenate(parents), np.concatenate(pairs)
         children, from_, chosen = self._cut(children, from_, chosen, self.width * 3)
-        children = self._settle(children)
+        children = self.fluid.settle(children)
         kept = self._below(children)
-        children, from_, chosen = _take(children, kept), from_[kept], chosen[kept]
+        children, from_, chosen = take(children, kept), from_[kept], chosen[kept]
         first = self._distinct(children)
-        return self._cut(_take(children, first), from_[first], chosen[first], self.width)
+        return self._cut(take(children, first), from_[first], chosen[first], self.width)
 
     def _below(self, state: State) -> Ints:
         """Return the states whose bound is below the limit."""
@@ -136,7 +123,7 @@ class _Beam:
         self.complete &= len(parents) <= width
         bound, ways = self._bound(state)
         best = np.argsort(bound + 1e-6 * ways, kind="stable")[:width]
-        return _take(state, best), parents[best], pairs[best]
+        return take(state, best), parents[best], pairs[best]
 
     def _distinct(self, state: State) -> Ints:
         """Return one state of each kind: the earliest among those that differ in what passed only.
@@ -192,7 +179,7 @@ class _Beam:
             ends = state["t"][parent] + way + table.tail[net, position + 1, lane]
             kept = np.nonzero((self._priced(state)[0][parent] + more < self.limit) & (ends < self.limit))[0]
             parent, net, lane, lag, position = parent[kept], net[kept], lane[kept], lag[kept], position[kept]
-        child = _take(state, parent)
+        child = take(state, parent)
         row = np.arange(len(parent))
         child["run"][row, lane], child["busy"][row, net] = net, True
         child["lag"][row, lane] = lag
@@ -202,59 +189,6 @@ class _Beam:
         latest = child["latest"]
         group = np.where(latest >= 0, child["pos"][row, latest] - 1, -1)
         return child, parent, np.stack([net, lane, latest, group], 1)
-
-    def _stretch(self, state: State) -> tuple[npt.NDArray[np.bool_], Floats]:
-        """Return which lanes compute, and by what factor traffic stretches them (max-min fair shares)."""
-        active = (state["run"] >= 0) & (state["lag"] <= _TINY)
-        if not self.table.bandwidth:
-            return active, np.ones(active.shape)
-        demand = np.where(active, state["bytes"] / np.maximum(state["time"] - state["fixed"], 1), 0.0)
-        left = np.full(len(demand), self.table.bandwidth)
-        level = np.full(len(demand), np.inf)
-        for place, column in enumerate(np.sort(demand, 1).T):
-            fair, open_ = left / (self.lanes - place), np.isinf(level)
-            served = column <= fair
-            left = np.where(served & open_, left - column, left)
-            level = np.where(~served & open_, fair, level)
-        share = np.minimum(demand, level[:, None])
-        slow = state["fixed"] + state["bytes"] / np.maximum(share, 1e-12)
-        return active, np.where(demand > share * (1 + 1e-12), np.maximum(slow / state["time"], 1.0), 1.0)
-
-    def _advance(self, state: State, must: npt.NDArray[np.bool_]) -> State:
-        """Let time pass to the next event in the states that `must`."""
-        active, stretch = self._stretch(state)
-        running = state["run"] >= 0
-        pace = state["time"] * stretch
-        left = np.where(running, np.where(active, state["rem"] * pace, state["lag"]), np.inf)
-        passed = left.min(1)
-        passed = np.where(must & np.isfinite(passed), passed, 0.0)
-        state["t"] = state["t"] + passed
-        state["lag"] = np.where(running & ~active, state["lag"] - passed[:, None], state["lag"])
-        state["rem"] = np.where(active, state["rem"] - passed[:, None] / pace, state["rem"])
-        row, lane = np.nonzero(active & (state["rem"] * state["time"] <= _TINY))
-        net = state["run"][row, lane]
-        state["busy"][row, net], state["last"][row, net] = False, lane
-        state["done"][row, net] = state["t"][row]
-        state["latest"][row] = net
-        state["pos"][row, net] += 1
-        state["run"][row, lane], state["rem"][row, lane] = -1, 0.0
-        return state
-
-    def _past(self, state: State) -> State:
-        """Let time pass to the next end of a job."""
-        ended = state["pos"].sum(1)
-        while (must := state["pos"].sum(1) == ended).any():
-            state = self._advance(state, must)
-        return state
-
-    def _settle(self, state: State) -> State:
-        """Let time pass until a lane and a network are free, or nothing runs."""
-        while True:
-            open_ = (~state["busy"] & (state["pos"] < self.table.length)).any(1) & (state["run"] < 0).any(1)
-            must = ~open_ & (state["run"] >= 0).any(1)
-            if not must.any():
-                return state
-            state = self._advance(state, must)
 
     def _bound(self, state: State) -> tuple[Floats, Floats]:
         """Return what bounds a state's end (priced work left, the longest network left), and the sum of the latter."""
@@ -298,7 +232,3 @@ class _Beam:
                 holds.append((order[-1], JobKey(0, self.table.groups[latest][group])))
             position[net] += 1
         return Schedule(tuple(choice), tuple(order), tuple(holds))
-
-
-def _take(state: State, rows: Ints) -> State:
-    return {name: values[rows] for name, values in state.items()}

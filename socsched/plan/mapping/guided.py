@@ -11,7 +11,8 @@ import time
 import numpy as np
 
 from socsched.plan.mapping.backwards import Backwards
-from socsched.plan.mapping.beam import ALL_WAITS, State, _Beam
+from socsched.plan.mapping.beam import ALL_WAITS, Beam
+from socsched.plan.mapping.fluid import State
 from socsched.plan.mapping.problem import Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
 from socsched.plan.mapping.sweeps import states_of
@@ -24,7 +25,7 @@ PATIENCE = 3.0
 """Once steps took so many times what the sweep backwards took, it is allowed more by this factor."""
 
 
-class _Guided(_Beam):
+class _Guided(Beam):
     def __init__(
         self, table: Table, width: int, waits: int, ends: Backwards, limit: float = np.inf, until: float = np.inf
     ) -> None:

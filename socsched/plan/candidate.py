@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost
 from socsched.errors import UsageError
 from socsched.plan.assess import Assessment, assess
-from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
+from socsched.plan.deployment import Deployment, deploy
 from socsched.plan.expected import expected_latencies
 from socsched.plan.mapping.mapper import Beats, Score
 from socsched.plan.plan import Violation
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
+from socsched.plan.workload import Unconnectable, Workload
 
 OBJECTIVES = ("latency", "energy", "throughput", "slack")
 _UNBOUNDED = 1e6

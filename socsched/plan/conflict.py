@@ -16,10 +16,11 @@ from typing import Protocol
 from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
 from socsched.plan.assess import Assessment
-from socsched.plan.deployment import Deployment, Unconnectable, Workload
+from socsched.plan.deployment import Deployment
 from socsched.plan.mapping.mapper import Score, improve, initial_mapping
 from socsched.plan.plan import Conflict, Violation
 from socsched.plan.verdict import Balance, overrun, violations
+from socsched.plan.workload import Unconnectable, Workload
 
 FAR = 10**15
 """A deadline (ns) that asks for nothing."""
@@ -156,8 +157,8 @@ def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Viola
 
 def impossible(workload: Workload) -> list[Violation]:
     """Return the requirements that not even the fastest candidates of their stages meet: no mapping does."""
-    graph, model, found = workload.graph, workload.model, []
-    options = {name: model.candidates(graph.stage(name)) for name in graph.order}
+    graph, found = workload.graph, list[Violation]()
+    options = workload.options()
     fastest = {name: min(costs, key=lambda cost: cost.time_ns) for name, costs in options.items()}
 
     def path(name: str) -> tuple[str, ...]:
@@ -209,8 +210,6 @@ class Search:
             if not violated & kept:
                 return candidate
         workload = relaxed(self.workload, kept)
-        graph, model = workload.graph, workload.model
-        options = {name: model.candidates(graph.stage(name)) for name in graph.order}
         hit: list[Judged] = []
 
         def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
@@ -232,7 +231,7 @@ class Search:
             found = (overrun(left) + _LOST * lost, latency)
             return found if found < best else None
 
-        improve(initial_mapping(workload), options, beats, TRIES)
+        improve(initial_mapping(workload), workload.options(), beats, TRIES)
         if not hit:
             return None
         self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))

@@ -19,10 +19,10 @@ from socsched.models.parts import cut_pipeline
 from socsched.plan.candidate import Candidate, beating, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
-from socsched.plan.deployment import NO_LIMITS, Limits, Unconnectable, Workload
 from socsched.plan.mapping.mapper import Improved, Score, improve, transfer_ns
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.solution import Solution
+from socsched.plan.workload import NO_LIMITS, Limits, Unconnectable, Workload
 from socsched.units import format_duration
 
 WORTH = 0.01
@@ -230,12 +230,11 @@ def _polished(
 ) -> tuple[Candidate, int]:
     """Move parts and stages one at a time, as `improve` does with whole stages; parts that meet again become one."""
     workload = best.deployment.workload
-    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
 
     seconds = until - time.monotonic()
     if budget < 1 or seconds <= 0:
         return best, 0
-    search = improve(dict(best.deployment.mapping), options, beating(workload, goals), budget, seconds)
+    search = improve(dict(best.deployment.mapping), workload.options(), beating(workload, goals), budget, seconds)
     cuts, whole = _read_back(cutter, workload, search.mapping)
     made = cutter.mapping(whole, cuts)
     if made is None:

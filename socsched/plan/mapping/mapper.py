@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from socsched.cost.cost import Cost
-from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.heft import earliest_slot, upward_ranks
+from socsched.plan.workload import Unconnectable, Workload
 
 Score = tuple[float, ...]
 """(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
@@ -44,8 +44,7 @@ def initial_mapping(workload: Workload, frames: int = 2, limit: float = 1.0) -> 
     All frames of a stage go to the same candidate: the one whose latest frame finishes first among those that keep
     every lane's utilisation within `limit`, the least crowded where none does.
     """
-    graph, model = workload.graph, workload.model
-    options = {name: model.candidates(graph.stage(name)) for name in graph.order}
+    graph, options = workload.graph, workload.options()
     timeline, mapping, done = _Timeline(), dict[str, Cost](), dict[str, tuple[float, ...]]()
     horizon = frames * max(graph.period_ns.values())
     for name in _by_rank(workload, options):

@@ -22,8 +22,8 @@ from socsched.plan.cutting.search import cut_further, cutter_of
 from socsched.plan.cutting.work import Sliced
 from socsched.plan.explain import reasons
 from socsched.plan.levers import verified
-from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.search import SOLVERS
+from socsched.plan.mapping.solvers import available, require
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task
 from socsched.plan.proof import prove

@@ -19,7 +19,8 @@ from socsched.plan.mapping.relaxation import relax
 
 pytest.importorskip("ortools", reason="the bounds start from OR-Tools' linear programs")
 
-from socsched.plan.mapping.cpsat import Program, linear
+from socsched.plan.mapping.cpsat import Program
+from socsched.plan.mapping.solvers import linear
 
 UNIT = 1000
 FOREVER = 1e12

@@ -57,9 +57,9 @@ def planned(pipeline: str, platform: str, mode: str | None = None, how: How = QU
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.deployment import Limits
     from socsched.plan.observed import NOTHING, Observed
     from socsched.plan.planner import make_plan
+    from socsched.plan.workload import Limits
 
     options: dict[str, Any] = {
         "work": stage_work,

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost
 from socsched.errors import UsageError
 from socsched.plan.assess import Assessment, assess
-from socsched.plan.deployment import Deployment, Workload, deploy
+from socsched.plan.deployment import Deployment, deploy
 from socsched.plan.expected import expected_latencies
+from socsched.plan.mapping.mapper import Beats, Score
 from socsched.plan.plan import Violation
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
+from socsched.plan.workload import Unconnectable, Workload
 
 OBJECTIVES = ("latency", "energy", "throughput", "slack")
-Score = tuple[float, ...]
-"""(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
 _UNBOUNDED = 1e6
 
 
@@ -121,3 +121,16 @@ def better(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str]
         return None
     candidate = judged(deployment, thorough=False)
     return candidate if score(candidate, goals) < best else None
+
+
+def beating(workload: Workload, goals: Sequence[str]) -> Beats:
+    """Return what `improve` asks of a mapping of a workload: its score where that is below one given."""
+
+    def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
+        try:
+            found = better(workload, mapping, goals, best)
+        except Unconnectable:
+            return None
+        return score(found, goals) if found else None
+
+    return beats

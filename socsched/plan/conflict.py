@@ -16,10 +16,11 @@ from typing import Protocol
 from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
 from socsched.plan.assess import Assessment
-from socsched.plan.deployment import Deployment, Unconnectable, Workload
+from socsched.plan.deployment import Deployment
 from socsched.plan.mapping.mapper import Score, improve, initial_mapping
 from socsched.plan.plan import Conflict, Violation
 from socsched.plan.verdict import Balance, overrun, violations
+from socsched.plan.workload import Unconnectable, Workload
 
 FAR = 10**15
 """A deadline (ns) that asks for nothing."""
@@ -156,8 +157,8 @@ def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Viola
 
 def impossible(workload: Workload) -> list[Violation]:
     """Return the requirements that not even the fastest candidates of their stages meet: no mapping does."""
-    graph, model, found = workload.graph, workload.model, []
-    options = {name: model.candidates(graph.stage(name)) for name in graph.order}
+    graph, found = workload.graph, list[Violation]()
+    options = workload.options()
     fastest = {name: min(costs, key=lambda cost: cost.time_ns) for name, costs in options.items()}
 
     def path(name: str) -> tuple[str, ...]:
@@ -209,18 +210,16 @@ class Search:
             if not violated & kept:
                 return candidate
         workload = relaxed(self.workload, kept)
-        graph, model = workload.graph, workload.model
-        options = {name: model.candidates(graph.stage(name)) for name in graph.order}
         hit: list[Judged] = []
 
-        def score(mapping: Mapping[str, Cost]) -> Score:
+        def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
             if hit or self.late():
-                return (0.0, 0.0)  # nothing is better: the search ends soon
+                return None  # what is left of the search changes nothing
             self.tried += 1
             try:
                 candidate = self.judge(workload, mapping, False)
             except Unconnectable:
-                return (float("inf"), float("inf"))
+                return None
             left = [v for v in restored(candidate, self.workload) if key(v.requirement) in kept]
             if not left:
                 hit.append(candidate)
@@ -228,13 +227,11 @@ class Search:
                 chain.bound_ns is None and f"deadline of chain {chain.name}" in kept
                 for chain in candidate.assessment.chains
             )
-            return overrun(left) + _LOST * lost, sum(chain.expected_ns for chain in candidate.assessment.chains)
-
-        def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
-            found = score(mapping)
+            latency = sum(chain.expected_ns for chain in candidate.assessment.chains)
+            found = (overrun(left) + _LOST * lost, latency)
             return found if found < best else None
 
-        improve(initial_mapping(workload), options, beats, TRIES)
+        improve(initial_mapping(workload), workload.options(), beats, TRIES)
         if not hit:
             return None
         self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))

@@ -16,10 +16,10 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.conflict import Judge, Judged, key
-from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.explain import Judged as Modes
 from socsched.plan.more_levers import more_levers
 from socsched.plan.plan import Violation
+from socsched.plan.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power
 
 RATES = (1.1, 1.25, 1.5, 2.0, 3.0)

@@ -8,8 +8,8 @@ from socsched.cost.cost import Cost
 from socsched.descriptor.pipeline import PER_POINT
 from socsched.models.parts import uncut
 from socsched.plan.accuracy import better_precisions
-from socsched.plan.deployment import Workload
 from socsched.plan.plan import Violation
+from socsched.plan.workload import Workload
 from socsched.units import format_duration
 
 

@@ -20,11 +20,10 @@ from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_valu
 from socsched.plan.conflict import conflict
 from socsched.plan.cutting.search import cut_further, cutter_of
 from socsched.plan.cutting.work import Sliced
-from socsched.plan.deployment import NO_LIMITS, Limits, Workload
 from socsched.plan.explain import reasons
 from socsched.plan.levers import verified
-from socsched.plan.mapping.cpsat import available, require
 from socsched.plan.mapping.search import SOLVERS
+from socsched.plan.mapping.solvers import available, require
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task
 from socsched.plan.proof import prove
@@ -33,6 +32,7 @@ from socsched.plan.thrift import refusals
 from socsched.plan.uncertainty import uncertainty
 from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.verdict import overrun
+from socsched.plan.workload import NO_LIMITS, Limits, Workload
 
 POLICIES = ("edf", "fp")
 __all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "objective_value", "solve"]

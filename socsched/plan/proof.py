@@ -10,9 +10,9 @@ from socsched.cost.cost import Cost
 from socsched.plan.candidate import Candidate, judge, objective_value, score
 from socsched.plan.cutting.divisible import Legs
 from socsched.plan.cutting.search import Cutter
-from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.stages import exact_mapping
 from socsched.plan.solution import Solution
+from socsched.plan.workload import Unconnectable, Workload
 
 WHOLE = 0.3
 """Share of the time for mappings of whole stages, whose proof is much easier."""

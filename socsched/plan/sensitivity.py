@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model
-from socsched.plan.deployment import with_wcet
 from socsched.plan.execution import slowed_by_lanes
+from socsched.plan.lanes import with_wcet
 from socsched.plan.plan import Plan, Task
 from socsched.plan.schedulability import edf
 from socsched.plan.schedulability.chains import reaction_time

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from socsched.cost.cost import Cost
 from socsched.errors import UsageError
-from socsched.plan.candidate import Candidate, Score, better, judge, score
-from socsched.plan.deployment import Unconnectable, Workload
-from socsched.plan.mapping.mapper import Improved, improve, initial_mapping
+from socsched.plan.candidate import Candidate, beating, judge, score
+from socsched.plan.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.plan.mapping.stages import Exact
+from socsched.plan.workload import Unconnectable, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +31,8 @@ class Solution:
 
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, time_limit: float | None = None) -> Solution:
     """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
-    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
 
-    def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
-        try:
-            found = better(workload, mapping, goals, best)
-        except Unconnectable:
-            return None
-        return score(found, goals) if found else None
-
-    search = improve(initial_mapping(workload), options, beats, budget, time_limit)
+    search = improve(initial_mapping(workload), workload.options(), beating(workload, goals), budget, time_limit)
     try:
         candidate = judge(workload, search.mapping)
     except Unconnectable as error:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from socsched.cost.cost import Cost
 from socsched.plan.candidate import Candidate, judge
-from socsched.plan.deployment import Unconnectable
 from socsched.plan.plan import Violation
+from socsched.plan.workload import Unconnectable
 from socsched.units import format_duration
 
 

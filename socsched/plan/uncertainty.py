@@ -16,13 +16,14 @@ from typing import Any
 from socsched.cost.cost import Cost
 from socsched.plan.conflict import Judge
 from socsched.plan.deadlines import stretches
-from socsched.plan.deployment import Deployment, Unconnectable, Workload, deploy
+from socsched.plan.deployment import Deployment, deploy
 from socsched.plan.expected import expected_latency
 from socsched.plan.plan import Plan
 from socsched.plan.schedulability.tasks import rt_tasks
 from socsched.plan.schedulability.whole import respond, unmet
 from socsched.plan.sensitivity import grown, spare
 from socsched.plan.verdict import balance, utilisations
+from socsched.plan.workload import Unconnectable, Workload
 
 MOST = 12
 """Alternatives whose requirements are checked, those closest to the plan first."""

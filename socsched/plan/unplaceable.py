@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import input_hashes
 from socsched.graph.taskgraph import TaskGraph
-from socsched.plan.deployment import Workload
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Violation
+from socsched.plan.workload import Workload
 
 
 def homeless(graph: TaskGraph, model: CostModel) -> list[str]:

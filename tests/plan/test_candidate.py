@@ -14,8 +14,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.plan.candidate import OBJECTIVES, better, judge, least_score, objectives, score
-from socsched.plan.deployment import Limits, Unconnectable, Workload, deploy
+from socsched.plan.deployment import deploy
 from socsched.plan.planner import make_plan
+from socsched.plan.workload import Limits, Unconnectable, Workload
 
 ORIN = "jetson-agx-orin-64gb"
 

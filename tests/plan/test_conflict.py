@@ -14,8 +14,8 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.graph.taskgraph import task_graph
 from socsched.plan.conflict import Search, all_keys, conflict, impossible, key, relaxed, restored
-from socsched.plan.deployment import Workload
 from socsched.plan.planner import judge, make_plan, solve
+from socsched.plan.workload import Workload
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
 from test_bounds_hold import MS, figure, platform, workloads

@@ -19,7 +19,8 @@ from socsched.plan.mapping.relaxation import relax
 
 pytest.importorskip("ortools", reason="the bounds start from OR-Tools' linear programs")
 
-from socsched.plan.mapping.cpsat import Program, linear
+from socsched.plan.mapping.cpsat import Program
+from socsched.plan.mapping.solvers import linear
 
 UNIT = 1000
 FOREVER = 1e12
@@ -95,6 +96,38 @@ def test_what_led_enumeration_finds_is_what_plain_enumeration_finds(seed: int) -
     if below is not None:
         # One enumeration stops at the first limit within which there is a schedule, rounding apart.
         assert evaluate(problem, below).makespan_ns >= reached
+
+
+def delayed_problem(seed: int) -> Problem:
+    """Return two chains on an engine and two others that take the same times, and differ in what passes before them."""
+    rng = Random(seed)
+    groups: list[Group] = []
+    edges: list[Edge] = []
+    for net in range(2):
+        for position in range(3):
+            times = [rng.randint(2, 8)] + [rng.randint(2, 8)] * 2
+            options = tuple(
+                Option(name, (Segment("run", time * UNIT, 0, 0),)) for name, time in zip("abc", times, strict=True)
+            )
+            groups.append(Group(f"n{net}.{position}", options, f"n{net}"))
+            if position:
+                rows = tuple(
+                    tuple(FREE if i == j else Hop(delay_ns=rng.choice((0, 6)) * UNIT) for j in range(3))
+                    for i in range(3)
+                )
+                edges.append(Edge(groups[-2].name, groups[-1].name, rows))
+    return Problem(tuple(map(Lanes, "abc")), tuple(groups), tuple(edges))
+
+
+@pytest.mark.parametrize("seed", [3, 8, 15])
+def test_engines_that_differ_in_delays_only_do_not_swap_names(seed: int) -> None:
+    problem = delayed_problem(seed)
+    answer = Program(problem).solve("makespan", 20, 1, 0)
+    assert answer.status == "optimal"
+    relaxed = relax(problem, "makespan", linear())
+    found, complete = enumerate_below(problem, relaxed, answer.value + 1, 10**6, FOREVER)
+    assert complete and found is not None
+    assert evaluate(problem, found).makespan_ns == answer.value
 
 
 def test_time_and_room_end_a_sweep_with_what_is_known() -> None:

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError
-from socsched.plan.mapping import cpsat
-from socsched.plan.mapping.beam import beam_search, chains, enumerable, enumerate_below
+from socsched.plan.mapping.beam import beam_search, enumerate_below
 from socsched.plan.mapping.cpsat import Program
 from socsched.plan.mapping.evaluate import evaluate
 from socsched.plan.mapping.lists import list_schedule
 from socsched.plan.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.plan.mapping.relaxation import relax
 from socsched.plan.mapping.search import TOLERANCE, conflict, solve
+from socsched.plan.mapping.solvers import linear
+from socsched.plan.mapping.tables import chains, enumerable
 from tests.plan.mapping_problems import brute_force, every_schedule, random_problem, random_schedule
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
@@ -102,7 +103,7 @@ def test_relaxations_bound_every_objective(seed: int) -> None:
     problem = random_problem(Random(seed), 2, 2, 2, bandwidth=12)
     values = [evaluate(problem, schedule) for schedule in every_schedule(problem)]
     for name in ("makespan", "latency", "energy", "interval"):
-        assert relax(problem, name, cpsat.linear()).bound <= min(value.value(name) for value in values)
+        assert relax(problem, name, linear()).bound <= min(value.value(name) for value in values)
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["latency", "energy"]))
@@ -133,14 +134,14 @@ def test_the_same_input_gives_the_same_answer() -> None:
 
 def test_enumeration_says_when_it_did_not_see_everything() -> None:
     problem = chain_problem(Random(1), 3, 4, 3, 14)
-    relaxed = relax(problem, "makespan", cpsat.linear())
+    relaxed = relax(problem, "makespan", linear())
     first = beam_search(problem, relaxed, 4)
     assert first is not None
     value = evaluate(problem, first).makespan_ns
     assert enumerate_below(problem, relaxed, value * 2, 3, float("inf"))[1] is False
     assert enumerate_below(problem, relaxed, value, 10**6, 0.0)[1] is False
     problem = chain_problem(Random(1), 2, 3, 2, 14)
-    found, complete = enumerate_below(problem, relax(problem, "makespan", cpsat.linear()), 60_000, 10**6, float("inf"))
+    found, complete = enumerate_below(problem, relax(problem, "makespan", linear()), 60_000, 10**6, float("inf"))
     assert complete and found is not None
     assert evaluate(problem, found).makespan_ns <= evaluate(problem, list_schedule(problem)).makespan_ns
 

@@ -11,9 +11,9 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
-from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.stages import Exact, exact_mapping, stage_problem
 from socsched.plan.planner import judge, make_plan, objective_value
+from socsched.plan.workload import Unconnectable, Workload
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
 

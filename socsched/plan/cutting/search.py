@@ -16,13 +16,13 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
-from socsched.plan.candidate import Candidate, Score, better, judge, score
+from socsched.plan.candidate import Candidate, beating, better, judge, score
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
-from socsched.plan.deployment import NO_LIMITS, Limits, Unconnectable, Workload
-from socsched.plan.mapping.mapper import Improved, improve
+from socsched.plan.mapping.mapper import Improved, Score, improve, transfer_ns
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.solution import Solution
+from socsched.plan.workload import NO_LIMITS, Limits, Unconnectable, Workload
 from socsched.units import format_duration
 
 WORTH = 0.01
@@ -219,20 +219,10 @@ def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) ->
     name, result = stage.stage.name, []
     for place in stage.places:
         here = replace(whole[name], engine=place.engine, precision=place.precision, share=place.share)
-        before = (_transfer(workload, whole[p], here) for p, c in workload.edges if c == name)
-        after = (_transfer(workload, here, whole[c]) for p, c in workload.edges if p == name)
+        before = (transfer_ns(workload, whole[p], here) for p, c in workload.edges if c == name)
+        after = (transfer_ns(workload, here, whole[c]) for p, c in workload.edges if p == name)
         result.append((max(before, default=0.0), max(after, default=0.0)))
     return result
-
-
-def _transfer(workload: Workload, producer: Cost, consumer: Cost) -> float:
-    try:
-        conversion = workload.conversion(producer, consumer)
-    except Unconnectable:
-        return 1e18
-    sink = conversion.engine if conversion else consumer.engine
-    handoff = workload.visible_ns(producer.engine, sink, workload.output_bytes(producer))
-    return handoff + (conversion.time_ns if conversion else 0)
 
 
 def _polished(
@@ -240,19 +230,11 @@ def _polished(
 ) -> tuple[Candidate, int]:
     """Move parts and stages one at a time, as `improve` does with whole stages; parts that meet again become one."""
     workload = best.deployment.workload
-    options = {name: workload.model.candidates(workload.graph.stage(name)) for name in workload.graph.order}
-
-    def beats(mapping: Mapping[str, Cost], limit: Score) -> Score | None:
-        try:
-            found = better(workload, mapping, goals, limit)
-        except Unconnectable:
-            return None
-        return score(found, goals) if found else None
 
     seconds = until - time.monotonic()
     if budget < 1 or seconds <= 0:
         return best, 0
-    search = improve(dict(best.deployment.mapping), options, beats, budget, seconds)
+    search = improve(dict(best.deployment.mapping), workload.options(), beating(workload, goals), budget, seconds)
     cuts, whole = _read_back(cutter, workload, search.mapping)
     made = cutter.mapping(whole, cuts)
     if made is None:

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from socsched.plan.mapping.beam import Table
-from socsched.plan.mapping.sweeps import FAR, Floats, OutOfTime, States, Sweep, joined
+from socsched.plan.mapping.sweeps import FAR, OutOfTime, States, Sweep, joined
+from socsched.plan.mapping.tables import Floats, Table
 
 
 class Backwards(Sweep):

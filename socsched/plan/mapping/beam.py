@@ -10,108 +10,16 @@ Source: Ow and Morton, "Filtered beam search in scheduling", Int. J. Production 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from socsched.plan.mapping.fluid import Fluid, State, take
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
+from socsched.plan.mapping.tables import Floats, Ints, Table, chains, tabulate, with_conversions
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-State = dict[str, Any]
-_TINY = 1e-6
 ALL_WAITS = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A problem as arrays over network k, position g, lane e, lane before b (the last index: none before).
-
-    `time` alone (ns, infinite where a lane has no option), `fixed` part of it, `bytes`; `lag[k, g, b, e]` what a
-    hand-over takes on its lane, `delay` what passes since the group before, `slack[k, g, b]` at most; `option` its
-    index; `worth` and `tail`: the price and the time from group g to the network's end.
-    """
-
-    lanes: tuple[str, ...]
-    groups: tuple[tuple[int, ...], ...]
-    length: Ints
-    time: Floats
-    fixed: Floats
-    bytes: Floats
-    lag: Floats
-    delay: Floats
-    slack: Floats
-    option: Ints
-    release: Floats
-    price: Floats
-    memory: float
-    bandwidth: float
-    worth: Floats
-    tail: Floats
-
-
-def chains(problem: Problem) -> tuple[tuple[int, ...], ...] | None:
-    """Return the groups of every network in order, None for a problem that is not made of chains of single jobs."""
-    if any(group.frames > 1 or any(o.share > 1 for o in group.options) for group in problem.groups):
-        return None
-    if problem.budgets or any(group.twin for group in problem.groups):
-        return None
-    if any(len(near) > 1 for near in (*problem.before, *problem.after)):
-        return None
-    found = []
-    for group in problem.order:
-        if not problem.before[group]:
-            chain = [group]
-            while problem.after[chain[-1]]:
-                chain.append(problem.index[problem.edges[problem.after[chain[-1]][0]].sink])
-            found.append(tuple(chain))
-    return tuple(found)
-
-
-def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Relaxed) -> Table:
-    """Return the arrays of a problem made of chains."""
-    lanes = tuple(engine.id for engine in problem.engines for _ in range(engine.count))
-    count, nets, most = len(lanes), len(groups), max(map(len, groups))
-    alone = np.full((nets, most + 1, count), np.inf)
-    fixed, size = np.zeros_like(alone), np.zeros_like(alone)
-    option = np.zeros(alone.shape, np.int64)
-    lag = np.zeros((nets, most + 1, count + 1, count))
-    delay = np.zeros_like(lag)
-    for k, chain in enumerate(groups):
-        for g, index in enumerate(chain):
-            for e, name in enumerate(lanes):
-                for number, way in enumerate(problem.groups[index].options):
-                    if way.engine == name and way.time_ns < alone[k, g, e]:
-                        alone[k, g, e], option[k, g, e] = max(way.time_ns, 1), number
-                        fixed[k, g, e] = sum(s.fixed_ns for s in way.segments)
-                        size[k, g, e] = sum(s.bytes for s in way.segments)
-            if g:
-                hops = problem.edges[problem.before[index][0]].hops
-                for b, e in np.ndindex(count, count):
-                    hop = hops[option[k, g - 1, b]][option[k, g, e]]
-                    reachable = hop and np.isfinite(alone[k, g - 1, b]) and np.isfinite(alone[k, g, e])
-                    lag[k, g, b, e] = hop.way_ns - hop.delay_ns if hop and reachable else np.inf
-                    delay[k, g, b, e] = hop.delay_ns if hop and reachable else 0.0
-    price = np.array([relaxed.prices.get(name, 1.0) / problem.lanes(name) for name in lanes])
-    total = price.sum() + relaxed.memory_price or 1.0
-    price, memory = price / total, relaxed.memory_price / total
-    bandwidth = problem.bandwidth / 1e9
-    spent = np.where(size > 0, size / bandwidth, 0.0) if bandwidth else np.zeros_like(size)
-    worth, tail = np.zeros((nets, most + 1, count + 1)), np.zeros((nets, most + 1, count + 1))
-    for k, chain in enumerate(groups):
-        for g in range(len(chain) - 1, -1, -1):
-            times = np.where(np.isfinite(alone[k, g]), lag[k, g] + alone[k, g], np.inf)
-            worth[k, g] = (
-                np.where(np.isfinite(times), times, 1e30) * price + spent[k, g] * memory + worth[k, g + 1, :count]
-            ).min(1)
-            tail[k, g] = (times + delay[k, g] + tail[k, g + 1, :count]).min(1)
-    release = np.array([problem.groups[chain[0]].release_ns for chain in groups], float)
-    length = np.array([len(chain) for chain in groups])
-    arrays = (alone, fixed, size, lag, delay, delay.max(3), option, release, price)
-    return Table(lanes, groups, length, *arrays, memory, bandwidth, worth, tail)
+"""Lanes may wait for any number of ends of jobs."""
 
 
 def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | None:
@@ -122,23 +30,8 @@ def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | No
     groups = chains(problem)
     if not groups:
         return None
-    found = _Beam(tabulate(problem, groups, relaxed), width, 0).search()
+    found = Beam(tabulate(problem, groups, relaxed), width, 0).search()
     return with_conversions(problem, found) if found else None
-
-
-def enumerable(problem: Problem) -> bool:
-    """Say whether `enumerate_below` sees every schedule of a problem.
-
-    That takes chains, one option of one segment an engine, and no work between the groups.
-    """
-    hops = [hop for edge in problem.edges for row in edge.hops for hop in row]
-    single = all(
-        len({o.engine for o in group.options}) == len(group.options)
-        and all(len(o.segments) == 1 for o in group.options)
-        for group in problem.groups
-    )
-    plain = all(hop is None or (hop.engine is None and hop.handoff_ns == 0) for hop in hops)
-    return single and plain and chains(problem) is not None
 
 
 def enumerate_below(
@@ -153,18 +46,24 @@ def enumerate_below(
     groups = chains(problem)
     if not groups:
         return None, False
-    beam = _Beam(tabulate(problem, groups, relaxed), width, ALL_WAITS if waiting else 0, float(limit), until)
+    beam = Beam(tabulate(problem, groups, relaxed), width, ALL_WAITS if waiting else 0, float(limit), until)
     found = beam.search()
     return found, beam.complete and waiting
 
 
-class _Beam:
+class Beam:
+    """The search over a table: `width` states a step, each seen again after up to `waits` ends of jobs.
+
+    `complete` says after it whether nothing below `limit` was left out by the width or by the clock (`until`).
+    """
+
     def __init__(self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf) -> None:
         self.table, self.width, self.waits, self.limit, self.until = table, width, waits, limit, until
+        self.fluid = Fluid(table)
         self.nets, self.lanes = len(table.groups), len(table.lanes)
         self.rows = np.arange(self.nets)[None]
         self.complete = True
-        self.alike = _alike(table)
+        self.alike = table.alike(contended=True)
         self.released = not table.release.any()
         self.factors = (
             np.random.default_rng(0).integers(1, 2**62, 3 * self.lanes + 3 * self.nets + 1, dtype=np.int64) | 1
@@ -172,7 +71,7 @@ class _Beam:
 
     def search(self) -> Schedule | None:
         """Assign one group a step and keep the states of least bound; None when no state stays below the limit."""
-        state = self._settle(self._first())
+        state = self.fluid.settle(self.fluid.first())
         trail: list[tuple[Ints, Ints]] = []
         for _ in range(int(self.table.length.sum())):
             if time.monotonic() > self.until:
@@ -183,25 +82,8 @@ class _Beam:
                 return None
             trail.append((parents, pairs))
         while (state["run"] >= 0).any():
-            state = self._advance(state, np.ones(len(state["t"]), bool))
+            state = self.fluid.advance(state, np.ones(len(state["t"]), bool))
         return self._schedule(trail, int(state["t"].argmin()))
-
-    def _first(self) -> State:
-        shape = (1, self.lanes)
-        return {
-            "t": np.zeros(1),
-            "run": np.full(shape, -1, np.int64),
-            "lag": np.zeros(shape),
-            "rem": np.zeros(shape),
-            "time": np.ones(shape),
-            "fixed": np.zeros(shape),
-            "bytes": np.zeros(shape),
-            "pos": np.zeros((1, self.nets), np.int64),
-            "last": np.full((1, self.nets), self.lanes, np.int64),
-            "busy": np.zeros((1, self.nets), bool),
-            "done": np.zeros((1, self.nets)),
-            "latest": np.full(1, -1, np.int64),
-        }
 
     def _step(self, state: State) -> tuple[State, Ints, Ints]:
         found: list[State] = []
@@ -216,17 +98,17 @@ class _Beam:
             can = np.nonzero((state["run"] >= 0).any(1))[0]
             if wait == self.waits or not len(can):
                 break
-            state = self._past(_take(state, can))
+            state = self.fluid.past(take(state, can))
             waiting = self._below(state)
-            state, origin = _take(state, waiting), origin[can][waiting]
+            state, origin = take(state, waiting), origin[can][waiting]
         children = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         from_, chosen = np.concatenate(parents), np.concatenate(pairs)
         children, from_, chosen = self._cut(children, from_, chosen, self.width * 3)
-        children = self._settle(children)
+        children = self.fluid.settle(children)
         kept = self._below(children)
-        children, from_, chosen = _take(children, kept), from_[kept], chosen[kept]
+        children, from_, chosen = take(children, kept), from_[kept], chosen[kept]
         first = self._distinct(children)
-        return self._cut(_take(children, first), from_[first], chosen[first], self.width)
+        return self._cut(take(children, first), from_[first], chosen[first], self.width)
 
     def _below(self, state: State) -> Ints:
         """Return the states whose bound is below the limit."""
@@ -241,7 +123,7 @@ class _Beam:
         self.complete &= len(parents) <= width
         bound, ways = self._bound(state)
         best = np.argsort(bound + 1e-6 * ways, kind="stable")[:width]
-        return _take(state, best), parents[best], pairs[best]
+        return take(state, best), parents[best], pairs[best]
 
     def _distinct(self, state: State) -> Ints:
         """Return one state of each kind: the earliest among those that differ in what passed only.
@@ -297,7 +179,7 @@ class _Beam:
             ends = state["t"][parent] + way + table.tail[net, position + 1, lane]
             kept = np.nonzero((self._priced(state)[0][parent] + more < self.limit) & (ends < self.limit))[0]
             parent, net, lane, lag, position = parent[kept], net[kept], lane[kept], lag[kept], position[kept]
-        child = _take(state, parent)
+        child = take(state, parent)
         row = np.arange(len(parent))
         child["run"][row, lane], child["busy"][row, net] = net, True
         child["lag"][row, lane] = lag
@@ -307,59 +189,6 @@ class _Beam:
         latest = child["latest"]
         group = np.where(latest >= 0, child["pos"][row, latest] - 1, -1)
         return child, parent, np.stack([net, lane, latest, group], 1)
-
-    def _stretch(self, state: State) -> tuple[npt.NDArray[np.bool_], Floats]:
-        """Return which lanes compute, and by what factor traffic stretches them (max-min fair shares)."""
-        active = (state["run"] >= 0) & (state["lag"] <= _TINY)
-        if not self.table.bandwidth:
-            return active, np.ones(active.shape)
-        demand = np.where(active, state["bytes"] / np.maximum(state["time"] - state["fixed"], 1), 0.0)
-        left = np.full(len(demand), self.table.bandwidth)
-        level = np.full(len(demand), np.inf)
-        for place, column in enumerate(np.sort(demand, 1).T):
-            fair, open_ = left / (self.lanes - place), np.isinf(level)
-            served = column <= fair
-            left = np.where(served & open_, left - column, left)
-            level = np.where(~served & open_, fair, level)
-        share = np.minimum(demand, level[:, None])
-        slow = state["fixed"] + state["bytes"] / np.maximum(share, 1e-12)
-        return active, np.where(demand > share * (1 + 1e-12), np.maximum(slow / state["time"], 1.0), 1.0)
-
-    def _advance(self, state: State, must: npt.NDArray[np.bool_]) -> State:
-        """Let time pass to the next event in the states that `must`."""
-        active, stretch = self._stretch(state)
-        running = state["run"] >= 0
-        pace = state["time"] * stretch
-        left = np.where(running, np.where(active, state["rem"] * pace, state["lag"]), np.inf)
-        passed = left.min(1)
-        passed = np.where(must & np.isfinite(passed), passed, 0.0)
-        state["t"] = state["t"] + passed
-        state["lag"] = np.where(running & ~active, state["lag"] - passed[:, None], state["lag"])
-        state["rem"] = np.where(active, state["rem"] - passed[:, None] / pace, state["rem"])
-        row, lane = np.nonzero(active & (state["rem"] * state["time"] <= _TINY))
-        net = state["run"][row, lane]
-        state["busy"][row, net], state["last"][row, net] = False, lane
-        state["done"][row, net] = state["t"][row]
-        state["latest"][row] = net
-        state["pos"][row, net] += 1
-        state["run"][row, lane], state["rem"][row, lane] = -1, 0.0
-        return state
-
-    def _past(self, state: State) -> State:
-        """Let time pass to the next end of a job."""
-        ended = state["pos"].sum(1)
-        while (must := state["pos"].sum(1) == ended).any():
-            state = self._advance(state, must)
-        return state
-
-    def _settle(self, state: State) -> State:
-        """Let time pass until a lane and a network are free, or nothing runs."""
-        while True:
-            open_ = (~state["busy"] & (state["pos"] < self.table.length)).any(1) & (state["run"] < 0).any(1)
-            must = ~open_ & (state["run"] >= 0).any(1)
-            if not must.any():
-                return state
-            state = self._advance(state, must)
 
     def _bound(self, state: State) -> tuple[Floats, Floats]:
         """Return what bounds a state's end (priced work left, the longest network left), and the sum of the latter."""
@@ -403,39 +232,3 @@ class _Beam:
                 holds.append((order[-1], JobKey(0, self.table.groups[latest][group])))
             position[net] += 1
         return Schedule(tuple(choice), tuple(order), tuple(holds))
-
-
-def _alike(table: Table) -> list[list[int]]:
-    """Return the sets of lanes that could swap names without anybody noticing."""
-    sets: list[list[int]] = []
-    count = len(table.lanes)
-    for lane in range(count):
-        for lanes in sets:
-            swapped = np.arange(count + 1)
-            swapped[[lanes[0], lane]] = lane, lanes[0]
-            same = all(
-                np.array_equal(values[..., lanes[0]], values[..., lane])
-                for values in (table.time, table.fixed, table.bytes, table.price)
-            )
-            if same and np.array_equal(table.lag, table.lag[:, :, swapped][:, :, :, swapped[:count]]):
-                lanes.append(lane)
-                break
-        else:
-            sets.append([lane])
-    return [lanes for lanes in sets if len(lanes) > 1]
-
-
-def with_conversions(problem: Problem, schedule: Schedule) -> Schedule:
-    """Return a schedule of groups with each conversion put right before the group that needs it."""
-    order: list[JobKey] = []
-    for key in schedule.order:
-        for number in problem.before[key.index]:
-            hop = problem.hop(number, schedule.choice)
-            if hop and hop.engine:
-                order.append(JobKey(key.frame, number, True))
-        order.append(key)
-    return Schedule(schedule.choice, tuple(order), schedule.holds)
-
-
-def _take(state: State, rows: Ints) -> State:
-    return {name: values[rows] for name, values in state.items()}

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from socsched.plan.mapping.backwards import Backwards
-from socsched.plan.mapping.beam import chains, enumerable, tabulate
 from socsched.plan.mapping.forwards import Forwards
 from socsched.plan.mapping.problem import Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
 from socsched.plan.mapping.sweeps import OutOfTime
+from socsched.plan.mapping.tables import chains, enumerable, tabulate
 
 STATES = 2_000_000
 """States of a step, at most: two hundred bytes each."""

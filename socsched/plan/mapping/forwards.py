@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.plan.mapping.backwards import Backwards
-from socsched.plan.mapping.beam import Table
 from socsched.plan.mapping.problem import JobKey, Schedule
-from socsched.plan.mapping.sweeps import FAR, Ints, States, Sweep, joined
+from socsched.plan.mapping.sweeps import FAR, States, Sweep, joined
+from socsched.plan.mapping.tables import Ints, Table
 
 
 class Forwards(Sweep):

@@ -11,10 +11,12 @@ import time
 import numpy as np
 
 from socsched.plan.mapping.backwards import Backwards
-from socsched.plan.mapping.beam import ALL_WAITS, Floats, State, Table, _Beam, chains, tabulate, with_conversions
+from socsched.plan.mapping.beam import ALL_WAITS, Beam
+from socsched.plan.mapping.fluid import State
 from socsched.plan.mapping.problem import Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed
 from socsched.plan.mapping.sweeps import states_of
+from socsched.plan.mapping.tables import Floats, Table, chains, tabulate, with_conversions
 
 STATES = 500_000
 """States of a step, at most."""
@@ -23,7 +25,7 @@ PATIENCE = 3.0
 """Once steps took so many times what the sweep backwards took, it is allowed more by this factor."""
 
 
-class _Guided(_Beam):
+class _Guided(Beam):
     def __init__(
         self, table: Table, width: int, waits: int, ends: Backwards, limit: float = np.inf, until: float = np.inf
     ) -> None:

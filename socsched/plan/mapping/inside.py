@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from socsched.cost.cost import Cost, Segment
 from socsched.plan.cutting.divisible import Divisible, Place
-from socsched.plan.deployment import Workload
 from socsched.plan.mapping.problem import FREE, Amounts, Edge, Group, Hop, Option
+from socsched.plan.workload import Workload
 
 _PPM = 1_000_000
 

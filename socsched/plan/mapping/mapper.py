@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from socsched.cost.cost import Cost
-from socsched.plan.deployment import Unconnectable, Workload
 from socsched.plan.mapping.heft import earliest_slot, upward_ranks
+from socsched.plan.workload import Unconnectable, Workload
 
 Score = tuple[float, ...]
-"""Smaller is better: (overrun of requirements, objective, ...), see `plan.candidate`."""
+"""(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
 Beats = Callable[[Mapping[str, Cost], Score], Score | None]
 """Returns the score of a mapping if it is below the one given."""
 
@@ -44,8 +44,7 @@ def initial_mapping(workload: Workload, frames: int = 2, limit: float = 1.0) -> 
     All frames of a stage go to the same candidate: the one whose latest frame finishes first among those that keep
     every lane's utilisation within `limit`, the least crowded where none does.
     """
-    graph, model = workload.graph, workload.model
-    options = {name: model.candidates(graph.stage(name)) for name in graph.order}
+    graph, options = workload.graph, workload.options()
     timeline, mapping, done = _Timeline(), dict[str, Cost](), dict[str, tuple[float, ...]]()
     horizon = frames * max(graph.period_ns.values())
     for name in _by_rank(workload, options):
@@ -77,11 +76,11 @@ def _by_rank(workload: Workload, options: Mapping[str, Sequence[Cost]]) -> list[
 
 def _mean_transfer(workload: Workload, producers: Sequence[Cost], consumers: Sequence[Cost]) -> float:
     pairs = [(p, c) for p in producers for c in consumers]
-    return sum(_transfer(workload, p, c) for p, c in pairs) / len(pairs)
+    return sum(transfer_ns(workload, p, c) for p, c in pairs) / len(pairs)
 
 
-def _transfer(workload: Workload, producer: Cost, consumer: Cost) -> float:
-    """Return the time (ns) between the end of one stage and the start of another, infinite when impossible."""
+def transfer_ns(workload: Workload, producer: Cost, consumer: Cost) -> float:
+    """Return the time (ns) between the end of one stage and the start of another, 1e18 where nothing converts."""
     try:
         conversion = workload.conversion(producer, consumer)
     except Unconnectable:
@@ -105,7 +104,7 @@ def _try(
     count = min(workload.lanes(cost.engine), cost.share) if workload.lanes(cost.engine) > 1 else 1
     lanes = _lanes(timeline, cost.engine, workload.lanes(cost.engine), count)
     busy = sorted(span for lane in lanes for span in timeline.busy.get((cost.engine, lane), []))
-    transfers = {p: _transfer(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
+    transfers = {p: transfer_ns(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
     starts, latest = list[float](), 0.0
     for frame in range(max(horizon // period, 1)):
         release = offset + frame * period

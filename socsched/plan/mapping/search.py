@@ -17,15 +17,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from socsched.plan.mapping.beam import beam_search, chains, enumerable, enumerate_below
-from socsched.plan.mapping.cpsat import PAIRS, Program, available, linear
+from socsched.plan.mapping.beam import beam_search, enumerate_below
+from socsched.plan.mapping.cpsat import Program
 from socsched.plan.mapping.destructive import exhaust, suitable
 from socsched.plan.mapping.evaluate import Evaluation, Impossible, evaluate
 from socsched.plan.mapping.guided import rise
 from socsched.plan.mapping.guided import search as guided_search
 from socsched.plan.mapping.lists import list_schedule
+from socsched.plan.mapping.overlaps import PAIRS
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
 from socsched.plan.mapping.relaxation import Relaxed, relax
+from socsched.plan.mapping.solvers import available, linear
+from socsched.plan.mapping.tables import chains, enumerable
 
 SOLVERS = ("auto", "heft", "cpsat")
 TOLERANCE = 5e-4
@@ -213,7 +216,7 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
         if left <= 0.05:
             break
         program = Program(problem, grown=grown)
-        rounds = 1 if program.pairs or not problem.bandwidth else ROUNDS - turn
+        rounds = 1 if program.contended or not problem.bandwidth else ROUNDS - turn
         program.hint(best.schedule, {s.key: (s.start_ns, s.end_ns) for s in best.evaluation.spans})
         for name in problem.objectives:
             left = limit - (time.monotonic() - started)
@@ -234,7 +237,7 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
             if answer.status != "optimal":
                 break
             program.keep()
-        if infeasible or program.pairs or not problem.bandwidth or _proven(best, bounds) or answer.schedule is None:
+        if infeasible or program.contended or not problem.bandwidth or _proven(best, bounds) or answer.schedule is None:
             break
         if found is None or not _grow(problem, answer.schedule, found, grown):
             break

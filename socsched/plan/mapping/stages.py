@@ -15,7 +15,6 @@ from typing import Generic, TypeVar
 from socsched.cost.cost import Cost, Segment
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs
 from socsched.plan.cutting.segmentation import merged
-from socsched.plan.deployment import Mapping_, Unconnectable, Workload
 from socsched.plan.mapping.cpsat import Program
 from socsched.plan.mapping.inside import Inside, unit_name
 from socsched.plan.mapping.problem import (
@@ -32,6 +31,7 @@ from socsched.plan.mapping.problem import (
     Schedule,
 )
 from socsched.plan.mapping.search import conflict
+from socsched.plan.workload import Mapping_, Unconnectable, Workload
 
 _PPM = 1_000_000
 _ACCURACY = "accuracy loss"

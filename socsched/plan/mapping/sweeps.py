@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from socsched.plan.mapping.beam import Table
+from socsched.plan.mapping.tables import Floats, Ints, Table
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 LEADERS = 48
 """States of a kind that others of it are compared with, at most."""
 FAR = 1e17
@@ -48,7 +46,7 @@ class Sweep:
         self.table, self.width, self.until = table, width, until
         self.nets, self.lanes = len(table.groups), len(table.lanes)
         self.rows = np.arange(self.nets)
-        self.alike = _alike(table)
+        self.alike = table.alike(contended=False)
         self.time = np.where(np.isfinite(table.time), table.time, FAR)
         self.lag = np.where(np.isfinite(table.lag), table.lag, FAR)
         self.delay = table.delay
@@ -116,22 +114,3 @@ def states_of(pos: Ints, last: Ints, lanes: int) -> States:
 
 def joined(parts: list[States]) -> States:
     return States(*(np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS))
-
-
-def _alike(table: Table) -> list[list[int]]:
-    """Return the sets of engines that could swap names without contention."""
-    sets: list[list[int]] = []
-    count = len(table.lanes)
-    for lane in range(count):
-        for lanes in sets:
-            swapped = np.arange(count + 1)
-            swapped[[lanes[0], lane]] = lane, lanes[0]
-            same = all(np.array_equal(v[..., lanes[0]], v[..., lane]) for v in (table.time, table.price))
-            same &= not table.memory or np.array_equal(table.bytes[..., lanes[0]], table.bytes[..., lane])
-            same &= np.array_equal(table.delay, table.delay[:, :, swapped][:, :, :, swapped[:count]])
-            if same and np.array_equal(table.lag, table.lag[:, :, swapped][:, :, :, swapped[:count]]):
-                lanes.append(lane)
-                break
-        else:
-            sets.append([lane])
-    return [lanes for lanes in sets if len(lanes) > 1]

@@ -89,14 +89,14 @@ def test_int8_stages_give_the_integers_of_the_host(
     assert small_stages.error(found, small_stages.reference(stage, arrays)) <= 0.1, "and near to fp32"
 
 
-LONG = {("resnet", "fp16"), ("mobilenet", "fp32"), ("yolo", "fp16"), ("yolo", "fp32")}
+LONG = {"resnet", "mobilenet", "yolo"}
 
 
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
-        pytest.param(name, precision, marks=pytest.mark.slow if (name, precision) in LONG else ())
+        pytest.param(name, precision, marks=pytest.mark.slow if name in LONG else ())
         for name in ("resnet", "trunk", "mobilenet", "yolo", "odd")
         for precision in TOLERANCE
     ],

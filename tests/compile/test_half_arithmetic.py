@@ -269,6 +269,7 @@ def test_cost_follows_the_declared_rate() -> None:
     assert times["fp16"] / times["fp32"] == pytest.approx(declared["fp32"] / declared["fp16"])
 
 
+@pytest.mark.slow
 def test_static_prediction_prefers_what_is_compiled() -> None:
     """LLVM's machine code analyser on the loops: at the rate of the multiply-adds, and faster than fp32's."""
     mca = mca_aarch64.analyser(None, "neoverse-n1")

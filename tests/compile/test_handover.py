@@ -65,7 +65,7 @@ def run_onnx(path: Path | bytes, inputs: dict[str, Array]) -> list[Array]:
     return list(session.run(None, inputs))
 
 
-LONG = {"centerpoint.backbone", "centerpoint.head", "camera.detector"}
+LONG = {"pointpillars.backbone", "centerpoint.backbone", "centerpoint.head", "camera.detector"}
 MARKED = [pytest.param(s, id=s.model, marks=pytest.mark.slow if s.model in LONG else ()) for s in STAGES]
 
 

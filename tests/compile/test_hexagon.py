@@ -34,8 +34,14 @@ DSP = {"kind": "hexagon", "arch": "v73"}
 RUNTIME = re.compile(r"_GLOBAL_OFFSET_TABLE_|TVMFFI\w+|TVMBackend\w+|__hexagon_\w+|mem(set|cpy|move)|[a-z]+f?")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("name", small_stages.STAGES)
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        pytest.param(name, precision, marks=pytest.mark.slow if (name, precision) == ("backbone", "fp16") else ())
+        for name in small_stages.STAGES
+        for precision in ("fp32", "fp16")
+    ],
+)
 def test_objects_and_symbols(name: str, precision: str, make_engine: Make) -> None:
     artifact = compile_stage(small_stages.stage(name), make_engine(DSP, ("fp32", "fp16"), id="dsp"), precision)
     assert artifact.target == "hexagon" and artifact.triple == "hexagon" and not artifact.loadable
@@ -106,6 +112,7 @@ def test_elf_reader(tmp_path: Path, make_engine: Make) -> None:
             read_elf(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_networks_without_rules(tmp_path: Path, make_engine: Make) -> None:
     pytest.importorskip("onnx")
     stage, arrays = small_stages.onnx_stage("mobilenet", tmp_path)

@@ -64,7 +64,12 @@ def case(name: str, folder: Path) -> tuple[Stage, list[Array]]:
 @pytest.mark.opencl
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(
-    ("name", "limit"), [*((name, 64) for name in (*small_stages.STAGES, "resnet")), *((name, 256) for name in ONNX)]
+    ("name", "limit"),
+    [
+        *((name, 64) for name in small_stages.STAGES),
+        *(pytest.param(name, 256, marks=() if name == "odd" else pytest.mark.slow) for name in ONNX),
+        pytest.param("resnet", 64, marks=pytest.mark.slow),
+    ],
 )
 def test_kernels_compute_what_the_host_does(
     name: str, limit: int, precision: str, tmp_path: Path, device: Device, make_engine: Make

@@ -18,7 +18,9 @@ from socsched.report.background import Background
 from socsched.report.html import Part, render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here (Debian: apt-get install chromium)")
 SIZES = [(1280, 900), (360, 740)]
 SCHEMES = ["light", "dark"]
@@ -272,7 +274,8 @@ def test_a_job_is_selected_by_pointer_and_key(desktop: Seen) -> None:
 def test_the_keyboard_reaches_every_control_in_order(desktop: Seen) -> None:
     wanted = desktop.page.evaluate(
         "[...document.querySelectorAll('a, button, summary, [tabindex=\"0\"]')]"
-        ".filter((e) => e.checkVisibility({contentVisibilityAuto: true})).map((e, i) => { e.dataset.order = i; return i; })"
+        ".filter((e) => e.checkVisibility({contentVisibilityAuto: true}))"
+        ".map((e, i) => { e.dataset.order = i; return i; })"
     )
     reached = []
     for _ in range(len(wanted) + 3):

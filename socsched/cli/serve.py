@@ -82,7 +82,7 @@ def serve(data: bytes, opened: Callable[[str], None], port: int = PORT) -> bool:
     from threading import Thread
 
     with TraceServer(data, port) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
+        thread = Thread(target=server.serve_forever, args=(0.1,), daemon=True)
         thread.start()
         try:
             opened(server.link)

@@ -84,7 +84,10 @@ def mapping(plan: Plan) -> str:
         f"{task.name} on {task.engine}" for task in plan.tasks if task.kind == "stage"
     )
     head = text(
-        "data flows to the right; dashed arrows: the latest is sampled; ⇄: a conversion", LEFT, 15, class_="axis"
+        "data flows to the right; dashed arrows: the latest is sampled; ⇄: a conversion; ✂: a cut behind a layer",
+        LEFT,
+        15,
+        class_="axis",
     )
     body = _ARROW + head + "".join(bands) + _edges(plan, place) + boxes + _cuts(plan, place)
     return picture(body, width, y + 4, label, "mapping")

@@ -8,6 +8,7 @@ from typing import Any
 
 from socsched.report import facts
 from socsched.report.charts import WIDTH, Frame
+from socsched.report.roofplot import free_place
 from socsched.report.svg import element, picture, table, text
 from socsched.units import format_duration, format_power
 
@@ -22,7 +23,8 @@ def front(document: Mapping[str, Any], mode: str) -> str:
     if not shown:
         return element("p", "No mode has a mapping of all stages.")
     right = max(point["power_mw"] for point in shown) / 1000 * 1.12
-    frame = Frame(0, right, max(point["latency_ns"] for point in shown) / 1e6 * 1.12, 300)
+    left = min(point["power_mw"] for point in shown) / 1000 * 0.88
+    frame = Frame(left, right, max(point["latency_ns"] for point in shown) / 1e6 * 1.12, 300)
     body = frame.axes("expected power [W]", "latency, all chains summed [ms]")
 
     def place(point: Mapping[str, Any]) -> tuple[float, float]:
@@ -32,10 +34,15 @@ def front(document: Mapping[str, Any], mode: str) -> str:
     if len(best) > 1:
         line = "L".join(f"{x:.1f} {y:.1f}" for x, y in map(place, best))
         body += element("path", d="M" + line, class_="edge reads")
+    taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
         if point not in shown:
             continue
-        x, y = place(point)
+        taken.append(free_place(place(point), taken))
+        (x, y), (u, v) = taken[-1], place(point)
+        body += element("line", x1=x, x2=u, y1=y, y2=v, class_="edge") + element(
+            "circle", cx=u, cy=v, r=2, class_="tip"
+        )
         told = f"{point['mode']} for {point['objective']}: {point['verdict']}, {format_duration(point['latency_ns'])}"
         ring = element("circle", cx=x, cy=y, r=12, class_="edge") if point["on_front"] else ""
         full = point["verdict"] == "feasible"

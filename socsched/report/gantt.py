@@ -35,6 +35,7 @@ MARKS = {
     "throttle": "throttled",
 }
 MOST_MARKS = 400
+MOST_TOLD = 40
 _KEYS = (
     "← → move, + − (or ↑ ↓) zoom, 0 first view, End whole window, n and p next and previous job, Esc nothing selected. "
     "Wheel zooms once the timeline has the focus, Shift+wheel moves; drag moves, two fingers zoom."
@@ -117,12 +118,16 @@ def gantt(
     label: str,
     view: tuple[int, int] | None = None,
     room: int = ROOM,
+    chosen: tuple[str, int] | None = None,
 ) -> str:
     """Return the timeline of `window` (ns) as a figure with its data; `name` identifies it on the page.
 
-    `view`: the part shown first, the whole window if None.  `room`: bars to draw at most, see `ROOM`.
+    `view`: the part shown first, the whole window if None.  `room`: bars to draw at most, see `ROOM`.  `chosen`: task and
+    frame of the job that is selected at first.
     """
     data = document(record, window, view or window, room)
+    wanted = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]
+    data["chosen"] = wanted[0] if wanted else -1
     buttons = "".join(
         element("button", sign, type="button", data_act=act, aria_label=told, title=told)
         for act, sign, told in (
@@ -153,7 +158,21 @@ def gantt(
         + element("noscript", "<p>The timeline is drawn by the page's script, which is switched off.</p>")
     )
     keys = element("summary", "Keys and gestures") + element("p", escape(_KEYS), id=f"{name}-k")
-    return element("div", body + element("details", keys, class_="keys"), class_="gantt", id=name)
+    tail = _told(data["marks"], start=window[0]) + element("details", keys, class_="keys")
+    return element("div", body + tail, class_="gantt", id=name)
+
+
+def _told(marks: list[list[Any]], start: int) -> str:
+    """Return the marks of a window in words, at most `MOST_TOLD` of them; nothing where there is none."""
+    if not marks:
+        return ""
+    items = "".join(
+        element("li", escape(f"{(at + start) / 1e6:.3f} ms, {MARKS[kind]}: {said}"))
+        for at, kind, said in marks[:MOST_TOLD]
+    )
+    more = f" (the first {MOST_TOLD})" if len(marks) > MOST_TOLD else ""
+    head = element("summary", f"{len(marks)} marks in this window, in words{more}")
+    return element("details", head + element("ul", items), class_="keys")
 
 
 def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], room: int = ROOM) -> dict[str, Any]:

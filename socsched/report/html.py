@@ -78,6 +78,8 @@ def _asset(name: str) -> str:
 
 def _part(part: Part, number: int, several: bool, room: int) -> str:
     plan, trace, result, name = part.plan, part.trace, part.result, f"part{number}"
+    # a run's record is lists, which every section would make into columns again
+    trace = Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, trace.columns, trace.details)
     blocks = [
         sections.violations(plan),
         sections.mapping(plan),

@@ -48,7 +48,7 @@ def rooflines(roofs: Sequence[Roof], points: Sequence[Point], colours: Mapping[s
     taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
         place = x(point.intensity), y(point.predicted)
-        taken.append(_free(place, taken))
+        taken.append(free_place(place, taken))
         parts.append(_point(number, point, place, taken[-1], y(point.attainable), colours))
     named = ", ".join(f"{number} {point.stage}" for number, point in enumerate(points, 1))
     drawn = picture(
@@ -57,8 +57,8 @@ def rooflines(roofs: Sequence[Roof], points: Sequence[Point], colours: Mapping[s
     return drawn + _table(points)
 
 
-def _free(at: tuple[float, float], taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return a place for a stage's number at its point, or beside it where another number is."""
+def free_place(at: tuple[float, float], taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return a place (pixels) for a number at its point, or beside it where another number is."""
     around = [(0, 0), (19, 0), (-19, 0), (0, 19), (19, 19), (-19, 19), (38, 0), (-38, 0), (0, 38), (38, 19), (-38, 19)]
     places = [(at[0] + dx, at[1] + dy) for dx, dy in around]
     return next((p for p in places if all(math.dist(p, other) > 18 for other in taken)), at)

@@ -144,8 +144,9 @@ def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
     ]
     for number, worst in enumerate(worst_frames(plan, trace)[:MOST_WORST]):
         title = _worst_title(worst)
+        last = (worst.hops[-1].task, worst.hops[-1].frame) if worst.hops else None
         label = title.removeprefix("✗ ").removeprefix("✓ ")
-        chart = gantt.gantt(record, worst.window, f"{name}-worst{number}", label, room=room) + _hops(worst)
+        chart = gantt.gantt(record, worst.window, f"{name}-worst{number}", label, room=room, chosen=last) + _hops(worst)
         if number == 0:
             parts.append(element("h3", escape(title), class_="worst") + chart)
         else:

@@ -254,6 +254,7 @@ def test_two_fingers_zoom(browser: Any, file: Path) -> None:
 
 def test_a_job_is_selected_by_pointer_and_key(desktop: Seen) -> None:
     chart = desktop.page.locator("#part0-worst0")
+    assert "decode frame 7" in (chart.locator(".detail").text_content() or "")  # the last one of the worst frame
     late = chart.locator(".slice.late", has_text="backbone").first
     assert (late.locator("text").text_content() or "").startswith("✗ ")
     late.locator("rect").first.click()

@@ -49,8 +49,9 @@
       this.index();
       this.view = [...this.data.view];
       this.listen();
+      if (this.data.chosen >= 0) this.selected = this.data.chosen;
       new ResizeObserver(() => this.draw()).observe(this.stage);
-      this.draw();
+      this.select(this.selected);
     }
 
     // What is asked for at every drawing: stays in order, the stays of each job, who took data from whom.

@@ -122,8 +122,8 @@ def gantt(
 ) -> str:
     """Return the timeline of `window` (ns) as a figure with its data; `name` identifies it on the page.
 
-    `view`: the part shown first, the whole window if None.  `room`: bars to draw at most, see `ROOM`.  `chosen`: task and
-    frame of the job that is selected at first.
+    `view`: the part shown first, the whole window if None.  `room`: bars to draw at most, see `ROOM`.  `chosen`: task
+    and frame of the job that is selected at first.
     """
     data = document(record, window, view or window, room)
     wanted = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]

@@ -8,8 +8,8 @@ from importlib.resources import files
 import pytest
 
 CSS = (files("socsched.report") / "assets" / "report.css").read_text(encoding="utf-8")
-PALER = 0.85
-"""Opacity of odd frames."""
+PALER, DIMMED = 0.85, 0.35
+"""Opacity of odd frames, and of jobs that the selected one has nothing to do with."""
 
 
 def schemes() -> dict[str, dict[str, str]]:
@@ -59,11 +59,12 @@ def test_text_can_be_read(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_labels_on_bars_can_be_read_on_even_and_odd_frames(scheme: str) -> None:
-    assert f"opacity:{PALER}".replace("0.", ".") in CSS
+    assert "opacity:.85" in CSS and "opacity:.35" in CSS
     colours = schemes()[scheme]
     for bar in (colours[f"c{i}"] for i in range(8)):
         assert contrast(colours["ink"], bar) >= 4.5
         assert contrast(colours["ink"], mixed(bar, colours["bg"], PALER)) >= 4.5
+        assert contrast(colours["fg"], mixed(bar, colours["bg"], DIMMED)) >= 4.5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

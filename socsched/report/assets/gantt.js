@@ -7,7 +7,7 @@
 //   marks: [time, kind, text];  inputs: [name, times]
 "use strict";
 (() => {
-  const ROW = 26, HEAD = 24, FOOT = 34, CHAR = 6.1, LEAST = 2000; // LEAST: ns that a view shows at least
+  const ROW = 26, HEAD = 24, FOOT = 34, CHAR = 6.7, LEAST = 2000; // LEAST: ns that a view shows at least
   const STATES = ["on time", "late", "dropped", "aborted", "unfinished"];
   const esc = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -299,7 +299,7 @@
       const said = full.length <= room ? full : label.length <= room ? label : room >= 4 ? label.slice(0, room - 1) + "…" : "";
       return `<g class="${classes.filter(Boolean).join(" ")}" data-job="${number}"><title>${esc(this.describe(number))}</title>${box("")}` +
         (over ? box(` class="over" fill="url(#${this.id}-${over})"`) : "") +
-        (said ? `<text x="${(x + 4).toFixed(2)}" y="${y + 17}" class="in${over ? " halo" : ""}">${esc(said)}</text>` : "") + "</g>";
+        (said ? `<text x="${Math.max(x + 4, this.left + 3).toFixed(2)}" y="${y + 17}" class="in${over ? " halo" : ""}">${esc(said)}</text>` : "") + "</g>";
     }
 
     // Where the data of the selected job came from, and where it went.

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     "open_page",
     is_flag=True,
     help="Open the page, and the trace in the Perfetto UI: your browser loads ui.perfetto.dev, which reads the trace "
-    "from this machine (127.0.0.1:9001).  Nothing is uploaded.  Ends when it was read, or by Ctrl-C.",
+    "from this machine (127.0.0.1:9001).  Nothing is uploaded.  The browser may ask whether that page "
+    "may use this machine: allow it.  Ends when it was read, or by Ctrl-C.",
 )
 @click.option(
     "--pareto", is_flag=True, help="First plan every power mode (it takes a while) for the front on the page."
@@ -99,7 +100,7 @@ def _open(output: Output, folder: Path, file: Path) -> None:
 
     def opened(link: str) -> None:
         output.note(f"trace: {link}")
-        output.note("waiting for the Perfetto UI to read it; Ctrl-C ends this")
+        output.note("waiting for the Perfetto UI to read it (allow it to, if the browser asks); Ctrl-C ends this")
         click.launch(link)
 
     done = serve.serve(data, opened)

@@ -1,8 +1,8 @@
 """One file for the Perfetto UI, served from this machine until it was fetched.
 
 The UI, a page from another origin, may fetch from 127.0.0.1:9001 only: that is what its content security policy allows
-(ui.perfetto.dev; `tools/open_trace_in_ui` of Perfetto uses the same port).  The trace stays on this machine: the page
-reads it, and sends it nowhere.
+(ui.perfetto.dev; `tools/open_trace_in_ui` of Perfetto uses the same port).  Newer browsers ask
+the user first.  The trace stays on this machine: the page reads it, and sends it nowhere.
 """
 
 from __future__ import annotations

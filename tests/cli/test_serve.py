@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import socket
 import threading
 import urllib.error
@@ -102,3 +104,30 @@ def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.Mo
     assert opened[0] == (out / "report.html").as_uri()
     assert opened[1].startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:")
     assert read == [(out / "trace.pftrace").read_bytes()]
+
+
+def test_a_browser_lets_the_perfetto_ui_read_it() -> None:
+    """A page of that origin (not the real one: nothing is fetched from outside) in a real browser gets every byte."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+    port = free_port()
+    with playwright.sync_playwright() as driver, serve.TraceServer(DATA, port) as server:
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        context = browser.new_context()
+        page = context.new_page()
+
+        def read(origin: str) -> str:
+            with contextlib.suppress(playwright.Error):  # older ones do not ask whether a page may use this machine
+                context.grant_permissions(["local-network-access"], origin=origin)
+            page.route(f"{origin}/**", lambda route: route.fulfill(body="<p>viewer</p>", content_type="text/html"))
+            page.goto(f"{origin}/#!/?url=http://127.0.0.1:{port}/trace.pftrace")
+            fetch = f"fetch('http://127.0.0.1:{port}/trace.pftrace').then((r) => r.arrayBuffer())"
+            return str(page.evaluate(f"{fetch}.then((b) => 'read ' + b.byteLength, (e) => 'refused')"))
+
+        assert read("https://elsewhere.example") == "refused"
+        assert read("https://ui.perfetto.dev") == f"read {len(DATA)}"
+        browser.close()
+        server.shutdown()

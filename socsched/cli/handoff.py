@@ -10,6 +10,7 @@ from socsched.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
+    from socsched.trace.trace import Trace
 
 FORMATS = ("stm", "linux", "perfetto")
 LONGEST_NS = 10_000_000_000
@@ -50,10 +51,18 @@ def _text(plan: Plan, form: str) -> str:
     return linux(plan, mode.id if jetson else None, processors)
 
 
-def _perfetto(plan: Plan, file: Path) -> None:
+def preview(plan: Plan) -> Trace:
+    """Return a simulation of a plan for a hyperperiod, or two of the longest period where that is longer."""
     from socsched.plan.handoff.stm import hyperperiod_ns
     from socsched.sim.engine import simulate
+
+    if not plan.tasks:
+        raise UsageError("there is nothing to show: a stage has no engine", "socsched plan says which and why")
+    duration = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
+    return simulate(plan, max(duration, 2 * max(t.period_ns for t in plan.tasks)))
+
+
+def _perfetto(plan: Plan, file: Path) -> None:
     from socsched.trace.perfetto import write_perfetto
 
-    duration = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
-    write_perfetto(simulate(plan, max(duration, 2 * max(t.period_ns for t in plan.tasks))), plan, file)
+    write_perfetto(preview(plan), plan, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,30 +12,23 @@ from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
 if TYPE_CHECKING:
     from socsched.cli.planning import How
+    from socsched.plan.pareto import Point
 
 
 def show(output: Output, pipeline: str, platform: str, mode: str | None, how: How, file: Path | None) -> int:
     """Print the front, draw it to `file`, and return the exit code: 0 where some mode meets every requirement."""
-    from socsched.cli import planning
-    from socsched.compile.analyze import stage_work
-    from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.pareto import explore
     from socsched.report import pareto
 
     if mode not in (None, "auto"):
         raise UsageError("--pareto goes through every mode", "leave --mode out")
-    if file is not None and file.suffix.lower() != ".svg":
-        raise UsageError(f"{file}: the front is drawn as SVG", "use -o FILE.svg; --json prints it as data")
-    points = explore(
-        get_pipeline(pipeline),
-        get_platform(platform),
-        stage_work,
-        lambda mode, objective: planning.planned(
-            pipeline, platform, mode, replace(how, objective=objective, explain=False)
-        ),
-    )
+    if file is not None and file.suffix.lower() != ".svg" and not file.name.endswith("pareto.json"):
+        raise UsageError(f"{file}: the front is drawn as SVG", "use -o FILE.svg, or pareto.json for reports")
+    points = explored(pipeline, platform, how)
     if file is not None:
-        pareto.draw(file, points)
+        if file.suffix.lower() == ".json":
+            file.write_text(json.dumps(pareto.document(points), indent=1) + "\n", encoding="utf-8")
+        else:
+            pareto.draw(file, points)
         output.note(f"wrote {file}")
 
     def table() -> None:
@@ -47,3 +41,20 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
     if "feasible" in verdicts:
         return EXIT_OK
     return EXIT_UNDECIDED if "undecided" in verdicts else EXIT_VIOLATED
+
+
+def explored(pipeline: str, platform: str, how: How) -> list[Point]:
+    """Plan every mode of a platform and every objective."""
+    from socsched.cli import planning
+    from socsched.compile.analyze import stage_work
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.pareto import explore
+
+    return explore(
+        get_pipeline(pipeline),
+        get_platform(platform),
+        stage_work,
+        lambda mode, objective: planning.planned(
+            pipeline, platform, mode, replace(how, objective=objective, explain=False)
+        ),
+    )

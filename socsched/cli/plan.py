@@ -42,7 +42,11 @@ from socsched.cli.options import (
     show_default=True,
     help="Simulate the plan and plan again with what was seen, until nothing changes.",
 )
-@click.option("--pareto", is_flag=True, help="Plan every power mode and objective: a table, with -o FILE.svg a figure.")
+@click.option(
+    "--pareto",
+    is_flag=True,
+    help="Plan every power mode and objective: a table; -o FILE.svg draws it, pareto.json is for reports.",
+)
 @click.option("--power-cap", type=Quantity("power"), help="Most mean power, such as 20W, beside the mode's own cap.")
 @click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Most DRAM traffic, such as 50GB/s.")
 @click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
@@ -51,7 +55,7 @@ from socsched.cli.options import (
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the plan here (plan.json), or the figure of --pareto (FILE.svg).",
+    help="Write the plan here (plan.json), or the front of --pareto (FILE.svg, pareto.json).",
 )
 @click.option(
     "--export",

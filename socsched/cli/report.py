@@ -1,34 +1,107 @@
-"""`socsched report`: a result folder as a page, a Perfetto trace or JUnit XML."""
+"""`socsched report`: a result folder or a plan as a page, a Perfetto trace or JUnit XML."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from socsched.cli.options import Output, output_options
 
+if TYPE_CHECKING:
+    from socsched.cli import results
 
-@click.command("report", short_help="Turn a result folder into a page or a Perfetto trace.")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+
+@click.command("report", short_help="Turn results into a page or a Perfetto trace; --open looks at them.")
+@click.argument("folder", metavar="DIR|PLAN.json", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="report.html, trace.pftrace, junit.xml or result.json: the suffix decides.  Default: DIR/report.html.",
+    help="report.html, trace.pftrace, junit.xml or result.json: the suffix decides.  "
+    "Default: DIR/report.html, PLAN.html.",
 )
-@click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
+@click.option(
+    "--open",
+    "open_page",
+    is_flag=True,
+    help="Open the page, and the trace in the Perfetto UI: your browser loads ui.perfetto.dev, which reads the trace "
+    "from this machine (127.0.0.1:9001).  Nothing is uploaded.  The browser may ask whether that page "
+    "may use this machine: allow it.  Ends when it was read, or by Ctrl-C.",
+)
+@click.option(
+    "--pareto", is_flag=True, help="First plan every power mode (it takes a while) for the front on the page."
+)
+@click.option("--pipeline", help="File or name of the plan's pipeline, where its name does not find it (rooflines).")
+@click.option("-p", "--platform", help="The same of the plan's platform.")
 @output_options
 @click.pass_obj
-def command(output: Output, folder: Path, file: Path | None, open_page: bool) -> None:
-    """Render the results in DIR (of `simulate -o`, `run -o` or `demo`)."""
+def command(
+    output: Output,
+    folder: Path,
+    file: Path | None,
+    open_page: bool,
+    pareto: bool,
+    pipeline: str | None,
+    platform: str | None,
+) -> None:
+    """Render the results in DIR (of `simulate -o`, `run -o` or `demo`), or a plan.
+
+    A page is one file that needs no network.  The time it shows of a plan is a simulation of its first hyperperiods.
+    """
     from socsched.cli import results
 
-    file = file or folder / results.PAGE
+    file = file or (folder.with_suffix(".html") if folder.is_file() else folder / results.PAGE)
     if file.suffix not in results.FORMATS:
         raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(results.FORMATS)}")
-    results.render(folder, file)
+    sources = results.Sources(pipeline, platform)
+    if pareto:
+        _explore(output, folder, sources)
+    results.render(folder, file, sources)
     output.result({"report": str(file)}, lambda: click.echo(str(file)))
-    if open_page and file.suffix == ".html":
-        click.launch(str(file))
+    if open_page:
+        _open(output, folder, file)
+
+
+def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
+    """Write the front over modes beside the results."""
+    import json
+
+    from socsched.cli import results
+    from socsched.cli.pareto import explored
+    from socsched.cli.planning import How
+    from socsched.plan import io
+    from socsched.report.background import PARETO
+    from socsched.report.pareto import document
+
+    for place in results.folders(folder):
+        plan = io.load(place if place.is_file() else place / results.PLAN)
+        output.note(f"planning {plan.pipeline} in every mode of {plan.platform}")
+        how = How(policy=plan.policy if plan.policy in ("edf", "fp") else "edf", refine=False)
+        points = explored(sources.pipeline or plan.pipeline, sources.platform or plan.platform, how)
+        target = (place.parent if place.is_file() else place) / PARETO
+        target.write_text(json.dumps(document(points), indent=1) + "\n", encoding="utf-8")
+
+
+def _open(output: Output, folder: Path, file: Path) -> None:
+    """Open the page, and serve the trace until the Perfetto UI has read it."""
+    import tempfile
+
+    from socsched.cli import results, serve
+
+    if file.suffix == ".html":
+        click.launch(file.resolve().as_uri())
+    with tempfile.TemporaryDirectory() as scratch:
+        trace = Path(scratch) / results.PERFETTO
+        results.render(folder, trace)
+        data = trace.read_bytes()
+
+    def opened(link: str) -> None:
+        output.note(f"trace: {link}")
+        output.note("waiting for the Perfetto UI to read it (allow it to, if the browser asks); Ctrl-C ends this")
+        click.launch(link)
+
+    done = serve.serve(data, opened)
+    output.note("the Perfetto UI has read the trace" if done else "ended before the trace was read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ def save(folder: Path, plan: Plan, trace: Trace, result: Mapping[str, Any], page
     plan_io.save(plan, folder / PLAN)
     (folder / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     trace_io.save(trace, folder / TRACE)
+    _write_made(folder)
     (folder / JOURNAL).unlink(missing_ok=True)
     write_perfetto(trace, plan, folder / PERFETTO)
     if trace.details:
@@ -51,11 +53,20 @@ def save(folder: Path, plan: Plan, trace: Trace, result: Mapping[str, Any], page
 
 
 def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
-    """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal."""
+    """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal.
+
+    Of a plan file, the trace is a simulation of its first hyperperiods.
+    """
     from socsched.plan import io as plan_io
     from socsched.trace import io as trace_io
     from socsched.trace.metrics import result
 
+    if folder.is_file():
+        from socsched.cli.handoff import preview
+
+        plan = plan_io.load(folder)
+        trace = preview(plan)
+        return plan, trace, result(trace, plan)
     plan = plan_io.load(folder / PLAN)
     if (folder / JOURNAL).is_file():
         from socsched.run.journal import recover
@@ -66,14 +77,26 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     return plan, trace, result(trace, plan)
 
 
-def render(folder: Path, file: Path) -> None:
-    """Render the results in `folder`, or in its subfolders, as the suffix of `file` says."""
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where descriptors are that a report draws on, where names alone do not find them (None: they do)."""
+
+    pipeline: str | None = None
+    platform: str | None = None
+
+
+def render(folder: Path, file: Path, sources: Sources | None = None) -> None:
+    """Render the results in `folder` (or its subfolders, or a plan file) as the suffix of `file` says."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    _RENDERERS[file.suffix](folder, file)
+    if file.suffix == ".html":
+        _page(folder, file, sources or Sources())
+    else:
+        _RENDERERS[file.suffix](folder, file)
 
 
-def _folders(folder: Path) -> list[Path]:
-    if (folder / PLAN).is_file():
+def folders(folder: Path) -> list[Path]:
+    """Return the plan file, or the folders with results: `folder` or its subfolders, a simulation first."""
+    if folder.is_file() or (folder / PLAN).is_file():
         return [folder]
     found = sorted(
         (path.parent for path in folder.glob(f"*/{PLAN}")), key=lambda path: (path.name != "simulated", path.name)
@@ -81,21 +104,22 @@ def _folders(folder: Path) -> list[Path]:
     if not found:
         raise InputError(
             f"{folder}: no results here: neither {PLAN} nor a subfolder with one",
-            "give a folder written by `socsched simulate -o`, `run -o` or `demo`",
+            "give a folder written by `socsched simulate -o`, `run -o` or `demo`, or a plan.json",
         )
     return found
 
 
-def _page(folder: Path, file: Path) -> None:
+def _page(folder: Path, file: Path, sources: Sources) -> None:
     from socsched.report.html import render as page
 
-    parts = [_part(path) for path in _folders(folder)]
+    parts = _paired([_part(path, sources) for path in folders(folder)])
     names = dict.fromkeys(part.plan.pipeline for part in parts)
     text = page(parts, f"{', '.join(names)}: where it runs, and whether it keeps its deadlines", _made_by())
     file.write_text(text, encoding="utf-8")
 
 
-def _part(folder: Path) -> Part:
+def _part(folder: Path, sources: Sources) -> Part:
+    from socsched.report.background import gather
     from socsched.report.html import Part
 
     plan, trace, result = load(folder)
@@ -103,8 +127,32 @@ def _part(folder: Path) -> Part:
     where = "this machine" if plan.platform == "host" else f"{plan.platform} ({plan.mode})"
     picture = _picture(folder)
     notes = _notes(folder)
+    if folder.is_file():
+        notes.append("This is a plan: what is shown of time is a simulation of its first hyperperiods.")
     caption = "One scan from above. " + " ".join(note for note in notes if "weights" in note)
-    return Part(f"{verb}: {plan.pipeline} on {where}", plan, trace, result, picture, caption, tuple(notes))
+    background = gather(plan, folder if folder.is_dir() else folder.parent, sources.pipeline, sources.platform)
+    title = f"{verb}: {plan.pipeline} on {where}"
+    return Part(title, plan, trace, result, picture, caption, tuple(notes), background)
+
+
+def _paired(parts: list[Part]) -> list[Part]:
+    """Return the parts, each run with the simulation of the same tasks where there is one."""
+    simulated = [part for part in parts if part.trace.kind == "simulated"]
+    found = []
+    for part in parts:
+        same = [other for other in simulated if other.plan.tasks == part.plan.tasks]
+        found.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
+    return found
+
+
+def _write_made(folder: Path) -> None:
+    """Write the command line, versions and machine that made a folder; no time, so that the same says the same."""
+    import platform
+
+    from socsched.report.background import MADE
+
+    machine = {"machine": f"{platform.machine()}, {platform.system()} {platform.release()}"}
+    (folder / MADE).write_text(json.dumps({**_made_by(), **machine}, indent=1) + "\n", encoding="utf-8")
 
 
 def _notes(folder: Path) -> list[str]:
@@ -143,32 +191,41 @@ def _made_by() -> dict[str, str]:
     import shlex
 
     command = shlex.join(["socsched", *sys.argv[1:]])
-    return {"command": command, "socsched": __version__, "python": platform.python_version()}
+    versions = {name: found for name in ("numpy", "apache-tvm", "perfetto") if (found := _version(name))}
+    return {"command": command, "socsched": __version__, "python": platform.python_version(), **versions}
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _perfetto(folder: Path, file: Path) -> None:
     from socsched.trace.perfetto import write_perfetto
 
-    plan, trace, _ = load(_folders(folder)[0])
+    plan, trace, _ = load(folders(folder)[0])
     write_perfetto(trace, plan, file)
 
 
 def _junit(folder: Path, file: Path) -> None:
     from socsched.report.junit import render as xml
 
-    plan, _, result = load(_folders(folder)[0])
+    plan, _, result = load(folders(folder)[0])
     file.write_text(xml(plan, result), encoding="utf-8")
 
 
 def _json(folder: Path, file: Path) -> None:
-    _, _, result = load(_folders(folder)[0])
+    _, _, result = load(folders(folder)[0])
     file.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 _RENDERERS: dict[str, Callable[[Path, Path], None]] = {
-    ".html": _page,
     ".pftrace": _perfetto,
     ".xml": _junit,
     ".json": _json,
 }
-FORMATS = tuple(_RENDERERS)
+FORMATS = (".html", *_RENDERERS)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from socsched.plan.plan import ChainResult, Plan, Task
-from socsched.trace.metrics import frame_fates
+from socsched.plan.plan import Plan, Task
+from socsched.report.worst import worst_frames
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power, format_size
 
@@ -69,33 +69,6 @@ def totals(result: Mapping[str, Any]) -> tuple[int, int]:
     return sum(e.get("missed", 0) + e.get("dropped", 0) for e in entries), sum(e.get("released", 0) for e in entries)
 
 
-def responses(plan: Plan, trace: Trace, chain: ChainResult) -> list[int]:
-    """Return the response time (ns) of every completed frame of `chain`, by frame."""
-    found: list[int] = frame_fates(trace, plan, chain).response_ns.tolist()
-    return found
-
-
-def worst_window(plan: Plan, trace: Trace) -> tuple[str, int, int, tuple[int, int]] | None:
-    """Return (chain, frame, response, window) of the instance that came closest to or furthest past its deadline."""
-    worst: tuple[float, ChainResult, int, int, int] | None = None
-    for chain in plan.chains:
-        fates = frame_fates(trace, plan, chain)
-        responses_ns = fates.response_ns
-        if len(responses_ns):
-            longest = int(responses_ns.argmax())
-            response = int(responses_ns[longest])
-            pressure = response / chain.deadline_ns
-            if worst is None or pressure > worst[0]:
-                frame = int(fates.completed.nonzero()[0][longest])
-                worst = (pressure, chain, frame, int(fates.release_ns[frame]), response)
-    if worst is None:
-        return None
-    _, chain, frame, release, response = worst
-    margin = max(response // 8, 1)
-    end = release + max(response, chain.deadline_ns if response > chain.deadline_ns // 2 else 0) + margin
-    return chain.name, frame, response, (max(release - margin, 0), end)
-
-
 def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
     """Return one sentence per chain: deadline, bound and slack, what happened."""
     lines = []
@@ -119,12 +92,11 @@ def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tup
     """Return the handful of (name, value) pairs a reader looks for first."""
     missed, released = totals(result)
     figures = [("late or dropped frames", f"{missed} / {released}")]
-    worst = worst_window(plan, trace)
-    if worst:
-        deadline = next(c.deadline_ns for c in plan.chains if c.name == worst[0])
-        figures.append(
-            (f"worst response of {format_duration(deadline)} allowed ({worst[0]})", format_duration(worst[2]))
-        )
+    arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
+    if arrived and arrived[0].response_ns is not None:
+        chain = arrived[0].chain
+        told = f"worst response of {format_duration(chain.deadline_ns)} allowed ({chain.name})"
+        figures.append((told, format_duration(arrived[0].response_ns)))
     power = result.get("power_mw") or {}
     cap = plan.power.get("cap_mw")
     if power.get("mean"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -10,14 +11,19 @@ from importlib.resources import files
 from typing import Any
 
 from socsched.plan.plan import Plan
-from socsched.report import sections
+from socsched.report import resources, sections
+from socsched.report.background import Background
+from socsched.report.gantt import ROOM
 from socsched.report.svg import element, table
 from socsched.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One simulation or run to be shown: its plan, trace, result document, and an optional picture (PNG bytes)."""
+    """One simulation or run to be shown: its plan, trace, result document, and an optional picture (PNG bytes).
+
+    `simulated`: the result of a simulation of the same plan, to hold a run against.
+    """
 
     title: str
     plan: Plan
@@ -26,12 +32,28 @@ class Part:
     picture: bytes | None = None
     picture_note: str = ""
     notes: tuple[str, ...] = field(default=())
+    background: Background = field(default_factory=Background)
+    simulated: Mapping[str, Any] | None = None
+
+
+MOST_BYTES = 1_000_000
+"""A page is thinned out until it is no larger."""
 
 
 def render(parts: Sequence[Part], title: str, made_by: Mapping[str, str]) -> str:
-    """Return the page for `parts`, most important first; `made_by` names command line and versions."""
-    style = _asset("report.css")
-    script = _asset("report.js")
+    """Return the page for `parts`, most important first; `made_by` names command line and versions.
+
+    Timelines are thinned out until the page is no larger than `MOST_BYTES`, if that helps.
+    """
+    room = ROOM
+    while True:
+        page = _page(parts, title, made_by, room)
+        if len(page.encode()) <= MOST_BYTES or room < 100:
+            return page
+        room //= 2
+
+
+def _page(parts: Sequence[Part], title: str, made_by: Mapping[str, str], room: int) -> str:
     several = len(parts) > 1
     body = element("h1", escape(title))
     if several:
@@ -39,13 +61,14 @@ def render(parts: Sequence[Part], title: str, made_by: Mapping[str, str]) -> str
             element("li", element("a", escape(part.title), href=f"#part{i}")) for i, part in enumerate(parts)
         )
         body += element("nav", element("ul", links), aria_label="parts")
-    body += "".join(_part(part, number, several) for number, part in enumerate(parts))
+    body += "".join(_part(part, number, several, room) for number, part in enumerate(parts))
     body += _made_by(parts, made_by)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style>"
+        '<link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>{_asset('report.css')}</style>"
     )
-    page = f"<head>{head}</head><body><main>{body}</main><script>{script}</script></body>"
+    page = f"<head>{head}</head><body><main>{body}</main><script>{_asset('gantt.js')}</script></body>"
     return f'<!doctype html>\n<html lang="en">{page}</html>\n'
 
 
@@ -53,24 +76,34 @@ def _asset(name: str) -> str:
     return (files("socsched.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _part(part: Part, number: int, several: bool) -> str:
-    plan, trace, result = part.plan, part.trace, part.result
-    heading = element("h2", escape(part.title), class_="part-title", id=f"part{number}") if several else ""
+def _part(part: Part, number: int, several: bool, room: int) -> str:
+    plan, trace, result, name = part.plan, part.trace, part.result, f"part{number}"
+    # a run's record is lists, which every section would make into columns again
+    trace = Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, trace.columns, trace.details)
     blocks = [
-        heading,
-        sections.verdict(plan, trace, result),
-        _notes(part.notes),
-        sections.tiles(plan, trace, result),
         sections.violations(plan),
         sections.mapping(plan),
-        sections.measured(plan, trace, result),
+        sections.measured(plan, trace, result, part.simulated),
         _picture(part),
-        sections.timeline(plan, trace),
+        sections.timeline(plan, trace, name, room),
         sections.chains(plan, trace, result),
-        sections.power(plan, trace, result),
+        resources.power(plan, trace, result),
+        resources.bandwidth(plan, trace, result) + resources.others(plan, trace),
+        sections.roofline(plan, part.background),
+        sections.modes(plan, part.background),
         sections.evidence(plan),
     ]
-    return element("section", "".join(blocks))
+    links: list[str] = []
+    marked: list[str] = []
+    for block in filter(None, blocks):
+        place = f"{name}-s{len(links)}"
+        marked.append(block.replace("<h2>", f'<h2 id="{place}">', 1))
+        found = re.search(r"<h2>(.*?)</h2>", block)
+        links.append(element("li", element("a", found[1] if found else "", href=f"#{place}")))
+    contents = element("nav", element("ul", "".join(links)), aria_label=f"sections of {part.title}")
+    heading = element("h2", escape(part.title), class_="part-title", id=name) if several else ""
+    head = sections.verdict(plan, trace, result) + _notes(part.notes) + sections.tiles(plan, trace, result)
+    return element("section", heading + head + contents + "".join(marked))
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -88,9 +121,13 @@ def _picture(part: Part) -> str:
 
 
 def _made_by(parts: Sequence[Part], made_by: Mapping[str, str]) -> str:
+    """Return exact command lines, versions and the digests of inputs, of this page and of every part."""
     rows = [[escape(key), element("code", escape(value))] for key, value in made_by.items()]
+    body = element("h3", "This page") + table(["what", "value"], rows)
     for part in parts:
-        for key, value in (*part.plan.tool.items(), *part.plan.inputs.items()):
-            rows.append([escape(f"{part.plan.platform}: {key}"), element("code", escape(str(value)))])
-    listing = element("details", element("summary", "Command, versions, input hashes") + table(["what", "value"], rows))
-    return element("h2", "How this was made") + listing
+        rows = [[escape(key), element("code", escape(value))] for key, value in part.background.made.items()]
+        rows += [[escape(f"plan: {key}"), element("code", escape(str(value)))] for key, value in part.plan.tool.items()]
+        rows += [[escape(f"sha256 of {key}"), element("code", escape(str(v)))] for key, v in part.plan.inputs.items()]
+        rows.append(["seed", element("code", escape(str(part.trace.seed)))])
+        body += element("h3", escape(part.title)) + table(["what", "value"], rows)
+    return element("h2", "How this was made", id="made") + body

@@ -6,17 +6,23 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from socsched.plan.plan import Plan, Violation
-from socsched.report import charts, diagram, facts
-from socsched.report import gantt as gantt_chart
+from socsched.plan.plan import ChainResult, Plan, Violation
+from socsched.report import charts, diagram, facts, front, gantt, roofplot
+from socsched.report.background import Background
 from socsched.report.svg import element, table
+from socsched.report.worst import Worst, worst_frames
+from socsched.trace.metrics import frame_fates
 from socsched.trace.trace import Trace
-from socsched.units import format_bandwidth, format_duration, format_power
+from socsched.units import format_duration
 
 Result = Mapping[str, Any]
 HOW_TO_READ = (
-    "A click on a slice shows its frame on every engine. Odd frames are paler; a late one has a dashed edge and ✗."
+    "A bar is a job on a lane, with its stage and frame; colours are engines, as in the diagram above. Odd frames are "
+    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge is late, crossed through never ended. Triangles are "
+    "frames of sensors."
 )
+MOST_WORST = 4
+"""Chains whose worst frame is drawn."""
 
 
 def _mark(good: bool, text: str) -> str:
@@ -124,29 +130,62 @@ def _transitions(plan: Plan) -> str:
     return element("details", element("summary", f"{len(rows)} hand-overs between engines and formats") + listing)
 
 
-def timeline(plan: Plan, trace: Trace) -> str:
-    """Return the Gantt charts of one hyperperiod and of the window around the worst frame."""
-    usual = gantt_chart.steady_window(plan, trace)
-    length, hyper = usual[1] - usual[0], gantt_chart.hyperperiod_ns(plan)
-    title = f"One hyperperiod ({format_duration(length)})"
-    if length != hyper:
-        title = f"{format_duration(length)} of steady state (the hyperperiod is {format_duration(hyper)})"
+def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
+    """Return the timelines of a hyperperiod and around the worst frame of every chain; `name` is unique on the page."""
+    record = gantt.Recorded.of(plan, trace)
+    steady = gantt.steady_window(plan, trace)
+    window = gantt.shown_window(record, trace, steady)
+    head = gantt.title(plan, steady, window)
     parts = [
         element("h2", "Timeline"),
         element("p", HOW_TO_READ, class_="dim"),
-        element("h3", escape(title)),
-        gantt_chart.gantt(plan, trace, usual, title),
+        element("h3", escape(head)),
+        gantt.gantt(record, window, f"{name}-steady", head, gantt.first_view(plan, steady), room),
     ]
-    worst = facts.worst_window(plan, trace)
-    if worst:
-        name, frame, response, window = worst
-        parts.append(element("h3", escape(f"Worst frame: {name} frame {frame}, {format_duration(response)}")))
-        parts.append(gantt_chart.gantt(plan, trace, window, "Worst frame"))
+    for number, worst in enumerate(worst_frames(plan, trace)[:MOST_WORST]):
+        title = _worst_title(worst)
+        last = (worst.hops[-1].task, worst.hops[-1].frame) if worst.hops else None
+        label = title.removeprefix("✗ ").removeprefix("✓ ")
+        chart = gantt.gantt(record, worst.window, f"{name}-worst{number}", label, room=room, chosen=last) + _hops(worst)
+        if number == 0:
+            parts.append(element("h3", escape(title), class_="worst") + chart)
+        else:
+            parts.append(element("details", element("summary", escape(title)) + chart))
     return "".join(parts)
 
 
+def _worst_title(worst: Worst) -> str:
+    name, limit = worst.chain.name, format_duration(worst.chain.deadline_ns)
+    if worst.response_ns is None:
+        return f"✗ No frame of {name} arrived; the first one lost, frame {worst.frame}, {limit} allowed"
+    late = worst.response_ns - worst.chain.deadline_ns
+    end = f"{format_duration(late)} late" if late > 0 else f"{format_duration(-late)} slack"
+    sign, kind = ("✗", "Worst miss") if late > 0 else ("✓", "Tightest slack")
+    return f"{sign} {kind} of {name}: frame {worst.frame}, {format_duration(worst.response_ns)} of {limit}, {end}"
+
+
+def _hops(worst: Worst) -> str:
+    """Return the way of the worst frame job by job: the timeline in words."""
+    rows = []
+    for hop in worst.hops:
+        rows.append(
+            [
+                escape(hop.task),
+                escape(hop.engine),
+                str(hop.frame),
+                format_duration(hop.ready_ns - worst.release_ns),
+                format_duration(max(hop.start_ns - hop.ready_ns, 0)),
+                format_duration(hop.runs_ns),
+                format_duration(max(hop.end_ns - hop.start_ns - hop.runs_ns, 0)),
+                format_duration(hop.end_ns - worst.release_ns),
+            ]
+        )
+    header = ["job", "engine", "frame", "ready after", "waited", "ran", "interrupted for", "ended after"]
+    return table(header, rows, range(2, 8)) if rows else ""
+
+
 def chains(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return the chain table and each chain's response-time distribution."""
+    """Return the chain table, and each chain's response times as distribution and over time."""
     rows, figures = [], []
     for chain in plan.chains:
         entry = result.get("chains", {}).get(chain.name, {})
@@ -158,7 +197,7 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
                 format_duration(chain.deadline_ns),
                 format_duration(chain.expected_ns),
                 format_duration(chain.bound_ns) if chain.bound_ns is not None else "none",
-                *(facts.duration(times.get(key)) for key in ("p50", "p99", "max")),
+                *(facts.duration(times.get(key)) for key in ("p50", "p99", "p99_9", "max")),
                 facts.duration(entry.get("data_age_ns", {}).get("max")),
                 _mark(
                     good,
@@ -166,16 +205,26 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
                 ),
             ]
         )
-        samples = facts.responses(plan, trace, chain)
-        if samples:
-            figures.append(
-                element("h3", escape(chain.name))
-                + charts.distribution(samples, chain.deadline_ns, chain.bound_ns, chain.name)
-            )
-            figures.append(_bound_terms(chain.terms))
-    header = ["chain", "deadline", "expected", "bound", "p50", "p99", "max", "oldest data", "outcome"]
+        figures.append(_responses(plan, trace, chain, times.get("p99_9")))
+    header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "oldest data", "outcome"]
     return (
-        element("h2", "Chains: response times against deadlines") + table(header, rows, range(1, 8)) + "".join(figures)
+        element("h2", "Chains: response times against deadlines") + table(header, rows, range(1, 9)) + "".join(figures)
+    )
+
+
+def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None) -> str:
+    fates = frame_fates(trace, plan, chain)
+    responses = fates.response_ns
+    if not len(fates.release_ns):
+        return ""
+    lost = fates.release_ns[(fates.finish_ns < 0) & (fates.missed | fates.dropped)].tolist()
+    releases = fates.release_ns[fates.completed]
+    left = charts.distribution(responses.tolist(), chain.deadline_ns, chain.bound_ns, tail_ns, chain.name)
+    right = charts.over_time(releases, responses, chain.deadline_ns, lost, trace.duration_ns, chain.name)
+    return (
+        element("h3", escape(chain.name))
+        + element("div", element("div", left) + element("div", right), class_="pair")
+        + _bound_terms(chain.terms)
     )
 
 
@@ -186,49 +235,73 @@ def _bound_terms(terms: tuple[tuple[str, int], ...]) -> str:
     return element("details", element("summary", "What the bound is made of") + table(["term", "time"], rows, [1]))
 
 
-def measured(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return planned against measured times of every stage; nothing for a simulation."""
+def measured(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> str:
+    """Return planned, simulated (if there is a `simulated`) and measured times; nothing for a simulation."""
     if trace.kind != "measured":
         return ""
-    rows = [
-        [
-            escape(row.stage),
-            format_duration(row.predicted_ns),
-            escape(row.evidence),
-            *(facts.duration(value) for value in (row.p50_ns, row.p99_ns, row.max_ns)),
-            f"{row.ratio:.2f}" if row.ratio else "–",
-        ]
-        for row in facts.predicted_against_measured(plan, result)
-    ]
-    header = ["stage", "predicted", "evidence", "measured p50", "p99", "max", "measured / predicted"]
-    return element("h2", "Predicted against measured") + table(header, rows, [1, 3, 4, 5, 6])
+    rows, marks = [], []
+    there = {row.stage: row for row in facts.predicted_against_measured(plan, simulated)} if simulated else {}
+    errors = {task.name: task.error for task in plan.tasks}
+    for row in facts.predicted_against_measured(plan, result):
+        rows.append(
+            [
+                escape(row.stage),
+                format_duration(row.predicted_ns),
+                escape(row.evidence),
+                *([facts.duration(there[row.stage].p50_ns)] if simulated else []),
+                *(facts.duration(value) for value in (row.p50_ns, row.p99_ns, row.max_ns)),
+                f"{row.ratio:.2f}" if row.ratio else "–",
+            ]
+        )
+        if row.ratio and row.max_ns:
+            marks.append((row.stage, row.ratio, row.max_ns / row.predicted_ns, errors[row.stage] or None))
+    for chain in plan.chains:
+        rows.append(_measured_chain(chain, result, simulated))
+    name = "Measured over predicted time of every stage"
+    caption = "Dot: median, upright: longest; the band is the error the prediction states; 1× is as predicted."
+    drawn = charts.against(marks, name) + element("p", caption, class_="dim") if marks else ""
+    header = ["stage", "predicted", "evidence", *(["simulated p50"] if simulated else [])]
+    header += ["measured p50", "p99", "max", "measured / predicted"]
+    numeric = [1, *range(3, len(header))]
+    return element("h2", "Predicted against measured") + drawn + table(header, rows, numeric)
 
 
-def power(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return power over time against the cap, and utilisation and energy per engine."""
-    rows = [
-        [
-            escape(name),
-            f"{entry.get('utilization', 0):.1%}",
-            facts.duration(entry.get("busy_ns")),
-            facts.energy(entry.get("energy_mj")),
-        ]
-        for name, entry in result.get("engines", {}).items()
+def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None) -> list[str]:
+    times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
+    there = (simulated or {}).get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
+    ratio = times["p50"] / chain.expected_ns if times.get("p50") and chain.expected_ns else None
+    return [
+        element("strong", escape(f"chain {chain.name}")),
+        format_duration(chain.expected_ns),
+        "expected alone",
+        *([facts.duration(there.get("p50"))] if simulated else []),
+        *(facts.duration(times.get(key)) for key in ("p50", "p99", "max")),
+        f"{ratio:.2f}" if ratio else "–",
     ]
-    steps = trace.counters.get("power_mw", [])
-    cap = plan.power.get("cap_mw")
-    chart = charts.power(steps, trace.duration_ns, cap, "Power over time") if steps else ""
-    budget = f"Planned {format_power(plan.power.get('expected_mw') or 0)}"
-    budget += f" of {format_power(cap)} allowed" if cap else ", no cap stated for this mode"
-    planned, most = plan.bandwidth.get("expected_gbps"), plan.bandwidth.get("cap_gbps")
-    if planned is not None:
-        budget += f"; DRAM traffic {format_bandwidth(planned * 1e9)} of {format_bandwidth((most or 0) * 1e9)}"
-    return (
-        element("h2", "Power, bandwidth, utilisation")
-        + element("p", escape(budget + "."))
-        + chart
-        + table(["engine", "busy", "busy time", "energy"], rows, [1, 2, 3])
+
+
+def roofline(plan: Plan, background: Background) -> str:
+    """Return the rooflines of the engines in use with the stages under them, or why there are none."""
+    head = element("h2", "Roofline")
+    if not background.roofs:
+        return head + element("p", escape(background.missing.get("roofline", "No engine states a peak.")), class_="dim")
+    said = (
+        "What an engine reaches at most (flat: arithmetic, slope: memory; solid fp32, dashed fp16, dotted int8), "
+        "and what the plan counts on. The line from a stage leads to its roof. Stages without operations are left out."
     )
+    above = any(point.predicted > point.attainable for point in background.points)
+    said += " Above the roof: fewer multiplications than counted (Winograd)." if above else ""
+    drawn = roofplot.rooflines(background.roofs, background.points, gantt.colours(plan))
+    return head + element("p", said, class_="dim") + drawn
+
+
+def modes(plan: Plan, background: Background) -> str:
+    """Return the front over power modes, or how to get it."""
+    head = element("h2", "Power modes")
+    if background.front is None:
+        command = element("code", escape(background.missing.get("front", "socsched report DIR --pareto")))
+        return head + element("p", f"Other power modes were not explored; {command} adds them.", class_="dim")
+    return head + front.front(background.front, plan.mode)
 
 
 def evidence(plan: Plan) -> str:

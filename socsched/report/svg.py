@@ -64,28 +64,6 @@ def fit(content: str, width: float, size: float = 11) -> str:
     return content[: room - 1] + "…" if room >= 4 else ""
 
 
-def thin(points: Sequence[tuple[int, float]], start: int, end: int, buckets: int) -> list[tuple[int, float, float]]:
-    """Return a step function over `buckets` equal parts of [start, end) as (start, time-weighted mean, maximum)."""
-    width = max((end - start) / buckets, 1)
-    result = []
-    index, level = 0, 0.0
-    for bucket in range(buckets):
-        left, right = start + bucket * width, start + (bucket + 1) * width
-        if left >= end:
-            break
-        total, peak, now = 0.0, 0.0, left
-        while index < len(points) and points[index][0] <= left:
-            level, index = points[index][1], index + 1
-        peak = level
-        while index < len(points) and points[index][0] < right:
-            total += level * (points[index][0] - now)
-            now, level, index = points[index][0], points[index][1], index + 1
-            peak = max(peak, level)
-        total += level * (right - now)
-        result.append((round(left), total / width, peak))
-    return result
-
-
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> str:
     """Return an HTML table in a box that scrolls; cells are markup already, columns in `numeric` align right."""
     right = set(numeric)

@@ -2,7 +2,8 @@
 
 A job is a slice on each lane it holds, from where it gets the lane to where it loses it; its segments lie inside.
 Arrows lead from the sensor or job that delivers data to the job that uses it.  Misses, drops and faults are instants;
-power, bandwidth and queue depths are counters.
+power of module, rails and engines, bandwidth, clocks, temperatures and queue depths are counters.  A plan (simulated
+for its first hyperperiods), a simulation and a run speak the same language.
 
 Packets are in order of time.  Field numbers are those of Perfetto's ``perfetto_trace.proto``; names and texts are
 written once and referred to by number.
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from socsched.plan.plan import Plan
-from socsched.trace.columns import CLOCK
+from socsched.trace.derived import completed, unit
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ Track = tuple[str, str]
 PROCESS = 1
 """Identity of the process's own track; those of the others count on from it."""
 _PID, _SEQUENCE = 1, 1
-_UNITS = {"power_mw": "mW", "bandwidth_gbps": "GB/s"}
 
 
 def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
@@ -38,7 +38,7 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
     # here, for arrays are loaded only when there is something to write
     from socsched.trace.perfetto_events import Events
 
-    columns = trace.columns
+    columns = completed(trace, plan)
     tracks = _tracks(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
     with open(path, "wb") as file:
@@ -83,6 +83,6 @@ def _descriptors(tracks: list[Track], process: str) -> bytes:
         else:
             described += [*number(5, PROCESS), *text(2, name)]
         if kind == "counter":
-            described += message(8, text(6, _UNITS.get(name, "Hz" if name.startswith(CLOCK) else "")))
+            described += message(8, text(6, unit(name)))
         packets.append(packet(plain(message(60, described))))
     return b"".join(packets)

@@ -104,6 +104,7 @@ def test_simulate_writes_a_folder_that_report_and_compare_read(
         "trace.json.gz",
         "trace.pftrace",
         "report.html",
+        "made.json",
     }
     assert (folder / "plan.json").read_bytes() == plan_file.read_bytes()
     for name in ("again.html", "trace.pftrace", "junit.xml", "result.json"):

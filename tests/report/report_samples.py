@@ -142,6 +142,7 @@ def build_trace(plan: Plan, frames: int = 20, kind: str = "simulated", late_fram
                 start + 20 * MS,
             )
         trace.counters.setdefault("power_mw", []).extend([(release, 21_000.0), (release + 30 * MS, 9_000.0)])
+    trace.releases["planning"] = [k * 20 * MS for k in range(5 * frames)]
     miss = late_frame * 100 * MS + 100 * MS
     trace.instants.append(Instant(miss, "miss", "decode", late_frame, "deadline of <lidar-detection>"))
     return trace

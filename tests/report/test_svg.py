@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.report.svg import element, fit, text, thin, ticks
+from socsched.report.svg import element, fit, text, ticks
 
 
 def test_attributes_and_text_are_escaped() -> None:
@@ -34,18 +34,3 @@ def test_ticks_of_nothing() -> None:
 @pytest.mark.parametrize(("width", "expected"), [(100, "backbone"), (40, "backb…"), (5, "")])
 def test_labels_are_shortened_to_fit(width: float, expected: str) -> None:
     assert fit("backbone", width, 10.5) == expected
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 10_000), st.floats(0, 100)), min_size=1, max_size=60),
-    st.integers(1, 50),
-)
-def test_thinning_keeps_the_area_and_the_peak(steps: list[tuple[int, float]], buckets: int) -> None:
-    points = [(0, 1.0), *sorted({time: value for time, value in steps if time > 0}.items())]
-    end = 10_001
-    thinned = thin(points, 0, end, buckets)
-    ends = [time for time, _ in points[1:]] + [end]
-    area = sum(value * (after - time) for (time, value), after in zip(points, ends, strict=True))
-    width = end / buckets
-    assert sum(mean * width for _, mean, _ in thinned) == pytest.approx(area)
-    assert max(peak for _, _, peak in thinned) == max(value for _, value in points)

@@ -11,7 +11,7 @@ from typing import Any
 from socsched.plan.plan import Plan, Task
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
-_UNITS = {"power_mw": "mW", "bandwidth_gbps": "GB/s"}
+_UNITS = {"power_mw": "mW", "bandwidth_gbps": "GB/s", "engine_mw": "mW", "queue": "frames"}
 _PROCESS, _PID, _SEQUENCE = 1, 1, 1
 
 
@@ -212,7 +212,7 @@ class _Writer:
 
     def _describe_counter(self, descriptor: Any, name: str, uuid: int) -> None:
         descriptor.parent_uuid, descriptor.name = _PROCESS, name
-        descriptor.counter.unit_name = _UNITS.get(name, "")
+        descriptor.counter.unit_name = _UNITS.get(name.partition(".")[0], "")
 
     def intern(self, events: Sequence[_Event]) -> None:
         """Write the tables of names that `write` refers to."""

@@ -17,6 +17,7 @@ from socsched.sim.engine import simulate
 from socsched.trace.perfetto import write_perfetto
 from socsched.trace.trace import Trace
 
+ENGINES = ("engine_mw.gpu", "engine_mw.cpu")
 KERNELS = (Segment("k0", 10, 0, 100), Segment("k1", 10, 0, 0))
 
 
@@ -105,7 +106,7 @@ def test_there_is_a_track_for_every_lane_sensor_and_counter(parsed: Parsed) -> N
     _, trace = example()
     lanes = ["gpu.0", "gpu.1", "cpu.0", "cpu.1", "cpu.2"]
     sources = ["lidar", "urgent", "control"]
-    assert list(parsed.tracks.values()) == ["test (test), simulated", *sources, *lanes, *trace.counters]
+    assert list(parsed.tracks.values()) == ["test (test), simulated", *sources, *lanes, *trace.counters, *ENGINES]
 
 
 def test_a_gang_is_shown_on_its_lanes_with_segments_inside(parsed: Parsed) -> None:
@@ -168,7 +169,10 @@ def test_drops_misses_and_inputs_are_instants(parsed: Parsed) -> None:
 
 def test_counters_are_the_trace_s(parsed: Parsed) -> None:
     _, trace = example()
-    assert dict(parsed.counters) == trace.counters
+    own = {name: steps for name, steps in parsed.counters.items() if name not in ENGINES}
+    assert own == trace.counters
+    # the gang on both lanes of the GPU until 15, one lane for the urgent job, both again from 19
+    assert parsed.counters["engine_mw.gpu"][:3] == [(0, 50.0), (15, 25.0), (19, 50.0)]
 
 
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""`socsched report` on plans, simulations and runs: what it draws on, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from socsched.cli.root import run
+from socsched.report.background import gather
+from socsched.units import format_duration
+
+BOARD = "jetson-agx-orin-64gb"
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the results of a second of PointPillars on a board."""
+    folder = tmp_path_factory.mktemp("report") / "out"
+    assert run(["simulate", "pointpillars", "-p", BOARD, "--duration", "1s", "-q", "-o", str(folder)]) == 0
+    return folder
+
+
+def section(page: str, heading: str) -> str:
+    """Return what follows a heading up to the next one."""
+    begin = page.index(f">{heading}</h2>")
+    return page[begin : page.find("<h2", begin)]
+
+
+def test_rooflines_show_the_planned_stages(simulated: Path) -> None:
+    page = (simulated / "report.html").read_text(encoding="utf-8")
+    shown = section(page, "Roofline")
+    for stage in ("voxelise", "pfn", "backbone", "head", "decode"):  # scatter counts no operations
+        assert f"<td>{stage}</td>" in shown
+    shares = [float(share) for share in re.findall(r">([\d.]+)%</td>", shown)]
+    assert len(shares) >= 5 and all(0 < share < 400 for share in shares)
+
+
+def test_a_plan_is_shown_by_its_first_hyperperiods(simulated: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "p.json"
+    shutil.copy(simulated / "plan.json", plan)
+    assert run(["report", str(plan), "-q"]) == 0
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "a simulation of its first hyperperiods" in page
+    assert "simulated for 200 ms" in page
+    assert run(["report", str(plan), "-q", "-o", str(tmp_path / "p.pftrace")]) == 0
+    assert run(["plan", str(plan), "--export", "perfetto", "-q", "-o", str(tmp_path / "q.pftrace")]) == 0
+    assert (tmp_path / "p.pftrace").read_bytes() == (tmp_path / "q.pftrace").read_bytes()
+
+
+def test_the_command_that_made_a_folder_is_kept(simulated: Path) -> None:
+    made = json.loads((simulated / "made.json").read_text(encoding="utf-8"))
+    assert made["command"].startswith("socsched")
+    assert {"socsched", "python", "machine", "apache-tvm"} <= set(made)
+    page = (simulated / "report.html").read_text(encoding="utf-8")
+    told = section(page + "<h2", "How this was made")
+    assert made["machine"] in told
+    for name, digest in json.loads((simulated / "plan.json").read_text(encoding="utf-8"))["inputs"].items():
+        assert f"sha256 of {name}" in told and digest in told
+
+
+FRONT = {
+    "mode": "MAXN",
+    "objective": "latency,energy",
+    "verdict": "feasible",
+    "on_front": True,
+    "latency_ns": 15_000_000,
+    "power_mw": 11_000,
+    "energy_uj": 1_100_000,
+    "operations": {"gpu": 1.0},
+}
+
+
+def test_the_front_is_shown_where_there_is_one(simulated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(simulated, folder)
+    assert "--pareto</code> adds them" in (folder / "report.html").read_text(encoding="utf-8")
+    (folder / "pareto.json").write_text(json.dumps({"points": [FRONT]}), encoding="utf-8")
+    assert run(["report", str(folder), "-q"]) == 0
+    shown = section((folder / "report.html").read_text(encoding="utf-8"), "Power modes")
+    assert "● MAXN (this report)" in shown and "15 ms" in shown and "gpu 100%" in shown
+
+
+@pytest.mark.slow
+def test_the_front_is_embedded_where_it_was_explored(simulated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(simulated, folder)
+    assert run(["report", str(folder), "--pareto", "-q"]) == 0
+    shown = section((folder / "report.html").read_text(encoding="utf-8"), "Power modes")
+    front = json.loads((folder / "pareto.json").read_text(encoding="utf-8"))["points"]
+    assert len(front) >= 4
+    assert shown.count("●") == sum(point["on_front"] for point in front)
+    assert "MAXN (this report)" in shown
+
+
+def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, tmp_path: Path) -> None:
+    from socsched.plan import io
+
+    plan = io.load(simulated / "plan.json")
+    changed = tmp_path / "pointpillars.yaml"
+    source = Path(__file__).parents[2] / "pipelines" / "pointpillars.yaml"
+    changed.write_text(source.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    found = gather(plan, None, str(changed), None)
+    assert not found.roofs
+    assert "is not, or no longer, what the plan was made of" in found.missing["roofline"]
+    missing = gather(plan, None, "no-such-pipeline", None)
+    assert "no-such-pipeline" in missing.missing["roofline"]
+
+
+def test_a_run_is_held_against_the_simulation_beside_it(simulated: Path, tmp_path: Path) -> None:
+    from socsched.cli import results
+
+    shutil.copytree(simulated, tmp_path / "simulated")
+    plan, trace, result = results.load(simulated)
+    trace.kind = "measured"
+    results.save(tmp_path / "run", plan, trace, result, page=False)
+    assert run(["report", str(tmp_path), "-q"]) == 0
+    shown = section((tmp_path / "report.html").read_text(encoding="utf-8"), "Predicted against measured")
+    assert "simulated p50" in shown
+    assert "chain lidar-detection" in shown
+
+
+def test_a_minute_of_a_whole_stack_fits_a_megabyte_and_keeps_the_worst(tmp_path: Path) -> None:
+    from socsched.cli import line, results
+    from socsched.cli.planning import How, planned
+
+    plan = planned("perception-stack", BOARD, "15W", How(refine=False, explain=False, cuts=False))
+    trace = line.simulate(plan, 60_000_000_000, 1)
+    assert len(trace.columns.slices) > 20_000
+    result = line.result(plan, trace)
+    results.save(tmp_path, plan, trace, result)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert len(page.encode()) < 1_000_000
+    worst = format_duration(result["chains"]["camera-detection"]["response_time_ns"]["max"])
+    assert re.search(rf"Worst miss of camera-detection: frame \d+, {worst} of 66 ms", page)

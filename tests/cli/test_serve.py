@@ -1,0 +1,133 @@
+"""A trace handed to the Perfetto UI: as its page may fetch it, once, and nothing else from this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import click
+import pytest
+
+from socsched.cli import serve
+from socsched.cli.root import run
+from socsched.errors import MachineError
+
+DATA = bytes(range(256)) * 5000
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def fetch(port: int, path: str = "/trace.pftrace", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    """Ask the server as a page of the UI does."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", method=method, headers={"Origin": "https://ui.perfetto.dev"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, dict(answer.headers), answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), b""
+
+
+def test_it_ends_when_the_trace_was_read_and_not_before() -> None:
+    port, seen, readers = free_port(), [], []
+
+    def opened(link: str) -> None:
+        assert link == f"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{port}/trace.pftrace"
+        for path, method in (("/", "GET"), ("/etc/passwd", "GET"), ("/trace.pftrace", "HEAD"), ("/x", "OPTIONS")):
+            seen.append(fetch(port, path, method)[0])
+        readers.append(threading.Thread(target=lambda: seen.append(fetch(port))))
+        readers[0].start()
+
+    assert serve.serve(DATA, opened, port)
+    readers[0].join(10)
+    assert seen[:4] == [404, 404, 200, 204]
+    status, headers, body = seen[4]
+    assert (status, body) == (200, DATA)
+    assert headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+    assert headers["Content-Length"] == str(len(DATA))
+
+
+def test_browsers_that_ask_first_are_answered() -> None:
+    port = free_port()
+    with serve.TraceServer(DATA, port) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        status, headers, _ = fetch(port, method="OPTIONS")
+        server.shutdown()
+    assert status == 204
+    assert headers["Access-Control-Allow-Private-Network"] == "true"
+    assert "GET" in headers["Access-Control-Allow-Methods"]
+    assert not server.fetched.is_set()
+
+
+def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    assert not serve.serve(DATA, interrupt, free_port())
+
+
+def test_a_port_in_use_is_told() -> None:
+    port = free_port()
+    with serve.TraceServer(DATA, port), pytest.raises(MachineError, match=f"127.0.0.1:{port}") as caught:
+        serve.TraceServer(DATA, port)
+    assert "another" in caught.value.hint
+
+
+def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, port, opened, read, readers = tmp_path / "out", free_port(), [], [], []
+    pointpillars = ["simulate", "pointpillars", "-p", "jetson-agx-orin-64gb", "--duration", "200ms"]
+    assert run([*pointpillars, "-q", "-o", str(out)]) == 0
+    original = serve.serve
+
+    def browser(link: str) -> int:
+        opened.append(link)
+        if link.startswith("https"):
+            readers.append(threading.Thread(target=lambda: read.append(fetch(port)[2])))
+            readers[0].start()
+        return 0
+
+    monkeypatch.setattr(click, "launch", browser)
+    monkeypatch.setattr(serve, "serve", lambda data, told: original(data, told, port))
+    assert run(["report", str(out), "--open", "-q"]) == 0
+    readers[0].join(10)
+    assert opened[0] == (out / "report.html").as_uri()
+    assert opened[1].startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:")
+    assert read == [(out / "trace.pftrace").read_bytes()]
+
+
+def test_a_browser_lets_the_perfetto_ui_read_it() -> None:
+    """A page of that origin (not the real one: nothing is fetched from outside) in a real browser gets every byte."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+    port = free_port()
+    with playwright.sync_playwright() as driver, serve.TraceServer(DATA, port) as server:
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        context = browser.new_context()
+        page = context.new_page()
+
+        def read(origin: str) -> str:
+            with contextlib.suppress(playwright.Error):  # older ones do not ask whether a page may use this machine
+                context.grant_permissions(["local-network-access"], origin=origin)
+            page.route(f"{origin}/**", lambda route: route.fulfill(body="<p>viewer</p>", content_type="text/html"))
+            page.goto(f"{origin}/#!/?url=http://127.0.0.1:{port}/trace.pftrace")
+            fetch = f"fetch('http://127.0.0.1:{port}/trace.pftrace').then((r) => r.arrayBuffer())"
+            return str(page.evaluate(f"{fetch}.then((b) => 'read ' + b.byteLength, (e) => 'refused')"))
+
+        assert read("https://elsewhere.example") == "refused"
+        assert read("https://ui.perfetto.dev") == f"read {len(DATA)}"
+        browser.close()
+        server.shutdown()

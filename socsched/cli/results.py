@@ -169,6 +169,12 @@ def _junit(folder: Path, file: Path) -> None:
     file.write_text(xml(plan, result), encoding="utf-8")
 
 
+def _markdown(folder: Path, file: Path) -> None:
+    from socsched.report.summary import render as summary
+
+    file.write_text(summary(*load(_folders(folder)[0])), encoding="utf-8")
+
+
 def _json(folder: Path, file: Path) -> None:
     _, _, result = load(_folders(folder)[0])
     file.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -178,6 +184,7 @@ _RENDERERS: dict[str, Callable[[Path, Path], None]] = {
     ".html": _page,
     ".pftrace": _perfetto,
     ".xml": _junit,
+    ".md": _markdown,
     ".json": _json,
 }
 FORMATS = tuple(_RENDERERS)

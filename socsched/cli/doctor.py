@@ -41,7 +41,9 @@ def _show(checks: list[Check]) -> None:
     rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
     screen = console(terminal_width())
     screen.print(
-        table(f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows)
+        table(
+            f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows, (), (3,)
+        )
     )
     for check in checks:
         if check.remedy:

@@ -49,7 +49,9 @@ def view(points: Sequence[Point]) -> RenderableType:
         # Of several plans in a mode the last one tells most: it is the one for energy.
         *{note[:2]: ": ".join(note) for point in points for note in _against(point.plan)}.values(),
     ]
-    return Group(table(title, columns, rows, (4, 5, 6, 7, 9)), Text(""), *(Text(note, "dim") for note in notes))
+    return Group(
+        table(title, columns, rows, (4, 5, 6, 7, 9), (5, 7, 8, 9)), Text(""), *(Text(note, "dim") for note in notes)
+    )
 
 
 def _duration(point: Point, value: int) -> str:

@@ -15,6 +15,7 @@ from socsched.cli.options import (
     output_options,
     planning_options,
     platform_option,
+    ready_to_write,
     seed_option,
     terminal_width,
 )
@@ -130,6 +131,7 @@ def command(
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs)
+    ready_to_write(folder=folder)
     line.known_policy(policy)
     made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:

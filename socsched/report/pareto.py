@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from socsched.errors import InputError, UsageError
+from socsched.errors import UsageError, unwritable
 from socsched.plan.pareto import Point
 from socsched.plan.plan import Plan
 from socsched.report import facts
@@ -112,15 +112,13 @@ def document(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def draw(path: Path, points: Sequence[Point]) -> None:
-    """Write the figure to `path` (.svg); UsageError for another suffix, InputError when it cannot be written."""
+    """Write the figure to `path` (.svg); UsageError for another suffix, and when it cannot be written."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: the front is drawn as SVG", "use -o FILE.svg")
     try:
         path.write_text(figure(points), encoding="utf-8")
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}", "choose an existing, writable folder"
-        ) from None
+        raise unwritable(path, error) from None
 
 
 def figure(points: Sequence[Point]) -> str:

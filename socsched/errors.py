@@ -64,5 +64,13 @@ class MachineError(SocschedError):
     """This machine or board lacks something the request needs."""
 
 
+def unwritable(path: object, error: OSError) -> SocschedError:
+    """Return the error for a file that cannot be written: the request's fault (2) or the machine's (3)."""
+    message = f"{path}: cannot be written: {error.strerror or error}"
+    if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
+        return InputError(message, "name a folder that exists")
+    return MachineError(message, "check permissions and free space (socsched doctor)")
+
+
 class CompileError(MachineError):
     """A stage could not be lowered to the target its engine declares."""

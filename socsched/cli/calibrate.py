@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, output_options, pipeline_argument, seed_option, terminal_width
+from socsched.cli.options import Output, output_options, pipeline_argument, ready_to_write, seed_option, terminal_width
 
 
 @click.command("calibrate", short_help="Choose int8 scales for a pipeline's networks from frames.")
@@ -49,6 +49,7 @@ def command(
 
     chosen, scans = get_pipeline(pipeline), scans_of(input_path)
     networks = networks_of(chosen)
+    ready_to_write(file=file)
     if weights is None:
         output.warn("no weights given: scales of seeded random ones fit no others")
         given = {name: array for network in networks for name, array in seeded_weights(network).items()}

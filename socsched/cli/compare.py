@@ -1,17 +1,25 @@
-"""`socsched compare`: two results side by side, with a gate for CI."""
+"""`socsched compare`: two plans or two results side by side, with a gate for CI."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from socsched.cli.options import Output, Percentage, output_options, terminal_width
 
+if TYPE_CHECKING:
+    from socsched.report.compare import Comparison
+    from socsched.report.diff import PlanDiff
 
-@click.command("compare", short_help="Compare two results; fail on a regression.")
+
+@click.command("compare", short_help="Compare two plans or results; fail on a regression.")
 @click.argument(
-    "paths", metavar="DIR_A DIR_B | PLAN.json [SIMULATED] MEASURED", nargs=-1, type=click.Path(path_type=Path)
+    "paths",
+    metavar="A B | PLAN.json [SIMULATED] MEASURED",
+    nargs=-1,
+    type=click.Path(path_type=Path),
 )
 @click.option(
     "--max-regression",
@@ -25,52 +33,76 @@ from socsched.cli.options import Output, Percentage, output_options, terminal_wi
     type=Percentage(),
     default="5%",
     show_default=True,
-    help="With a plan: mean error of the chains' p50 (p99: three times, stages: twice as much).",
+    help="Of a plan and results: mean error of the chains' p50 (p99: three times, stages: twice as much).",
+)
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the comparison of A and B here, as Markdown (FILE.md).",
 )
 @output_options
 @click.pass_obj
-def command(output: Output, paths: tuple[Path, ...], max_regression: float, tolerance: float) -> int:
-    """Compare the results in DIR_A (the baseline) and DIR_B: stage medians and chain p99.
+def command(output: Output, paths: tuple[Path, ...], max_regression: float, tolerance: float, file: Path | None) -> int:
+    """Compare A (the baseline) with B: two plan.json, or two result folders of `simulate` or `run`.
 
-    Either may come from `simulate` or `run`.  Exit code 1 when anything in B is slower than allowed, or misses more.
+    Of plans: stages that moved, bounds and expected times of chains, power, traffic, verdict.  Of results: stage
+    medians, chain p99, frames lost.  What got worse names the move that did it.  Exit code 1 when anything in B is
+    worse by more than --max-regression, or is lost.
 
-    With a plan first, line up what it, its simulation and its run say of every stage and chain, p50, p99 and p99.9, and
-    of energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more is lost.
+    With a plan and results, line up what it, its simulation and its run say of every stage and chain, p50, p99 and
+    p99.9, and of energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more
+    is lost.
     """
-    if paths and paths[0].suffix == ".json" and paths[0].name != "result.json":
+    plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]
+    if file and file.suffix != ".md":
+        raise click.UsageError(f"{file}: expected a name that ends in .md")
+    if paths and plans[0] and not all(plans):
+        if file:
+            raise click.UsageError("-o is for two plans or two results")
         return _predicted(output, paths, tolerance)
-    if len(paths) != 2:
-        raise click.UsageError("expected two result folders, or a plan and one or two result folders")
-    dir_a, dir_b = paths
+    if len(paths) != 2 or any(plans) != all(plans):
+        raise click.UsageError(
+            "expected two plans, two result folders, or a plan and one or two result folders: "
+            "socsched compare BASELINE NEW"
+        )
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.report.compare import compare, load_result
+    from socsched.report.compare_view import markdown, view
 
-    comparison = compare(load_result(dir_a), load_result(dir_b), max_regression)
+    found = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
+    names = str(paths[0]), str(paths[1])
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(markdown(found, *names, max_regression), encoding="utf-8")
+        output.note(f"wrote {file}")
 
     def show() -> None:
-        from socsched.report.terminal import console, table
-        from socsched.units import format_duration
+        from socsched.report.terminal import console
 
-        rows = [
-            [
-                row.name,
-                row.figure,
-                format_duration(row.a),
-                format_duration(row.b),
-                f"{row.ratio:.3f}",
-                "✗ regression" if row.regressed else "",
-            ]
-            for row in comparison.rows
-        ]
-        screen = console(terminal_width())
-        columns = ["what", "figure", "A", "B", "B/A", f"above {1 + max_regression:.3g}"]
-        screen.print(table(f"A: {dir_a}   B: {dir_b}", columns, rows, (2, 3, 4)))
-        for line in comparison.remarks:
-            click.echo(line)
-        click.echo(f"{len(comparison.regressions)} regressions" if comparison.regressions else "no regression")
+        console(terminal_width()).print(view(found, *names, max_regression))
 
-    output.result(comparison.document(), show)
-    return EXIT_VIOLATED if comparison.regressions else EXIT_OK
+    output.result(found.document(), show)
+    return EXIT_VIOLATED if found.regressions else EXIT_OK
+
+
+def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
+    from socsched.cli.line import load_plan
+    from socsched.report.diff import diff
+
+    return diff(load_plan(paths[0]), load_plan(paths[1]), allowed)
+
+
+def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
+    """Compare two results, with their plans where both are there."""
+    from socsched.cli.line import load_plan
+    from socsched.cli.results import PLAN
+    from socsched.report.compare import compare, load_result
+
+    a, b = (load_result(path) for path in paths)
+    files = [(path if path.is_dir() else path.parent) / PLAN for path in paths]
+    plans = (load_plan(files[0]), load_plan(files[1])) if all(file.is_file() for file in files) else None
+    return compare(a, b, allowed, plans)
 
 
 def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int:

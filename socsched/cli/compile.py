@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import NameOrPath, Output, output_options, platform_option, terminal_width
+from socsched.cli.options import NameOrPath, Output, output_options, platform_option, ready_to_write, terminal_width
 
 
 @click.command("compile", short_help="Compile a plan, or the stages of a pipeline, for a platform.")
@@ -72,6 +72,7 @@ def command(
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")
     else:
         chosen, board, request = get_pipeline(pipeline), get_platform(platform), Request(**options)
+    ready_to_write(folder=folder)
     given = load_weights(weights) if weights else None
     manifest = compile_bundle(chosen, board, request, folder, given, output.note)
     output.result(manifest, lambda: _show(manifest, folder))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import Output, output_options, seed_option, terminal_width
+from socsched.cli.options import Output, output_options, ready_to_write, seed_option, terminal_width
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -57,6 +57,7 @@ def command(
     from socsched.cli import line, planning, runs
     from socsched.run.neighbours import Neighbours
 
+    ready_to_write(folder=folder)
     scans = runs.scans(input_path, folder, frames, seed)
     folder.mkdir(parents=True, exist_ok=True)
     output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")

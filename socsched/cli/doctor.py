@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from socsched.cli import doctor_targets
+from socsched.cli import doctor_machine, doctor_targets
 from socsched.cli.doctor_targets import Check
 from socsched.cli.options import Output, output_options, terminal_width
 
@@ -25,13 +25,29 @@ NEEDED_BYTES = 1_500_000_000
 @output_options
 @click.pass_obj
 def command(output: Output) -> int:
-    """Say what works on this machine, what does not, why, and what to do; exit 3 when the main line is broken."""
+    """Say what works on this machine, what does not, why, and what to do; exit 3 when the main job cannot work.
+
+    The main job is to plan, simulate, compile and run on this machine; whatever else is missing is told, with the
+    command that brings it, and changes nothing about the exit code.
+    """
     from socsched.errors import EXIT_MACHINE, EXIT_OK
 
-    checks = [check() for check in CHECKS]
-    broken = [check for check in checks if check.status == "broken"]
-    output.result({"healthy": not broken, "checks": [asdict(check) for check in checks]}, lambda: _show(checks))
-    return EXIT_MACHINE if broken else EXIT_OK
+    checks = examine()
+    lacking = [check for check in checks if check.main and check.status != "ok"]
+    output.result({"healthy": not lacking, "checks": [asdict(check) for check in checks]}, lambda: _show(checks))
+    return EXIT_MACHINE if lacking else EXIT_OK
+
+
+def examine() -> list[Check]:
+    """Return every finding; a check that fails itself is a finding too."""
+    found = []
+    for check in CHECKS:
+        try:
+            found.append(check())
+        except Exception as error:  # one that cannot look must not hide what the others see
+            name = check.__name__.strip("_").replace("_", " ")
+            found.append(Check(name, "broken", f"{type(error).__name__}: {error}", "", "socsched doctor -v"))
+    return found
 
 
 def _show(checks: list[Check]) -> None:
@@ -41,7 +57,9 @@ def _show(checks: list[Check]) -> None:
     rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
     screen = console(terminal_width())
     screen.print(
-        table(f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows)
+        table(
+            f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows, (), (3,)
+        )
     )
     for check in checks:
         if check.remedy:
@@ -75,14 +93,15 @@ def _tvm() -> Check:
     good = found == dict(PINNED)
     remedy = "" if good else "pip install " + " ".join(f"{name}=={version}" for name, version in PINNED.items())
     listed = ", ".join(f"{name} {version}" for name, version in found.items())
-    return Check("tvm", "ok" if good else "broken", listed, "compile, run, plan", remedy)
+    return Check("tvm", "ok" if good else "broken", listed, "compile, run, plan", remedy, True)
 
 
 def _compiler() -> Check:
     candidates = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
     path = next((found for name in candidates if name and (found := shutil.which(name))), None)
     remedy = "" if path else "sudo apt-get install -y build-essential"
-    return Check("C++ compiler", "ok" if path else "broken", path or "none on PATH", "linking compiled stages", remedy)
+    state = "ok" if path else "missing"
+    return Check("C++ compiler", state, path or "none on PATH", "linking compiled stages", remedy, True)
 
 
 def _cache() -> Check:
@@ -95,16 +114,17 @@ def _cache() -> Check:
             pass
     except (MachineError, OSError) as error:
         remedy = "make the folder writable, or set SOCSCHED_CACHE to one that is"
-        return Check("artefact cache", "broken", str(error), "compile, run", remedy)
+        return Check("artefact cache", "broken", str(error), "compile, run", remedy, True)
     used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Check("artefact cache", "ok", f"{folder} ({used / 1e6:.0f} MB)", "not compiling twice")
+    return Check("artefact cache", "ok", f"{folder} ({used / 1e6:.0f} MB)", "not compiling twice", "", True)
 
 
 def _disk() -> Check:
     free = shutil.disk_usage(Path.cwd()).free
     good = free >= NEEDED_BYTES
     remedy = "" if good else "free some space: results and artefacts take up to 1 GB"
-    return Check("disk", "ok" if good else "broken", f"{free / 1e9:.1f} GB free here", "results, artefacts", remedy)
+    state = "ok" if good else "missing"
+    return Check("disk", state, f"{free / 1e9:.1f} GB free here", "results, artefacts", remedy, True)
 
 
 def _threads() -> Check:
@@ -120,7 +140,8 @@ def _descriptors() -> Check:
     found = {kind: len(resources.names(kind)) for kind in resources.KINDS}
     good = all(found.values())
     listed = ", ".join(f"{kind}: {count}" for kind, count in found.items())
-    return Check("descriptors", "ok" if good else "broken", listed, "everything", "" if good else "reinstall socsched")
+    remedy = "" if good else "pip install --force-reinstall --no-deps socsched"
+    return Check("descriptors", "ok" if good else "broken", listed, "everything", remedy, True)
 
 
 def _settings() -> Check:
@@ -129,7 +150,8 @@ def _settings() -> Check:
 
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    _python, _tvm, _compiler, _cache, _disk, _threads, _descriptors, _settings,
-    doctor_targets.cross_compiler, doctor_targets.emulator, doctor_targets.nvcc, doctor_targets.opencl,
-    doctor_targets.hexagon,
+    _python, _tvm, doctor_machine.codegen, _compiler, _cache, _disk, _threads, _descriptors, _settings,
+    doctor_machine.solver, doctor_targets.cross_compiler, doctor_targets.emulator, doctor_targets.nvcc,
+    doctor_machine.gpu, doctor_machine.cudart, doctor_machine.tensorrt, doctor_targets.opencl, doctor_targets.hexagon,
+    doctor_machine.realtime, doctor_machine.power,
 )  # fmt: skip

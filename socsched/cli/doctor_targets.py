@@ -15,13 +15,17 @@ ARCHITECTURES = ("sm_62", "sm_72", "sm_80", "sm_87", "sm_90")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: `status` ok | missing (something optional) | broken (the main line does not work)."""
+    """One finding: `status` ok | missing (it is not there) | broken (it is there and does not work).
+
+    `remedy`: the command that mends it, "" where nothing is to be done.  `main`: without it the main job does not work.
+    """
 
     name: str
     status: str
     found: str
     enables: str
     remedy: str = ""
+    main: bool = False
 
 
 def cross_compiler() -> Check:
@@ -58,7 +62,7 @@ def nvcc() -> Check:
         return Check("nvcc", "missing", "none on PATH", purpose, advice)
     able = _architectures(path)
     if able is None:
-        return Check("nvcc", "missing", f"{path} does not run", purpose, "reinstall the CUDA toolkit")
+        return Check("nvcc", "broken", f"{path} does not run", purpose, "reinstall the CUDA toolkit")
     found = [arch for arch in ARCHITECTURES if arch in able]
     dropped = [arch for arch in ARCHITECTURES if arch not in able]
     listed = f"{path}: {', '.join(found) or 'none of the boards'}"

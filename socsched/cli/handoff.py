@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.errors import InputError, UsageError
+from socsched.errors import UsageError, unwritable
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -29,7 +29,7 @@ def export(plan: Plan, form: str, file: Path) -> None:
             file.write_text(_text(plan, form), encoding="utf-8")
             file.chmod(0o755 if form == "linux" else 0o644)
     except OSError as error:
-        raise InputError(f"{file}: cannot write: {error.strerror}", "name a folder that exists") from None
+        raise unwritable(file, error) from None
 
 
 def _text(plan: Plan, form: str) -> str:

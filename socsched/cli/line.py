@@ -73,6 +73,13 @@ def known_policy(name: str) -> None:
         policy(name)
 
 
+def with_policy(plan: Plan, policy: str) -> Plan:
+    """Return the plan with every engine under a policy, as it is then simulated and kept."""
+    from socsched.sim.lower import with_policy as changed
+
+    return changed(plan, policy)
+
+
 def planned_policy(name: str) -> str:
     """Return the policy to plan with when `name` is simulated: itself if bounds exist for it."""
     return name if name in ("edf", "fp") else "edf"

@@ -237,6 +237,23 @@ def folder_option(function: F) -> F:
     )(function)
 
 
+def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> None:
+    """Make the folder of an output before the work whose result goes there; an error now saves the work."""
+    import tempfile
+
+    from socsched.errors import unwritable
+
+    place = folder or (file.parent if file else None)
+    if place is None:
+        return
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise unwritable(folder or file, error) from None
+
+
 def terminal_width() -> int:
     """Return the width for tables: COLUMNS, else that of the terminal, else a wide one (a file or pipe)."""
     import shutil

@@ -74,7 +74,7 @@ def _show(pipeline: Pipeline) -> None:
         [s.name, s.title, _trigger(s), s.model or f"{len(s.costs)} known times", ", ".join(s.precisions), str(s.queue)]
         for s in pipeline.stages
     ]
-    screen.print(table("Stages", ["stage", "what", "runs", "model", "precisions", "queue"], stages, (5,)))
+    screen.print(table("Stages", ["stage", "what", "runs", "model", "precisions", "queue"], stages, (5,), (1,)))
     chains = [
         [
             c.name,
@@ -84,7 +84,7 @@ def _show(pipeline: Pipeline) -> None:
         ]
         for c in pipeline.chains
     ]
-    screen.print(table("Chains", ["chain", "deadline", "oldest data", "path"], chains, (1, 2)))
+    screen.print(table("Chains", ["chain", "deadline", "oldest data", "path"], chains, (1, 2), (3,)))
 
 
 def _trigger(stage: Stage) -> str:

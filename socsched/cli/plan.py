@@ -14,6 +14,7 @@ from socsched.cli.options import (
     pipeline_argument,
     planning_options,
     platform_option,
+    ready_to_write,
     terminal_width,
 )
 
@@ -94,6 +95,7 @@ def command(
 
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
+    ready_to_write(file=file)
     how = planning.How(
         objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins
     )

@@ -12,6 +12,7 @@ from socsched.cli.options import (
     output_options,
     pipeline_argument,
     platform_option,
+    ready_to_write,
     seed_option,
     terminal_width,
 )
@@ -57,6 +58,7 @@ def command(
     from socsched.cli import runs
     from socsched.cost.profile import save_profile
 
+    ready_to_write(file=file)
     scans = runs.scans_of(input_path)
     profile = runs.profile(pipeline, platform, repeat, scans, weights, seed, output.note, until)
     if contention or conversions:

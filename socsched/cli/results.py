@@ -77,6 +77,15 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     return plan, trace, result(trace, plan)
 
 
+def single(folder: Path) -> Path:
+    """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
+    found = folders(folder)
+    if len(found) > 1:
+        names = ", ".join(str(path) for path in found)
+        raise InputError(f"{folder}: several results here", f"give one of them: {names}")
+    return found[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where descriptors are that a report draws on, where names alone do not find them (None: they do)."""
@@ -218,6 +227,12 @@ def _junit(folder: Path, file: Path) -> None:
     file.write_text(xml(plan, result), encoding="utf-8")
 
 
+def _markdown(folder: Path, file: Path) -> None:
+    from socsched.report.summary import render as summary
+
+    file.write_text(summary(*load(folders(folder)[0])), encoding="utf-8")
+
+
 def _json(folder: Path, file: Path) -> None:
     _, _, result = load(folders(folder)[0])
     file.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -226,6 +241,7 @@ def _json(folder: Path, file: Path) -> None:
 _RENDERERS: dict[str, Callable[[Path, Path], None]] = {
     ".pftrace": _perfetto,
     ".xml": _junit,
+    ".md": _markdown,
     ".json": _json,
 }
 FORMATS = (".html", *_RENDERERS)

@@ -25,6 +25,7 @@ VERBS = (
     "run",
     "profile",
     "report",
+    "why",
     "compare",
     "demo",
     "doctor",

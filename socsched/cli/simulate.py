@@ -15,6 +15,7 @@ from socsched.cli.options import (
     output_options,
     planning_options,
     platform_option,
+    ready_to_write,
     seed_option,
     terminal_width,
 )
@@ -130,16 +131,19 @@ def command(
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs)
+    ready_to_write(folder=folder)
     line.known_policy(policy)
     made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
+    if chosen:
+        made = line.with_policy(made, chosen)
     if governor != "static":
         made = line.governed(made, governor)
         served = [engine.id for engine in made.engines if engine.governor == governor]
         output.note(f"{governor} sets the clock of {', '.join(served)}")
     kept = bool(folder) or functional or not line.many_jobs(made, duration)
-    done = line.simulated(made, duration, seed, chosen, faults_file, kept)
+    done = line.simulated(made, duration, seed, None, faults_file, kept)
     trace = done.trace
     if done.interrupted:
         output.note(f"interrupted: the result covers the first {format_duration(done.duration_ns)}")

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from socsched.errors import DescriptorError, Finding, InputError
+from socsched.errors import DescriptorError, Finding, InputError, unwritable
 from socsched.models.parts import part_of
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Transition
 
@@ -56,12 +56,12 @@ def _plain(value: Any) -> Any:
 
 
 def save(plan: Plan, file: str | Path) -> None:
-    """Write plan.json; InputError when the file cannot be written."""
+    """Write plan.json; InputError or MachineError when the file cannot be written."""
     text = json.dumps(to_document(plan), indent=1) + "\n"
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{file}: cannot write the plan: {error.strerror}", "name a folder that exists") from None
+        raise unwritable(file, error) from None
 
 
 def load(file: str | Path) -> Plan:

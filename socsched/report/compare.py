@@ -1,4 +1,4 @@
-"""Two results against each other: stage execution medians, chain p99, frames lost."""
+"""Two results against each other: stage execution medians, chain p99, frames lost, and the move that did it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
+from socsched.plan.plan import Plan
+from socsched.report.diff import Move, blame, moves
+from socsched.units import format_duration
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure (ns) in both results; `regressed` when B exceeds A by more than allowed."""
+    """One figure (ns) in both results; `regressed` when B exceeds A by more than allowed, `because` of what."""
 
     name: str
     figure: str
     a: float
     b: float
     regressed: bool
+    because: str = ""
 
     @property
     def ratio(self) -> float:
@@ -34,16 +38,23 @@ class Comparison:
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]
     lost: tuple[str, ...]
+    moves: tuple[Move, ...] = ()
 
     @property
     def regressions(self) -> tuple[str, ...]:
         """Names of everything that got worse by more than allowed."""
-        return tuple(f"{row.name} {row.figure}" for row in self.rows if row.regressed) + self.lost
+        told = (f"{row.name} {row.figure}" + (f": {row.because}" if row.because else "") for row in self._worse())
+        return (*told, *self.lost)
+
+    def _worse(self) -> Iterator[Row]:
+        return (row for row in self.rows if row.regressed)
 
     def document(self) -> dict[str, Any]:
         """Return the comparison as plain data; a ratio that has no finite value is null."""
         rows = [{**asdict(row), "ratio": row.ratio if row.a or not row.b else None} for row in self.rows]
-        return {"rows": rows, "remarks": list(self.remarks), "regressions": list(self.regressions)}
+        moved = [{**asdict(move), "moved": move.moved} for move in self.moves]
+        told = {"remarks": list(self.remarks), "regressions": list(self.regressions)}
+        return {"rows": rows, "moves": moved, **told}
 
 
 def load_result(folder: Path) -> dict[str, Any]:
@@ -65,15 +76,46 @@ def load_result(folder: Path) -> dict[str, Any]:
     return document
 
 
-def compare(a: Mapping[str, Any], b: Mapping[str, Any], allowed: float) -> Comparison:
+def compare(
+    a: Mapping[str, Any], b: Mapping[str, Any], allowed: float, plans: tuple[Plan, Plan] | None = None
+) -> Comparison:
     """Compare result documents; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
 
-    A chain also regresses when a larger share of its frames is late or dropped.
+    A chain also regresses when a larger share of its frames is late or dropped.  With the `plans` of both, what moved
+    is told, and what regressed names the stage that did it.
     """
-    rows = tuple(
-        Row(name, figure, first, second, second > first * (1 + allowed)) for name, figure, first, second in _pairs(a, b)
-    )
-    return Comparison(rows, tuple(_remarks(a, b)), tuple(_lost(a, b)))
+    moved = moves(*plans) if plans else ()
+    rows = []
+    for name, figure, first, second in _pairs(a, b):
+        worse = second > first * (1 + allowed)
+        because = _because(name, figure, a, b, moved, plans[1]) if worse and plans else ""
+        rows.append(Row(name, figure, first, second, worse, because))
+    lost = []
+    for name, text in _lost(a, b):
+        because = _because(name, "p99", a, b, moved, plans[1]) if plans else ""
+        lost.append(f"{text}: {because}" if because else text)
+    return Comparison(tuple(rows), tuple(_remarks(a, b)), tuple(lost), moved)
+
+
+def _because(
+    name: str, figure: str, a: Mapping[str, Any], b: Mapping[str, Any], moved: tuple[Move, ...], plan: Plan
+) -> str:
+    """Return which stage, and which move of it, made a figure grow; "" where none of its stages takes longer."""
+    if figure == "median":
+        return next((move.told() for move in moved if move.stage == name and move.moved), "")
+    path = next((chain.path for chain in plan.chains if chain.name == name), ())
+    grown: dict[str, int] = {}
+    for stage in a["stages"].keys() | b["stages"].keys():
+        if not set(stage.split(">")) <= set(path):
+            continue
+        before, after = ((result["stages"].get(stage, {}).get("exec_ns") or {}).get("p50") or 0 for result in (a, b))
+        blamed = blame(stage, moved)
+        grown[blamed] = grown.get(blamed, 0) + round(after - before)
+    stage = max(sorted(grown), key=lambda name: grown[name], default="")
+    if not stage or grown[stage] <= 0:
+        return ""
+    told = next((move.told() for move in moved if move.stage == stage and move.moved), f"{stage} takes longer")
+    return f"{told} (+{format_duration(grown[stage])})"
 
 
 def _pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float]]:
@@ -93,10 +135,10 @@ def _remarks(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
             yield f"{group[:-1]} {name} is only in {'A' if name in a[group] else 'B'}"
 
 
-def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sorted(a["chains"].keys() & b["chains"].keys()):
         if _loss(b["chains"][name]) > _loss(a["chains"][name]):
-            yield f"{name} lost frames ({_loss(a['chains'][name]):.2%} -> {_loss(b['chains'][name]):.2%})"
+            yield name, f"{name} lost frames ({_loss(a['chains'][name]):.2%} -> {_loss(b['chains'][name]):.2%})"
 
 
 def _loss(chain: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from socsched.errors import InputError, UsageError
+from socsched.errors import UsageError, unwritable
 from socsched.plan.pareto import Point
 from socsched.plan.plan import Plan
 from socsched.report import facts
@@ -49,7 +49,9 @@ def view(points: Sequence[Point]) -> RenderableType:
         # Of several plans in a mode the last one tells most: it is the one for energy.
         *{note[:2]: ": ".join(note) for point in points for note in _against(point.plan)}.values(),
     ]
-    return Group(table(title, columns, rows, (4, 5, 6, 7, 9)), Text(""), *(Text(note, "dim") for note in notes))
+    return Group(
+        table(title, columns, rows, (4, 5, 6, 7, 9), (5, 7, 8, 9)), Text(""), *(Text(note, "dim") for note in notes)
+    )
 
 
 def _duration(point: Point, value: int) -> str:
@@ -110,15 +112,13 @@ def document(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def draw(path: Path, points: Sequence[Point]) -> None:
-    """Write the figure to `path` (.svg); UsageError for another suffix, InputError when it cannot be written."""
+    """Write the figure to `path` (.svg); UsageError for another suffix, and when it cannot be written."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: the front is drawn as SVG", "use -o FILE.svg")
     try:
         path.write_text(figure(points), encoding="utf-8")
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}", "choose an existing, writable folder"
-        ) from None
+        raise unwritable(path, error) from None
 
 
 def figure(points: Sequence[Point]) -> str:

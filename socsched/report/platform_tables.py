@@ -30,7 +30,9 @@ def view(platform: Platform, mode: PowerMode) -> Iterator[RenderableType]:
             yield Text("")
             yield part
     yield Text("")
-    yield table("Sources", ["key", "title", "where"], [[k, s.title, s.where] for k, s in platform.sources.items()])
+    yield table(
+        "Sources", ["key", "title", "where"], [[k, s.title, s.where] for k, s in platform.sources.items()], (), (2,)
+    )
 
 
 def memory(platform: Platform, mode: PowerMode) -> Iterator[Text]:
@@ -52,7 +54,9 @@ def engines(platform: Platform, mode: PowerMode) -> RenderableType:
     """Return every engine in a mode with its peaks (dense)."""
     rows = [_engine(engine, mode) for engine in platform.engines]
     columns = ["engine", "what", "online", *PRECISIONS, "DRAM alone", "idle", "busy", "coherent", "gives up"]
-    return table(f"Engines in mode {mode.name}, dense peaks in operations/s", columns, rows, range(3, 9))
+    return table(
+        f"Engines in mode {mode.name}, dense peaks in operations/s", columns, rows, range(3, 9), (1, *range(6, 11))
+    )
 
 
 def _engine(engine: Engine, mode: PowerMode) -> list[str]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from socsched.plan.plan import Plan, Violation
 from socsched.report import facts
+from socsched.report.sheet import Sheet
 from socsched.units import format_bandwidth, format_duration, format_power
 
 
@@ -21,16 +22,14 @@ def console(width: int) -> Console:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    below: Iterable[int] = (),
 ) -> RenderableType:
-    """Return a plain table under its title; columns in `right` align right."""
-    made = Table(box=None, pad_edge=False, header_style="dim")
-    numeric = set(right)
-    for index, name in enumerate(columns):
-        made.add_column(name, justify="right" if index in numeric else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(escape(cell) for cell in row))
-    return Group(Text(title, "bold"), made)
+    """Return a plain table under its title; columns in `right` align right, those in `below` may go under their row."""
+    return Group(Text(title, "bold"), Sheet(columns, list(rows), tuple(right), tuple(below)))
 
 
 def verdict(plan: Plan) -> Text:
@@ -57,7 +56,7 @@ def stages(plan: Plan) -> RenderableType:
         for task in plan.tasks
     ]
     columns = ["stage", "engine", "precision", "lanes", "alone", "WCET", "evidence", "why"]
-    return table("Where each stage runs", columns, rows, (4, 5))
+    return table("Where each stage runs", columns, rows, (4, 5), (7,))
 
 
 def chains(plan: Plan) -> RenderableType:
@@ -75,7 +74,7 @@ def chains(plan: Plan) -> RenderableType:
                 " → ".join(chain.path),
             ]
         )
-    return table("Chains", ["chain", "deadline", "expected", "bound", "slack", "path"], rows, (1, 2, 3, 4))
+    return table("Chains", ["chain", "deadline", "expected", "bound", "slack", "path"], rows, (1, 2, 3, 4), (5,))
 
 
 def budget(plan: Plan) -> str:
@@ -181,7 +180,7 @@ def outcome(result: Mapping[str, Any]) -> RenderableType:
             ]
         )
     columns = ["chain", "released", "completed", "late", "dropped", "mean", "p50", "p99", "p99.9", "max"]
-    return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10))
+    return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10), range(5, 10))
 
 
 def given_up(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:

@@ -130,14 +130,14 @@ def chosen_class(wanted: str, processors: int) -> tuple[str, str]:
         raise UsageError(f"real-time class {wanted!r} is unknown", f"classes: {', '.join(CLASSES)}")
     if wanted == "off":
         return "off", ""
-    if refused := _try_in_thread():
+    if refused := refusal():
         return "off", f"no real-time scheduling: {refused}; allow it with `ulimit -r 99` or CAP_SYS_NICE"
     if wanted == "auto" and hasattr(os, "sched_getaffinity") and processors >= len(os.sched_getaffinity(0)):
         return "off", "no real-time scheduling: the plan uses every processor; insist with --realtime fifo"
     return ("fifo" if wanted == "auto" else wanted), ""
 
 
-def _try_in_thread() -> str:
+def refusal() -> str:
     """Return why SCHED_FIFO is refused, asked in a thread that ends at once."""
     import threading
 

@@ -32,7 +32,10 @@ Mark = tuple[int, int, int, int]
 
 
 class Conductor:
-    """Answers the kernel's questions about one simulation; `marks` are the instants it adds to the trace."""
+    """Answers the kernel's questions about one simulation; `marks` are the instants it adds to the trace.
+
+    `foreign` lists (ns, engine, GB/s) steps of traffic on the DRAM that is none of the plan's.
+    """
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
@@ -46,6 +49,7 @@ class Conductor:
         self._stalled = [[0, 0] for _ in self.plan.engines]
         self._delays: list[list[int]] = [[] for _ in lowered.sources]
         self._hogs: list[tuple[str, int]] = []
+        self.foreign: list[tuple[int, str, float]] = []
         self._orders = [p.order if callable(p.order) else None for p in lowered.policies]
         self._edges = self._schedule(faults)
         self._overruns(faults, seed)
@@ -185,6 +189,7 @@ class Conductor:
         else:
             self._hogs.remove((engine, rate))
         self._hogs.sort()
+        self.foreign.append((now, engine, sum(r for name, r in self._hogs if name == engine) / 1e9))
         return 0
 
     def control(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:

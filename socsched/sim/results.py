@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socsched.sim.lower import Lowered
-from socsched.trace.columns import CLOCK, MISS_OPEN, Columns, InstantColumns, JobColumns, SliceColumns
+from socsched.trace.columns import CLOCK, FOREIGN, MISS_OPEN, Columns, InstantColumns, JobColumns, SliceColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,8 @@ def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns
         jobs=JobColumns(*(*jobs, frames)),
         slices=SliceColumns(*slices),
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
-        counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else []),
+        counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else [])
+        | _foreign(conductor.foreign),
         releases={name: releases[releases[:, 0] == index, 1] for index, name in enumerate(lowered.sources)},
     )
 
@@ -80,6 +81,15 @@ def _instants(notes: Ints, marks: Sequence[Mark], first_engine: int) -> InstantC
     known = np.concatenate([own.reshape(-1, 5), notes[~late], notes[late]])
     known = known[np.argsort(known[:, 0], kind="stable")]
     return InstantColumns(*(np.ascontiguousarray(column) for column in known.T))
+
+
+def _foreign(steps: Sequence[tuple[int, str, float]]) -> dict[str, tuple[Ints, NDArray[np.float64]]]:
+    """Return the foreign traffic of each engine as a counter."""
+    found = {}
+    for engine in dict.fromkeys(engine for _, engine, _ in steps):
+        own = [(0, 0.0), *((time, rate) for time, name, rate in steps if name == engine)]
+        found[FOREIGN + engine] = (np.array([t for t, _ in own], np.int64), np.array([rate for _, rate in own]))
+    return found
 
 
 def _counters(

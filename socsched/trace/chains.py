@@ -98,19 +98,24 @@ class Record:
                     found[lacking] = self.taken(producer, name, delivered[name][lacking])
         return found
 
-    def arrivals(self, chain: ChainResult) -> tuple[Ints, Ints]:
-        """Return completion and frame of the source for every done job of the last stage, in order of completion.
+    def acted_on(self, path: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """Return the done jobs of a path's last task in order of completion, and the frame of its source each acted on.
 
         The frame is followed back along the path; jobs that acted on none are left out.
         """
-        task = chain.path[-1]
+        task = path[-1]
         rows = self._done(task)
-        finish, frames = self.columns.jobs.finish_ns[rows], self.columns.jobs.frame[rows]
-        for producer in chain.path[-2::-1]:
+        frames = self.columns.jobs.frame[rows]
+        for producer in path[-2::-1]:
             frames = self.taken(producer, task, frames)
-            finish, frames, task = finish[frames >= 0], frames[frames >= 0], producer
-        order = np.lexsort((frames, finish))
-        return finish[order], frames[order]
+            rows, frames, task = rows[frames >= 0], frames[frames >= 0], producer
+        order = np.lexsort((frames, self.columns.jobs.finish_ns[rows]))
+        return rows[order], frames[order]
+
+    def arrivals(self, chain: ChainResult) -> tuple[Ints, Ints]:
+        """Return completion and frame of the source for every job that `acted_on` tells of."""
+        rows, frames = self.acted_on(chain.path)
+        return self.columns.jobs.finish_ns[rows], frames
 
     def released(self, chain: ChainResult) -> Ints:
         """Return when the frames of a chain's source were released."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CLOCK = "clock_hz."
 """Counters so called, with an engine's name behind, are its clock where that changes."""
+FOREIGN = "foreign_gbps."
+"""Counters so called, with an engine's name behind, are traffic on the DRAM that no task of the plan asks for."""
 STATUS = ("unfinished", "done", "dropped", "aborted")
 UNFINISHED, DONE, DROPPED, ABORTED = range(4)
 """Codes of a job's status."""

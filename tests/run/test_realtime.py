@@ -80,7 +80,7 @@ def test_refusal_is_a_notice_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch
 
 
 def test_auto_leaves_a_processor_to_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(realtime, "_try_in_thread", lambda: "")
+    monkeypatch.setattr(realtime, "refusal", lambda: "")
     usable = len(os.sched_getaffinity(0))
     kind, notice = realtime.chosen_class("auto", usable)
     assert kind == "off" and "every processor" in notice

@@ -1,0 +1,64 @@
+"""`socsched why`: what a frame's time went into, and who it waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from socsched.cli.options import Output, output_options, terminal_width
+
+
+class ChainName(click.ParamType[str]):
+    """A chain of the plan in DIR; completes those."""
+
+    name = "chain"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take the name as it is."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the chains of the result folder that was named."""
+        import json
+
+        try:
+            plan = json.loads((Path(ctx.params["folder"]) / "plan.json").read_text(encoding="utf-8"))
+            names = [str(chain["name"]) for chain in plan["chains"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command("why", short_help="Say what a frame's time went into, and who it waited for.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--frame", type=click.IntRange(0), help="Number of the frame at its sensor.")
+@click.option("--worst", is_flag=True, help="The frame that was latest for its deadline; the default.")
+@click.option("--chain", type=ChainName(), help="Which chain, where there are several; of --worst: only this one.")
+@output_options
+@click.pass_obj
+def command(output: Output, folder: Path, frame: int | None, worst: bool, chain: str | None) -> int:
+    """Take the response time of one frame of the results in DIR apart: waits and by whom, slowdowns, work.
+
+    The parts add up to it to the nanosecond.  Of a measured result, slowdown by others' DRAM traffic is what the plan's
+    model says of who ran beside whom.  Exit code 0: the frame was in time, 1: it was late or lost.
+    """
+    from socsched.cli import results
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.trace.why import Why
+
+    if worst and frame is not None:
+        raise click.UsageError("--frame and --worst exclude each other")
+    plan, trace, _ = results.load(results.single(folder))
+    why = Why(trace, plan)
+    found = why.worst(chain) if frame is None else why.explain(chain, frame)
+
+    def show() -> None:
+        from socsched.report.terminal import console
+        from socsched.report.why import view
+
+        console(terminal_width()).print(view(found))
+
+    output.result(found.document(), show)
+    return EXIT_OK if found.met else EXIT_VIOLATED

@@ -1,0 +1,87 @@
+"""Why a frame was late, for people: a table whose times add up, and the answer in a sentence."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from socsched.trace.why import KINDS, Cause, Explanation
+from socsched.trace.why.parts import PLANNED
+from socsched.units import format_duration
+
+_LOST = {
+    "dropped": "was dropped",
+    "aborted": "was given up",
+    "unfinished": "was not answered",
+}
+
+
+def headline(found: Explanation) -> str:
+    """Return what became of the frame in one sentence."""
+    name = f"{found.chain}, frame {found.frame}"
+    allowed = f"{format_duration(found.deadline_ns)} allowed"
+    after = format_duration(found.response_ns)
+    if found.outcome != "completed":
+        return f"{name}: {_LOST[found.outcome]}, {after} after its release ({allowed})"
+    if found.lateness_ns > 0:
+        return f"{name}: {format_duration(found.lateness_ns)} late (answered after {after}, {allowed})"
+    return f"{name}: in time by {format_duration(-found.lateness_ns)} (answered after {after}, {allowed})"
+
+
+def who(cause: Cause) -> str:
+    """Return who a cause is due to: task and frames, and why where that was noted."""
+    frames = ", ".join(map(str, cause.frames[:3])) + (f" and {len(cause.frames) - 3} more" if cause.frames[3:] else "")
+    name = f"{cause.by} {frames}".strip()
+    return f"{name}: {cause.note}" if cause.note else name
+
+
+def sentence(found: Explanation) -> str:
+    """Return the largest cause beyond the plan in a sentence; "" where all went as planned."""
+    cause = found.main_cause()
+    if cause is None:
+        return ""
+    where = f" ({cause.engine})" if cause.engine else ""
+    due = f", by {who(cause)}" if cause.by else ""
+    return f"Mostly: {cause.task} {KINDS[cause.kind]}{where}, {format_duration(cause.ns)}{due}."
+
+
+def view(found: Explanation) -> RenderableType:
+    """Return everything `socsched why` prints; its times add up to the nanosecond."""
+    unit, scale, digits = ("ms", 1e6, 6) if found.response_ns >= 1_000_000 else ("us", 1e3, 3)
+
+    def show(ns: int) -> str:
+        return f"{ns / scale:,.{digits}f}"
+
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    made.add_column("stage", overflow="fold")
+    made.add_column(unit, justify="right", no_wrap=True)
+    made.add_column("what", no_wrap=True)
+    made.add_column("on", overflow="fold")
+    made.add_column("by whom", overflow="fold")
+    before = ""
+    for cause in found.causes():
+        style = "" if cause.kind in PLANNED else "yellow"
+        # a conversion is called after both its ends: one a line
+        stage = "" if cause.task == before else cause.task.replace(">", ">\n")
+        made.add_row(*map(escape, (stage, show(cause.ns), KINDS[cause.kind], cause.engine, who(cause))), style=style)
+        before = cause.task
+    summed = Table(box=None, pad_edge=False, show_header=False)
+    summed.add_column()
+    summed.add_column(justify="right", no_wrap=True)
+    summed.add_column()
+    for sign, ns, text in (
+        ("", found.planned_ns, "as planned"),
+        ("+", found.response_ns - found.planned_ns, "on top"),
+        ("=", found.response_ns, "response"),
+        ("-", found.deadline_ns, "deadline"),
+        ("=", abs(found.lateness_ns), "late" if found.lateness_ns > 0 else "to spare"),
+    ):
+        summed.add_row(sign, show(ns), f"{unit} {text}")
+    mark, style = ("✓", "bold green") if found.met else ("✗", "bold red")
+    released = f"released at {format_duration(found.release_ns)}, {found.kind}"
+    parts: list[RenderableType] = [Text(f"{mark} {headline(found)}", style), Text(released, "dim"), Text("")]
+    parts += [made, Text(""), summed]
+    told = sentence(found)
+    return Group(*parts, *([Text(""), Text(told)] if told else []))

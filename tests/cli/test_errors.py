@@ -1,0 +1,440 @@
+"""Every way the command line can fail, verb by verb: what it says, the exit code, and no traceback.
+
+Options whose values have a syntax are found by walking the commands, so that none can be forgotten; names and files are
+tables, and a test sees to it that every such option and every verb is in them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from socsched.cli.options import Objectives, Percentage, Quantity
+from socsched.cli.root import VERBS, cli, run
+
+BOARD = "jetson-agx-orin-64gb"
+UNWRITABLE = Path("/sys")
+FULL = Path("/dev/full")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return files and folders to fail with, by the names that commands below use."""
+    root = tmp_path_factory.mktemp("files")
+    assert run(["plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "-q", "-o", str(root / "plan.json")]) == 0
+    assert run(["simulate", str(root / "plan.json"), "--duration", "300ms", "-q", "-o", str(root / "good")]) == 0
+    assert run(["plan", "pointpillars", "-p", "host", "--no-refine", "-q", "-o", str(root / "host.json")]) in (0, 1)
+    for name, content in {
+        "broken.json": b"{",
+        "empty.json": b"{}",
+        "bytes.json": b"\x00\xff\xfe",
+        "broken.yaml": b"a: [",
+        "broken.npz": b"not a zip",
+        "broken.bin": b"123",
+        "broken.taskset.json": b"{}",
+    }.items():
+        (root / name).write_bytes(content)
+    (root / "folder").mkdir()
+    for name in ("notrace", "badtrace", "badplan"):
+        (root / name).mkdir()
+        for file in (root / "good").iterdir():
+            (root / name / file.name).write_bytes(file.read_bytes())
+    (root / "notrace" / "trace.json.gz").unlink()
+    damaged = bytearray((root / "good" / "trace.json.gz").read_bytes())
+    (root / "badtrace" / "trace.json.gz").write_bytes(damaged[: len(damaged) // 2])
+    (root / "badplan" / "plan.json").write_bytes(b"{")
+    for name in ("simulated", "measured"):
+        (root / "two" / name).mkdir(parents=True)
+        (root / "two" / name / "plan.json").write_bytes((root / "plan.json").read_bytes())
+    (root / "badresult").mkdir()
+    (root / "badresult" / "result.json").write_bytes(b"[]")
+    return {"root": str(root), "new": str(root / "new")}
+
+
+def fails(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> tuple[int, str]:
+    """Run a command that fails; check that it does so in good order, and return exit code and what it said."""
+    capsys.readouterr()
+    code = run(arguments)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    assert "this is a fault in socsched" not in err, err
+    assert err.lower().startswith(("usage:", "error:")) or "\nerror: " in err or "interrupted" in err, err
+    assert out == ""
+    return code, err
+
+
+# verb -> what is asked for, and a part of what it says; {root} is the folder with the files above
+WRONG: dict[str, list[tuple[str, str]]] = {
+    "platforms": [
+        ("platforms show nowhere", "nowhere"),
+        (f"platforms show {BOARD} --mode 99W", "no power mode '99W'"),
+        (f"platforms show {BOARD} --engine tpu", "no engine 'tpu'"),
+        (f"platforms show {BOARD} --plot x.svg --pipeline nothing", "nothing"),
+        (f"platforms show {BOARD} --plot {{root}}/roof.gif", ".svg"),
+        ("platforms check {root}/broken.yaml", "broken.yaml:2:"),
+        ("platforms check {root}/missing.yaml", "does not exist"),
+        ("platforms check {root}/folder", "is a folder"),
+        (f"platforms rules {BOARD} conv2d --engine tpu", "tpu"),
+        (f"platforms rules {BOARD} conv2d --runtime-version newest", "expected numbers such as 8.6.2"),
+        (f"platforms rules {BOARD} conv2d kernel=x", "kernel"),
+        ("platforms rules nowhere conv2d", "nowhere"),
+    ],
+    "pipelines": [
+        ("pipelines show nothing", "nothing"),
+        ("pipelines check {root}/broken.yaml", "broken.yaml:2:"),
+        ("pipelines check {root}/bytes.json", "UTF-8"),
+        ("pipelines check pointpillars -p nowhere", "nowhere"),
+    ],
+    "calibrate": [
+        ("calibrate nothing", "nothing"),
+        ("calibrate pointpillars --input {root}/missing", "missing"),
+        ("calibrate pointpillars --input {root}/broken.bin", "broken.bin"),
+        ("calibrate pointpillars --weights {root}/missing.npz", "missing.npz"),
+        ("calibrate pointpillars --weights {root}/broken.npz", "broken.npz"),
+    ],
+    "compile": [
+        ("compile nothing -p host", "nothing"),
+        ("compile pointpillars", "needs a platform"),
+        ("compile pointpillars -p nowhere", "nowhere"),
+        ("compile pointpillars -p host --stage nose", "nose"),
+        ("compile pointpillars -p host --engine tpu", "tpu"),
+        ("compile pointpillars -p host --stage backbone --part x:y", "x"),
+        ("compile pointpillars -p host --part nonsense", "nonsense"),
+        ("compile pointpillars -p host --weights {root}/missing.npz", "missing.npz"),
+        ("compile pointpillars -p host --scales {root}/broken.json", "broken.json"),
+        ("compile pointpillars -p host --scales {root}/missing.json", "missing.json"),
+        ("compile {root}/broken.json", "broken.json"),
+        ("compile {root}/missing.json", "missing.json"),
+        ("compile {root}/plan.json -p host", "leave --platform out"),
+    ],
+    "plan": [
+        ("plan nothing -p host", "nothing"),
+        ("plan pointpillars", "needs a platform"),
+        ("plan pointpillars -p nowhere", "nowhere"),
+        (f"plan pointpillars -p {BOARD} --mode 99W", "its modes: "),
+        (f"plan pointpillars -p {BOARD} --pin nose=gpu", "no stage 'nose'"),
+        (f"plan pointpillars -p {BOARD} --pin backbone=tpu", "no engine 'tpu'"),
+        (f"plan pointpillars -p {BOARD} --pin backbone", "backbone"),
+        (f"plan pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
+        (f"plan pointpillars -p {BOARD} --profile {{root}}/broken.json", "broken.json"),
+        (f"plan pointpillars -p {BOARD} --profile {{root}}/empty.json", "empty.json"),
+        (f"plan pointpillars -p {BOARD} --export linux", "--export needs -o"),
+        (f"plan pointpillars -p {BOARD} --pareto -o {{root}}/x.png", ".svg"),
+        ("plan {root}/broken.yaml -p host", "broken.yaml:2:"),
+        ("plan {root}/missing.json --export linux -o {root}/x.sh", "missing.json"),
+    ],
+    "analyze": [
+        ("analyze {root}/missing.json", "missing.json"),
+        ("analyze {root}/broken.json", "broken.json"),
+        ("analyze {root}/empty.json", "empty.json"),
+        ("analyze {root}/bytes.json", "bytes.json"),
+        ("analyze {root}/folder", "folder"),
+        ("analyze {root}/broken.taskset.json", "broken.taskset.json"),
+        ("analyze {root}/plan.json --add nothing", "nothing"),
+        ("analyze {root}/plan.json --add camera-detection --pipeline nothing", "nothing"),
+    ],
+    "simulate": [
+        ("simulate nothing -p host", "nothing"),
+        ("simulate pointpillars", "needs a platform"),
+        ("simulate pointpillars -p nowhere", "nowhere"),
+        (f"simulate pointpillars -p {BOARD} --mode 99W", "99W"),
+        (f"simulate pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
+        ("simulate {root}/plan.json --policy best", "best"),
+        ("simulate {root}/plan.json --mode MAXN", "steers planning"),
+        ("simulate {root}/plan.json --faults {root}/missing.yaml", "missing.yaml"),
+        ("simulate {root}/plan.json --faults {root}/broken.yaml", "broken.yaml:2:"),
+        ("simulate {root}/missing.json", "missing.json"),
+        ("simulate {root}/broken.json", "broken.json"),
+        ("simulate {root}/broken.taskset.json", "broken.taskset.json"),
+        ("simulate {root}/plan.json --duration 1s --functional --input {root}/missing", "missing"),
+        ("simulate {root}/plan.json --duration 1s --functional --weights {root}/missing.npz", "missing.npz"),
+        ("simulate {root}/plan.json --duration 1s --functional --scales {root}/broken.json", "broken.json"),
+    ],
+    "run": [
+        ("run {root}/missing.json", "missing.json"),
+        ("run {root}/broken.json", "broken.json"),
+        ("run {root}/folder", "folder"),
+        ("run {root}/plan.json --frames 1 --duration 1s", "exclude each other"),
+        ("run {root}/plan.json --pipeline nothing", "nothing"),
+        ("run {root}/plan.json --input {root}/missing", "missing"),
+        ("run {root}/host.json --weights {root}/missing.npz", "missing.npz"),
+        ("run {root}/host.json --scales {root}/missing.json", "missing.json"),
+        ("run {root}/plan.json --faults {root}/broken.yaml", "broken.yaml"),
+        ("run {root}/plan.json --overload {root}/broken.yaml", "broken.yaml"),
+        ("run {root}/plan.json --limp-home {root}/missing.json", "missing.json"),
+    ],
+    "profile": [
+        ("profile nothing -p host", "nothing"),
+        ("profile pointpillars", "--platform"),
+        ("profile pointpillars -p nowhere", "nowhere"),
+        ("profile pointpillars -p host --input {root}/missing", "missing"),
+        ("profile pointpillars -p host --weights {root}/missing.npz", "missing.npz"),
+    ],
+    "report": [
+        ("report {root}/missing", "no results here"),
+        ("report {root}/folder", "no results here"),
+        ("report {root}/notrace", "trace.json.gz"),
+        ("report {root}/badtrace", "trace.json.gz"),
+        ("report {root}/badplan", "plan.json"),
+        ("report {root}/good -o {root}/report.pdf", "ends in one of .html"),
+    ],
+    "why": [
+        ("why {root}/missing", "no results here"),
+        ("why {root}/badtrace", "trace.json.gz"),
+        ("why {root}/good --frame 0 --worst", "exclude each other"),
+        ("why {root}/good --frame 99", "frames 0 to 2 were released"),
+        ("why {root}/good --chain radar", "its chains: lidar-detection"),
+        ("why {root}/two", "several results here"),
+    ],
+    "compare": [
+        ("compare", "BASELINE NEW"),
+        ("compare {root}/good", "BASELINE NEW"),
+        ("compare {root}/good {root}/missing", "missing"),
+        ("compare {root}/good {root}/badresult", "no result"),
+        ("compare {root}/good {root}/plan.json", "BASELINE NEW"),
+        ("compare {root}/plan.json {root}/broken.json", "broken.json"),
+        ("compare {root}/plan.json {root}/good -o {root}/x.md", "two plans or two results"),
+        ("compare {root}/good {root}/good -o {root}/x.txt", "ends in .md"),
+    ],
+    "demo": [
+        ("demo -o {root}/demo --input {root}/missing", "missing"),
+        ("demo -o {root}/demo --input {root}/broken.bin --weights {root}/missing.npz", "missing.npz"),
+    ],
+    "doctor": [("doctor now", "unexpected extra argument")],
+}
+
+
+@pytest.mark.parametrize(("line", "says"), [pytest.param(*row, id=row[0]) for rows in WRONG.values() for row in rows])
+def test_what_is_wrong_is_named(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], line: str, says: str
+) -> None:
+    code, err = fails(capsys, [word.format(**files) for word in line.split()])
+    assert code == 2, err
+    assert says in err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_refuses_options_it_does_not_have(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, err = fails(capsys, [name, "--nonsense"])
+    assert code == 2
+    assert "--nonsense" in err
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command that does something, with the words that lead to it."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+    else:
+        yield path, command
+
+
+def values(option: click.Parameter) -> tuple[str, ...]:
+    """Return values an option cannot take by its syntax; none where anything goes."""
+    if isinstance(option.type, click.Choice):
+        return ("nonsense",)
+    if isinstance(option.type, (click.IntRange, click.FloatRange)):
+        return ("nonsense", "-1")
+    if isinstance(option.type, Quantity):
+        return ("nonsense", "0", "-1s", "3 parsecs")
+    if isinstance(option.type, Percentage):
+        return ("nonsense", "-5%")
+    if isinstance(option.type, Objectives):
+        return ("nonsense", "energy,energy")
+    return ()
+
+
+SYNTAX = [
+    (path, option, value)
+    for path, command in commands(cli)
+    for option in command.params
+    if option.param_type_name == "option" and not getattr(option, "is_flag", False)
+    for value in values(option)
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "option", "value"),
+    [pytest.param(*row, id=f"{' '.join(row[0])} {row[1].opts[0]} {row[2]}") for row in SYNTAX],
+)
+def test_a_value_that_cannot_be_is_refused(
+    path: tuple[str, ...], option: click.Parameter, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = "x" if any(p.param_type_name == "argument" and p.required for p in _command(path).params) else None
+    code, err = fails(capsys, [*path, *([given] if given else []), f"{option.opts[-1]}={value}"])
+    assert code == 2
+    assert option.opts[-1] in err
+
+
+def _command(path: tuple[str, ...]) -> click.Command:
+    return next(command for words, command in commands(cli) if words == path)
+
+
+def test_no_verb_and_no_option_that_takes_a_name_or_file_is_left_out() -> None:
+    assert set(WRONG) == set(VERBS) - {"completion"}
+    told = [line.split() for rows in WRONG.values() for line, _ in rows] + [row[0].split() for row in OUTPUTS]
+    for path, command in commands(cli):
+        for option in command.params:
+            if option.param_type_name != "option" or getattr(option, "is_flag", False) or values(option):
+                continue
+            if option.name == "completion":
+                continue
+            # a seed is any number from 0 on, and so on: what is left are names and files
+            used = [words for words in told if words[: len(path)] == list(path)]
+            assert any(set(option.opts) & set(words) for words in used), f"{' '.join(path)} {option.opts}"
+
+
+# what writes -> the exit code of a folder or file that cannot be written
+OUTPUTS: list[tuple[str, str]] = [
+    (f"plan pointpillars -p {BOARD} --mode MAXN --no-refine -o {{place}}/plan.json", "plan.json"),
+    ("plan {root}/plan.json --export linux -o {place}/x.sh", "x.sh"),
+    (f"plan pointpillars -p {BOARD} --pareto -o {{place}}/x.svg", "x.svg"),
+    ("simulate {root}/plan.json --duration 300ms -o {place}/out", "out"),
+    ("report {root}/good -o {place}/report.html", "report.html"),
+    ("report {root}/good -o {place}/junit.xml", "junit.xml"),
+    ("report {root}/good -o {place}/summary.md", "summary.md"),
+    ("report {root}/good -o {place}/x.pftrace", "x.pftrace"),
+    ("compare {root}/good {root}/good -o {place}/x.md", "x.md"),
+    (f"platforms show {BOARD} --plot {{place}}/x.svg", "x.svg"),
+    ("compile pointpillars -p host -o {place}/artefacts", "artefacts"),
+    ("calibrate pointpillars --frames 1 -o {place}/scales.json", "scales.json"),
+    ("profile pointpillars -p host --repeat 1 -o {place}/profile.json", "profile.json"),
+    ("run {root}/plan.json --frames 1 -o {place}/measured", "measured"),
+    ("demo -o {place}/demo --frames 1", "demo"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), [pytest.param(*row, id=row[0]) for row in OUTPUTS])
+@pytest.mark.parametrize("where", ["unwritable", "in a file"])
+def test_what_cannot_be_written_is_named(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], line: str, says: str, where: str
+) -> None:
+    place = UNWRITABLE / "socsched" if where == "unwritable" else Path(files["root"]) / "empty.json"
+    if where == "unwritable" and not UNWRITABLE.is_dir():
+        pytest.skip("no folder here that nobody can write to")
+    code, err = fails(capsys, [word.format(place=place, **files) for word in line.split()])
+    assert code in (2, 3), err
+    assert str(place) in err
+    assert "hint: " in err
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"plan pointpillars -p {BOARD} --mode MAXN --no-refine -o /dev/full",
+        "plan {root}/plan.json --export linux -o /dev/full",
+    ],
+)
+def test_a_full_disk_is_named(files: dict[str, str], capsys: pytest.CaptureFixture[str], line: str) -> None:
+    code, err = fails(capsys, [word.format(**files) for word in line.split()])
+    assert code == 3
+    assert "No space left on device" in err
+    assert "free space" in err
+
+
+@pytest.mark.parametrize("verb", ["simulate", "report"])
+def test_a_disk_that_fills_up_while_results_are_written(
+    files: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    tmp_path: Path,
+) -> None:
+    def full(self: Path, *_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    root = files["root"]
+    line = {
+        "simulate": ["simulate", f"{root}/plan.json", "--duration", "300ms", "-o", str(tmp_path / "out")],
+        "report": ["report", f"{root}/good", "-o", str(tmp_path / "page.html")],
+    }[verb]
+    code, err = fails(capsys, line)
+    assert code == 3
+    assert "No space left on device" in err
+    assert str(tmp_path) in err
+
+
+WHERE_INTERRUPTED = {
+    "plan": ("socsched.cli.planning.planned", f"plan pointpillars -p {BOARD}"),
+    "analyze": ("socsched.cli.line.load_plan", "analyze {root}/plan.json"),
+    "simulate": ("socsched.cli.line.simulated", "simulate {root}/plan.json"),
+    "run": ("socsched.cli.runs.execute", "run {root}/plan.json"),
+    "profile": ("socsched.cli.runs.profile", "profile pointpillars -p host"),
+    "compile": ("socsched.compile.deploy.compile_bundle", "compile {root}/plan.json"),
+    "report": ("socsched.cli.results.render", "report {root}/good -o {root}/x.html"),
+    "why": ("socsched.cli.results.load", "why {root}/good"),
+    "compare": ("socsched.report.compare.load_result", "compare {root}/good {root}/good"),
+    "demo": ("socsched.cli.planning.planned", "demo -o {root}/demo --frames 1"),
+    "calibrate": ("socsched.descriptor.catalog.get_pipeline", "calibrate pointpillars"),
+    "platforms": ("socsched.descriptor.catalog.get_platform", f"platforms show {BOARD}"),
+    "pipelines": ("socsched.descriptor.catalog.get_pipeline", "pipelines show pointpillars"),
+    "doctor": ("socsched.cli.doctor.examine", "doctor"),
+}
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
+def test_an_interrupt_ends_every_verb_quietly(
+    verb: str, files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, line = WHERE_INTERRUPTED[verb]
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, interrupted)
+    capsys.readouterr()
+    assert run([word.format(**files) for word in line.split()]) == 130
+    out, err = capsys.readouterr()
+    assert err.rstrip().endswith("interrupted")
+    assert "Traceback" not in out + err
+
+
+@pytest.fixture
+def without_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Take every compiler off PATH, and every compiled stage out of the cache."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_without_a_compiler_it_says_how_to_get_one(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, err = fails(capsys, ["compile", "pointpillars", "-p", "host", "--stage", "pfn", "-o", str(tmp_path / "a")])
+    assert code == 3
+    assert "compiler" in err
+    assert "build-essential" in err or "socsched doctor" in err
+
+
+def test_without_the_engine_a_plan_is_for_it_says_so(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A plan for a board's GPU and accelerator cannot run on a machine that has neither."""
+    code, err = fails(capsys, ["run", f"{files['root']}/plan.json", "--frames", "1", "-o", str(tmp_path / "measured")])
+    assert code in (2, 3)
+    assert "gpu" in err or "host" in err
+
+
+def test_errors_are_json_where_that_is_asked_for(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["why", f"{files['root']}/good", "--chain", "radar", "--json"]) == 2
+    out = capsys.readouterr().out
+    assert json.loads(out)["error"]["exit_code"] == 2
+
+
+def test_quiet_still_says_what_is_wrong(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, err = fails(capsys, ["report", f"{files['root']}/folder", "-q"])
+    assert (code, "no results here" in err) == (2, True)

@@ -83,9 +83,11 @@ def board_of(how: Mapping[str, Any]) -> Board:
     return LocalBoard()
 
 
-def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, journal: Path | None) -> Options:
-    """Return the run's options; files are read, spare plans made or read."""
+def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
+    """Return the run's options; files are read, spare plans made or read, `folder` takes what is written as it goes."""
+    from socsched.cli import results
     from socsched.run.faults import load_faults
+    from socsched.run.frames_file import NAME
     from socsched.run.options import Options
     from socsched.run.overload import load_policies
 
@@ -99,7 +101,8 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
         policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,
         limp_home=_spare_plans(how["limp_home"], plan, pipeline, board),
         hang_ns=how["hang_after"] or 0,
-        journal=journal,
+        journal=folder / results.JOURNAL if folder else None,
+        frames=folder / NAME if folder else None,
     )
 
 

@@ -137,7 +137,7 @@ class Dispatcher:
     def ended(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs) -> None:
         """Do the part of `finish` others wait for; `record` must follow, in time."""
         job, task, overload = act.job, act.task, self._overload
-        job.start_ns, job.finish_ns, job.exec_ns, job.status = start_ns, end_ns, end_ns - start_ns, "done"
+        job.start_ns, job.finish_ns, job.exec_ns = start_ns, end_ns, end_ns - start_ns
         self._vacate(act, end_ns)
         late = end_ns > job.deadline_ns
         if late and overload is not None and overload.missed(task, end_ns):
@@ -147,6 +147,7 @@ class Dispatcher:
         elif late and overload is not None and overload.aborts(task):
             self._abort(act, end_ns, "too late to be of use")
         else:
+            job.status = "done"  # last of all and once: the journal writes down what has a status
             if self._wiring.followers[task.name] or task.name in self._wiring.sampled:
                 self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
             for ticket in act.tickets:
@@ -275,10 +276,10 @@ class Dispatcher:
             values = {source: out for delivery in inputs for source, out in delivery.values.items()}
             tickets = tuple(ticket for delivery in inputs for ticket in delivery.tickets)
         job = Job(name, frame, now_ns, release + task.deadline_ns)
-        jobs = self.trace.jobs
-        act = Activation(task, job, len(jobs), release, origin, values, tickets)
+        act = Activation(task, job, self.ledger.jobs, release, origin, values, tickets)
         act.key = self.discipline.key(act)
-        jobs.append(job)
+        self.ledger.jobs += 1  # the journal may have taken jobs out of the trace
+        self.trace.jobs.append(job)
         if name in self._lost:
             self._abort(act, now_ns, f"{task.engine} is out of service")
             return

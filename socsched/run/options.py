@@ -19,7 +19,8 @@ class Options:
     `realtime`: off, auto, fifo or deadline (`realtime.chosen_class`).  `limp_home`: plans that may take over when an
     engine is lost, best first.  `hang_ns`: how long a job may run before its engine counts as lost; by default longer
     than its planned time, and with a plan to take over within its period.  `journal`: the file in which the trace
-    survives the end of the process.
+    survives the end of the process, `frames` the one for what is found in frames (`Trace.details` stays
+    empty then); with both, memory does not grow however long a run goes on.
     """
 
     executor: str = "event-chained"
@@ -32,6 +33,7 @@ class Options:
     limp_home: tuple[Plan, ...] = ()
     hang_ns: int = 0
     journal: Path | None = None
+    frames: Path | None = None
 
 
 PLAIN = Options()

@@ -21,6 +21,7 @@ from socsched.run.boards.base import Board, Meter
 from socsched.run.collect import Collector, class_names
 from socsched.run.errors import StageFailed
 from socsched.run.faults import Faults, Injector
+from socsched.run.frames_file import FramesFile
 from socsched.run.hub import FrameReport, Hub
 from socsched.run.inputs import FrameSource
 from socsched.run.journal import Journal
@@ -78,17 +79,23 @@ class Session:
             hub.put_in_charge(self._versions[0], trace)
             journal = stack.enter_context(Journal(options.journal, trace)) if options.journal else None
             meters = [stack.enter_context(meter) for meter in self._board.meters()]
-            hub.collector = stack.enter_context(Collector(trace, stats, class_names(self._setting.pipeline)))
+            file = FramesFile(options.frames) if options.frames else None
+            hub.collector = stack.enter_context(Collector(trace, stats, class_names(self._setting.pipeline), file))
             lock = options.realtime != "off"
             stack.enter_context(realtime.quiet_interpreter(lock, self._note))
             hub.origin_ns = self._injector.origin_ns = time.monotonic_ns()
+            if journal is not None:
+                journal.gather = lambda: self._gather(trace, meters)
             stack.enter_context(self._monitor())
             releases = Releases(hub, self._plan, self._feeds, options, self._injector, horizon_ns, asap)
             releases.run(self._tell)
             self._wind_down()
             if journal is not None:
-                journal.close()  # what follows moves rows
-            self._close(trace, horizon_ns, asap, meters)
+                journal.close()  # the trace is whole again
+                if journal.error is not None:
+                    self._note(f"the journal ends before the run: {journal.error}")
+            self._gather(trace, meters)
+            self._close(trace, horizon_ns, asap)
         if releases.broken is not None:
             raise releases.broken
         if hub.failure is not None:
@@ -193,13 +200,17 @@ class Session:
 
     # -- after
 
-    def _close(self, trace: Trace, horizon_ns: int, asap: bool, meters: Sequence[Meter]) -> None:
+    def _gather(self, trace: Trace, meters: Sequence[Meter]) -> None:
+        """Put down what meters measured since the last time."""
+        for meter in meters:
+            for name, steps in meter.counters(self._hub.origin_ns).items():
+                trace.counters.setdefault(name, []).extend(steps)
+
+    def _close(self, trace: Trace, horizon_ns: int, asap: bool) -> None:
         hub = self._hub
         last = max((piece.end_ns for piece in trace.slices), default=0)
         whole = not asap and not hub.over
         trace.duration_ns = max(last, horizon_ns) if whole else max(last, hub.now() if hub.interrupted else 0)
-        for meter in meters:
-            trace.counters.update(meter.counters(hub.origin_ns))
         if hub.failure is not None:
             act, error = hub.failure
             text = f"{type(error).__name__}: {error}"

@@ -19,7 +19,8 @@ from socsched.plan.plan import Plan, Task
 from socsched.run.activation import NOBODY, Activation, Delivery, Outputs, oldest
 from socsched.run.discipline import Discipline, EventChained, WorkerKey
 from socsched.run.ledger import ABORTED, DROPPED, Ledger, let_go
-from socsched.run.overload import CRITICALITIES, Overload
+from socsched.run.overload import Overload
+from socsched.run.shield import Shield
 from socsched.run.wiring import Wiring
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
@@ -32,8 +33,7 @@ class Dispatcher:
 
     `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).  `lossless` lets
     every frame wait instead of dropping what does not fit a queue: for measuring, and where releases wait for room.
-    `shield`: a job does not start while a more critical one is under way anywhere, unless it waits for a period
-    already; for what lanes do not separate, such as the interpreter, caches and the device.
+    `shield` keeps less critical jobs from starting beside more critical ones.
     """
 
     def __init__(
@@ -63,13 +63,15 @@ class Dispatcher:
         self._changed: set[str] = set()
         self._seats: dict[Hashable, Activation] = {}
         self._lost: set[str] = set()
-        self._rank = {task.name: CRITICALITIES.index(task.criticality) for task in plan.tasks} if shield else {}
+        self._shield = Shield(plan, not lossless) if shield else None
 
     # -- what happens
 
     def release(self, name: str, frame: int, release_ns: int, now_ns: int, outputs: Outputs) -> None:
         """Take frame `frame` of a sensor, with its data, or of a timer task."""
         self.trace.releases.setdefault(name, []).append(release_ns)
+        if self._shield is not None:
+            self._shield.released(name, release_ns)
         ticket = self.ledger.release(name, frame)
         origin = {name: (frame, release_ns)}
         if name in self._wiring.timers:
@@ -81,6 +83,8 @@ class Dispatcher:
 
     def lose(self, sensor: str, frame: int, release_ns: int, why: str) -> None:
         """Take a frame of a sensor that came but cannot be used: it is dropped before any job sees it."""
+        if self._shield is not None:
+            self._shield.released(sensor, release_ns)
         self.trace.releases.setdefault(sensor, []).append(release_ns)
         self.trace.instants.append(Instant(release_ns, "input", sensor, frame, why))
         self.trace.instants.append(Instant(release_ns, "drop", sensor, frame, "frame lost: its data cannot be used"))
@@ -96,9 +100,10 @@ class Dispatcher:
         """Do the part of `start` others wait for; `tidy` must follow."""
         started: list[Activation] = []
         place_of, seats = self._place, self._seats
-        first = self._most_critical() if self._rank else 0
+        shield = self._shield
+        first = 0 if shield is None else shield.under_way((*self.running.values(), *self._ready))
         for act in self._ready.copy():
-            if first and self._rank[act.task.name] < first and now_ns - act.job.activation_ns < act.task.period_ns:
+            if shield is not None and shield.holds_back(act, first, now_ns):
                 continue
             place = place_of(act, seats)
             if place is None:
@@ -139,6 +144,8 @@ class Dispatcher:
         job, task, overload = act.job, act.task, self._overload
         job.start_ns, job.finish_ns, job.exec_ns = start_ns, end_ns, end_ns - start_ns
         self._vacate(act, end_ns)
+        if self._shield is not None:
+            self._shield.ended(task.name, job.exec_ns)
         late = end_ns > job.deadline_ns
         if late and overload is not None and overload.missed(task, end_ns):
             self.trace.instants.append(Instant(end_ns, "overload", task.name, job.frame, "less critical work shed"))
@@ -214,11 +221,6 @@ class Dispatcher:
         return self._waiting.get(task, 0)
 
     # -- how it is done
-
-    def _most_critical(self) -> int:
-        """Return the highest criticality under way."""
-        jobs = (*self.running.values(), *self._ready)
-        return max((self._rank[act.task.name] for act in jobs), default=0)
 
     def _outcome(self, act: Activation, outputs: Outputs) -> Delivery:
         name, wiring = act.task.name, self._wiring

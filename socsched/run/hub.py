@@ -136,6 +136,13 @@ class Hub:
                     if told is not None and self.collector is not None:
                         self._report(job, told)
 
+    def look(self) -> None:
+        """Write down what ended, and start what a shield has held back long enough, for nothing else may happen."""
+        self.write()
+        if self.shield:
+            with self.guard:
+                self.dispatch()
+
     # -- called with the guard held
 
     def dispatch(self) -> None:

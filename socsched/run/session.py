@@ -156,7 +156,7 @@ class Session:
             hub.origin_ns,
             self._losses.hung,
             lambda task: hang_limit(task, replaceable, self._options.hang_ns),
-            hub.write,
+            hub.look,
         )
 
     def _note(self, text: str) -> None:
@@ -178,7 +178,7 @@ class Session:
         """Wait until nothing is under way; False when the run must end now."""
         hub = self._hub
         while True:
-            hub.write()
+            hub.look()
             self._tell()
             with hub.guard:
                 if hub.over:

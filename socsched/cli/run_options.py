@@ -45,6 +45,11 @@ def run_options(function: F) -> F:
         click.option("--steal", is_flag=True, help="Idle lanes take jobs of like ones (no bound covers that)."),
         click.option("--shield", is_flag=True, help="Less critical jobs wait while more critical ones are under way."),
         click.option(
+            "--awake",
+            type=Quantity("duration"),
+            help="Workers stay awake this long for a job that is expected; 300us under real-time scheduling, else 0.",
+        ),
+        click.option(
             "--realtime",
             type=click.Choice(["off", "auto", "fifo", "deadline"]),
             default="off",
@@ -96,6 +101,7 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
         in_flight=how["in_flight"],
         steal=how["steal"],
         shield=how["shield"],
+        awake_ns=how["awake"],
         realtime=how["realtime"],
         faults=load_faults(how["faults_file"], plan) if how["faults_file"] else None,
         policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,

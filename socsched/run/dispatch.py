@@ -61,7 +61,7 @@ class Dispatcher:
         self._ready: list[Activation] = []
         self._waiting = dict.fromkeys(self.tasks, 0)
         self._changed: set[str] = set()
-        self._seats: dict[Hashable, Activation] = {}
+        self.seats: dict[Hashable, Activation] = {}
         self._lost: set[str] = set()
         self._shield = Shield(plan, not lossless) if shield else None
 
@@ -99,7 +99,7 @@ class Dispatcher:
     def pick(self, now_ns: int) -> list[Activation]:
         """Do the part of `start` others wait for; `tidy` must follow."""
         started: list[Activation] = []
-        place_of, seats = self._place, self._seats
+        place_of, seats = self._place, self.seats
         shield = self._shield
         first = 0 if shield is None else shield.under_way((*self.running.values(), *self._ready))
         for act in self._ready.copy():
@@ -290,7 +290,7 @@ class Dispatcher:
             return
         self.outstanding += 1
         if self._blocking and self.running:
-            held = (self._seats.get((task.engine, lane)) for lane in task.lanes)
+            held = (self.seats.get((task.engine, lane)) for lane in task.lanes)
             act.blockers = {other.index for other in held if other is not None and other.key > act.key}
         insort(self._ready, act, key=_key)
         self._waiting[name] += 1
@@ -351,7 +351,7 @@ class Dispatcher:
 
     def _vacate(self, act: Activation, end_ns: int) -> None:
         """Free a job's seats; who waited because of it has waited that long."""
-        seats = self._seats
+        seats = self.seats
         self.running.pop(act.index, None)
         for seat in act.place.seats if act.place else ():
             if seats.get(seat) is act:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from socsched.run import realtime, timetable
+from socsched.run.anticipate import AUTO_NS
 from socsched.run.backends.base import Backend, Setting
 from socsched.run.backends.choose import Instances, limit
 from socsched.run.boards.base import Board, Meter
@@ -113,9 +114,14 @@ class Session:
         policies = self._options.policies or Policies()
         cheaper = {task.name: cheap for task in self._plan.tasks if (cheap := policies.cheaper(task))}
         injector = self._injector if self._options.faults else None
-        habits = Habits(hub.done, injector, hub.launched, cheaper=cheaper, together=hub.guard)
-        for version in self._versions:
+        begun = None if self._options.awake_ns == 0 else hub.begun
+        habits = Habits(hub.done, injector, hub.launched, begun, cheaper=cheaper, together=hub.guard)
+        classes = [
             start_workers(version, self._board, self._options, self._backends, habits, self._note)
+            for version in self._versions
+        ]
+        awake_ns = self._options.awake_ns
+        hub.awake_ns = (0 if "off" in classes else AUTO_NS) if awake_ns is None else awake_ns
         await_workers(self._workers(), lambda: hub.interrupted, self._note)
 
     def _warm_up(self, version: Version) -> None:

@@ -106,6 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--awake", type=float, default=0.0, help="us for which workers stay awake for expected jobs")
     parser.add_argument("--realtime", default="off", choices=CLASSES, help="scheduling class of the workers")
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
@@ -113,11 +114,12 @@ def main() -> int:
     floors, found = [], {"one lane": [], "two lanes": []}  # type: ignore[var-annotated]
     everything: list[int] = []
     jitter: list[float] = []
+    options = Options(realtime=args.realtime, awake_ns=round(args.awake * 1e3))
     for _ in range(args.turns):
         floors.append(bare(args.frames, cpus))
         for title, lanes in (("one lane", (0,)), ("two lanes", (0, 1))):
             made, pipe = plan(lanes, len(cpus))
-            trace = execute(made, pipe, frames=args.frames, platform=here, options=Options(realtime=args.realtime),
+            trace = execute(made, pipe, frames=args.frames, platform=here, options=options,
                             backends={"synthetic": Sleeps()})  # fmt: skip
             waits = dispatch_waits(trace)
             found[title].append({name: statistics.median(values) for name, values in waits.items()})

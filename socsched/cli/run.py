@@ -82,7 +82,7 @@ def command(
     board = board_of(how)
     if folder:
         line.save_plan(made, folder / results.PLAN)
-    options = options_of(how, made, found, board, folder / results.JOURNAL if folder else None)
+    options = options_of(how, made, found, board, folder)
     accounts: dict[str, dict[str, int]] = {}
     trace = runs.execute(
         made,

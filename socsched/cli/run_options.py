@@ -45,6 +45,11 @@ def run_options(function: F) -> F:
         click.option("--steal", is_flag=True, help="Idle lanes take jobs of like ones (no bound covers that)."),
         click.option("--shield", is_flag=True, help="Less critical jobs wait while more critical ones are under way."),
         click.option(
+            "--awake",
+            type=Quantity("duration"),
+            help="Workers stay awake this long for a job that is expected; 300us under real-time scheduling, else 0.",
+        ),
+        click.option(
             "--realtime",
             type=click.Choice(["off", "auto", "fifo", "deadline"]),
             default="off",
@@ -83,9 +88,11 @@ def board_of(how: Mapping[str, Any]) -> Board:
     return LocalBoard()
 
 
-def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, journal: Path | None) -> Options:
-    """Return the run's options; files are read, spare plans made or read."""
+def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
+    """Return the run's options; files are read, spare plans made or read, `folder` takes what is written as it goes."""
+    from socsched.cli import results
     from socsched.run.faults import load_faults
+    from socsched.run.frames_file import NAME
     from socsched.run.options import Options
     from socsched.run.overload import load_policies
 
@@ -94,12 +101,14 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
         in_flight=how["in_flight"],
         steal=how["steal"],
         shield=how["shield"],
+        awake_ns=how["awake"],
         realtime=how["realtime"],
         faults=load_faults(how["faults_file"], plan) if how["faults_file"] else None,
         policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,
         limp_home=_spare_plans(how["limp_home"], plan, pipeline, board),
         hang_ns=how["hang_after"] or 0,
-        journal=journal,
+        journal=folder / results.JOURNAL if folder else None,
+        frames=folder / NAME if folder else None,
     )
 
 

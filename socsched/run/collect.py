@@ -1,6 +1,7 @@
 """What a run found in each frame: detections always, figures of every intermediate tensor on request.
 
-Detections are kept as arrays and put into words when the run is over: that takes long, and the interpreter.
+Detections are kept as arrays and put into words later, since that takes long, and the interpreter: when the run is
+over, or where the run has a file for them by the thread that writes it.
 
 The figures are those a reference implementation is compared by: shape, mean, population standard deviation, least and
 greatest value and Euclidean norm, all in double precision, and digests of the voxels.  Collecting is done in a thread
@@ -13,7 +14,7 @@ import hashlib
 import json
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
 from socsched.run.backends.base import plain
+from socsched.run.frames_file import NAME, FramesFile
 from socsched.trace.trace import Trace
 
 TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
@@ -60,11 +62,12 @@ def detections(outputs: Mapping[str, Any], classes: Sequence[str], prefix: str =
 
     Boxes are x, y, z_bottom, w, l, h, ry in m and rad, or with the prefix "image_" left, top, right, bottom in pixels.
     """
-    rows = zip(*(outputs[prefix + port] for port in DETECTION_PORTS), strict=True)
-    return [
-        {"class": classes[int(label)], "label": int(label), "score": float(score), "box": [float(v) for v in box]}
-        for box, score, label in rows
-    ]
+    return list(_worded([outputs[prefix + port] for port in DETECTION_PORTS], classes))
+
+
+def _worded(arrays: Sequence[Any], classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for box, score, label in zip(*arrays, strict=True):
+        yield {"class": classes[int(label)], "label": int(label), "score": float(score), "box": [float(v) for v in box]}
 
 
 def _prefix(outputs: Mapping[str, Any]) -> str | None:
@@ -78,22 +81,26 @@ def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
 
 
 class Collector:
-    """Turns stage outputs into `Trace.details`, one dict a frame; a context manager around the run.
+    """Turns stage outputs into `Trace.details`, one dict a frame, or lines of `file`; a context manager around the run.
 
     `classes` names, for every stage that gives labels, what they stand for.  An exception while collecting is kept and
     raised on exit.
     """
 
-    def __init__(self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]], file: FramesFile | None = None
+    ) -> None:
         self._details = trace.details
         self.slow = figures
         self._wanted: dict[str, bool] = {}
-        self._figures, self._classes = figures, classes
+        self._figures, self._classes, self._file = figures, classes, file
         self._queue: queue.Queue[tuple[int, str, Mapping[str, Any]] | None] = queue.Queue(_BACKLOG if figures else 0)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="collect", daemon=True)
 
     def __enter__(self) -> Collector:
+        if self._file is not None:
+            self._file.__enter__()
         self._thread.start()
         return self
 
@@ -102,6 +109,9 @@ class Collector:
         self._thread.join(timeout=60)
         try:
             self._put_into_words()
+            if self._file is not None:
+                self._file.__exit__()
+                self._error = self._error or self._file.error
         except Exception as error:
             self._error = self._error or error
         if self._error is not None and kind is None:
@@ -109,7 +119,7 @@ class Collector:
 
     def note(self, frame: int, **facts: Any) -> None:
         """Record facts about a frame's input."""
-        self._details.setdefault(frame, {"frame": frame}).update(facts)
+        self._keep(frame, facts)
 
     def wants(self, stage: str, outputs: Any) -> bool:
         """Whether anything is made of a stage's outputs: their ports are the same for every frame."""
@@ -125,14 +135,19 @@ class Collector:
             if self._figures:
                 self._queue.put((frame, stage, outputs))
             return
-        arrays = tuple(
-            np.array(outputs[prefix + port]) for port in DETECTION_PORTS
-        )  # what they lie in may be used again
-        self._details.setdefault(frame, {"frame": frame})[f"{prefix}detections"] = (stage, *arrays)
+        arrays = [np.array(outputs[prefix + port]) for port in DETECTION_PORTS]  # what they lie in may be used again
+        found = (stage, *arrays) if self._file is None else _worded(arrays, self._classes[stage])
+        self._keep(frame, {f"{prefix}detections": found})
 
     def drain(self) -> None:
         """Wait until everything handed over is collected."""
         self._queue.join()
+
+    def _keep(self, frame: int, part: Mapping[str, Any]) -> None:
+        if self._file is not None:
+            self._file.add(frame, part)
+        else:
+            self._details.setdefault(frame, {"frame": frame}).update(part)
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -145,13 +160,13 @@ class Collector:
                 self._queue.task_done()
 
     def _collect(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
-        found = self._details.setdefault(frame, {"frame": frame})
         if {"voxels", "counts", "coords"} <= set(outputs):
-            found.update(voxel_figures(outputs))
+            self._keep(frame, voxel_figures(outputs))
         else:
-            tensors = found.setdefault("tensors", {})
-            for port, array in outputs.items():
-                tensors[TENSOR_NAMES.get(port, port)] = tensor_figures(plain(array))
+            tensors = {TENSOR_NAMES.get(port, port): tensor_figures(plain(value)) for port, value in outputs.items()}
+            if self._file is None:
+                tensors = {**self._details.get(frame, {}).get("tensors", {}), **tensors}
+            self._keep(frame, {"tensors": tensors})
 
     def _put_into_words(self) -> None:
         for found in self._details.values():
@@ -164,7 +179,7 @@ class Collector:
 
 def write_frames(trace: Trace, folder: str | Path) -> Path:
     """Write `Trace.details` as frames.jsonl (one object a frame, in frame order) into `folder`; returns the file."""
-    path = Path(folder) / "frames.jsonl"
+    path = Path(folder) / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(trace.details[frame]) + "\n" for frame in sorted(trace.details)]
     path.write_text("".join(lines))

@@ -19,7 +19,8 @@ from socsched.plan.plan import Plan, Task
 from socsched.run.activation import NOBODY, Activation, Delivery, Outputs, oldest
 from socsched.run.discipline import Discipline, EventChained, WorkerKey
 from socsched.run.ledger import ABORTED, DROPPED, Ledger, let_go
-from socsched.run.overload import CRITICALITIES, Overload
+from socsched.run.overload import Overload
+from socsched.run.shield import Shield
 from socsched.run.wiring import Wiring
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
@@ -32,8 +33,7 @@ class Dispatcher:
 
     `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).  `lossless` lets
     every frame wait instead of dropping what does not fit a queue: for measuring, and where releases wait for room.
-    `shield`: a job does not start while a more critical one is under way anywhere, unless it waits for a period
-    already; for what lanes do not separate, such as the interpreter, caches and the device.
+    `shield` keeps less critical jobs from starting beside more critical ones.
     """
 
     def __init__(
@@ -61,15 +61,17 @@ class Dispatcher:
         self._ready: list[Activation] = []
         self._waiting = dict.fromkeys(self.tasks, 0)
         self._changed: set[str] = set()
-        self._seats: dict[Hashable, Activation] = {}
+        self.seats: dict[Hashable, Activation] = {}
         self._lost: set[str] = set()
-        self._rank = {task.name: CRITICALITIES.index(task.criticality) for task in plan.tasks} if shield else {}
+        self._shield = Shield(plan, not lossless) if shield else None
 
     # -- what happens
 
     def release(self, name: str, frame: int, release_ns: int, now_ns: int, outputs: Outputs) -> None:
         """Take frame `frame` of a sensor, with its data, or of a timer task."""
         self.trace.releases.setdefault(name, []).append(release_ns)
+        if self._shield is not None:
+            self._shield.released(name, release_ns)
         ticket = self.ledger.release(name, frame)
         origin = {name: (frame, release_ns)}
         if name in self._wiring.timers:
@@ -81,6 +83,8 @@ class Dispatcher:
 
     def lose(self, sensor: str, frame: int, release_ns: int, why: str) -> None:
         """Take a frame of a sensor that came but cannot be used: it is dropped before any job sees it."""
+        if self._shield is not None:
+            self._shield.released(sensor, release_ns)
         self.trace.releases.setdefault(sensor, []).append(release_ns)
         self.trace.instants.append(Instant(release_ns, "input", sensor, frame, why))
         self.trace.instants.append(Instant(release_ns, "drop", sensor, frame, "frame lost: its data cannot be used"))
@@ -95,10 +99,11 @@ class Dispatcher:
     def pick(self, now_ns: int) -> list[Activation]:
         """Do the part of `start` others wait for; `tidy` must follow."""
         started: list[Activation] = []
-        place_of, seats = self._place, self._seats
-        first = self._most_critical() if self._rank else 0
+        place_of, seats = self._place, self.seats
+        shield = self._shield
+        first = 0 if shield is None else shield.under_way((*self.running.values(), *self._ready))
         for act in self._ready.copy():
-            if first and self._rank[act.task.name] < first and now_ns - act.job.activation_ns < act.task.period_ns:
+            if shield is not None and shield.holds_back(act, first, now_ns):
                 continue
             place = place_of(act, seats)
             if place is None:
@@ -137,8 +142,10 @@ class Dispatcher:
     def ended(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs) -> None:
         """Do the part of `finish` others wait for; `record` must follow, in time."""
         job, task, overload = act.job, act.task, self._overload
-        job.start_ns, job.finish_ns, job.exec_ns, job.status = start_ns, end_ns, end_ns - start_ns, "done"
+        job.start_ns, job.finish_ns, job.exec_ns = start_ns, end_ns, end_ns - start_ns
         self._vacate(act, end_ns)
+        if self._shield is not None:
+            self._shield.ended(task.name, job.exec_ns)
         late = end_ns > job.deadline_ns
         if late and overload is not None and overload.missed(task, end_ns):
             self.trace.instants.append(Instant(end_ns, "overload", task.name, job.frame, "less critical work shed"))
@@ -147,6 +154,7 @@ class Dispatcher:
         elif late and overload is not None and overload.aborts(task):
             self._abort(act, end_ns, "too late to be of use")
         else:
+            job.status = "done"  # last of all and once: the journal writes down what has a status
             if self._wiring.followers[task.name] or task.name in self._wiring.sampled:
                 self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
             for ticket in act.tickets:
@@ -214,11 +222,6 @@ class Dispatcher:
 
     # -- how it is done
 
-    def _most_critical(self) -> int:
-        """Return the highest criticality under way."""
-        jobs = (*self.running.values(), *self._ready)
-        return max((self._rank[act.task.name] for act in jobs), default=0)
-
     def _outcome(self, act: Activation, outputs: Outputs) -> Delivery:
         name, wiring = act.task.name, self._wiring
         carry = wiring.carry[name]
@@ -275,10 +278,10 @@ class Dispatcher:
             values = {source: out for delivery in inputs for source, out in delivery.values.items()}
             tickets = tuple(ticket for delivery in inputs for ticket in delivery.tickets)
         job = Job(name, frame, now_ns, release + task.deadline_ns)
-        jobs = self.trace.jobs
-        act = Activation(task, job, len(jobs), release, origin, values, tickets)
+        act = Activation(task, job, self.ledger.jobs, release, origin, values, tickets)
         act.key = self.discipline.key(act)
-        jobs.append(job)
+        self.ledger.jobs += 1  # the journal may have taken jobs out of the trace
+        self.trace.jobs.append(job)
         if name in self._lost:
             self._abort(act, now_ns, f"{task.engine} is out of service")
             return
@@ -287,7 +290,7 @@ class Dispatcher:
             return
         self.outstanding += 1
         if self._blocking and self.running:
-            held = (self._seats.get((task.engine, lane)) for lane in task.lanes)
+            held = (self.seats.get((task.engine, lane)) for lane in task.lanes)
             act.blockers = {other.index for other in held if other is not None and other.key > act.key}
         insort(self._ready, act, key=_key)
         self._waiting[name] += 1
@@ -348,7 +351,7 @@ class Dispatcher:
 
     def _vacate(self, act: Activation, end_ns: int) -> None:
         """Free a job's seats; who waited because of it has waited that long."""
-        seats = self._seats
+        seats = self.seats
         self.running.pop(act.index, None)
         for seat in act.place.seats if act.place else ():
             if seats.get(seat) is act:

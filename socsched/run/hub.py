@@ -17,6 +17,7 @@ from typing import Any
 
 from socsched.plan.plan import Plan, Task
 from socsched.run.activation import Activation, Origin, Outputs
+from socsched.run.anticipate import Anticipation, Rehearsal
 from socsched.run.collect import Collector
 from socsched.run.dispatch import Dispatcher
 from socsched.run.ledger import Ledger
@@ -68,8 +69,11 @@ class Hub:
         self.running = 0
         self.origin_ns = 0
         self.lossless = self.shield = False
+        self.awake_ns = 0
         self.warming: list[Any] | None = None
         self.collector: Collector | None = None
+        self.anticipation: Anticipation | None = None
+        self.rehearsal: Rehearsal | None = None
         self.owners: dict[Activation, tuple[Dispatcher, Version]] = {}
         self.losses: Any = None
         self.version: Version
@@ -109,6 +113,8 @@ class Hub:
                 dispatcher.ended(act, start - origin, end - origin, result)
                 self.dispatch()
                 task = act.task
+                if self.anticipation is not None:
+                    self.anticipation.ended(task.name, end - start)
                 told = act.origin if self.reporting and not act.void and task.name in self._ends else None
                 self._unwritten.append((dispatcher, task, act.job, act.index, version.titles[task.name], told))
             if self.waiters and (len(frames) != under_way or not self.running or self.failure):
@@ -116,6 +122,11 @@ class Hub:
             void = act.void
         if outputs is not None and collector is not None and not void:
             collector.add(act.job.frame, act.task.name, outputs)
+
+    def begun(self, task: str, now_ns: int) -> None:
+        """Take the start of a job: what follows it is expected."""
+        if self.anticipation is not None:
+            self.anticipation.began(task, now_ns, self.dispatcher.seats)
 
     def launched(self, act: Activation, outputs: Outputs) -> None:
         """Take note of a job that is queued on its device: queue what follows it there, too."""
@@ -135,6 +146,13 @@ class Hub:
                     dispatcher.record(task, job, index, title)
                     if told is not None and self.collector is not None:
                         self._report(job, told)
+
+    def look(self) -> None:
+        """Write down what ended, and start what a shield has held back long enough, for nothing else may happen."""
+        self.write()
+        if self.shield:
+            with self.guard:
+                self.dispatch()
 
     # -- called with the guard held
 
@@ -171,6 +189,8 @@ class Hub:
         overload = Overload(self.policies) if wanted else None
         lossless = warming or self.lossless
         self.version = version
+        if self.awake_ns and not warming:
+            self.anticipation, self.rehearsal = Anticipation(version, self.awake_ns), Rehearsal(version, self.needs)
         self.dispatcher = Dispatcher(
             version.plan, self.needs, trace, version.rules, lossless, ledger or Ledger(), overload,
             shield=self.shield and not warming,

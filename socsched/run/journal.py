@@ -3,14 +3,16 @@
 A thread appends lines (a JSON object each) four times a second with all that was added since: a process that is killed
 leaves everything but its last quarter of a second.  A line that was cut off in writing is left out when it is read.
 Lines are short, since the interpreter is not handed over while one is made.
+
+What is written is taken out of the trace, so that memory holds a quarter of a second of it however long a run goes on;
+`close` gives it back.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +29,23 @@ _JOB = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Mark:
-    """How much of a trace is written: rows by list, and jobs whose end is still to come."""
-
-    slices: int = 0
-    instants: int = 0
-    jobs: int = 0
-    open: list[int] = field(default_factory=list)
-    steps: dict[str, int] = field(default_factory=dict)
-    releases: dict[str, int] = field(default_factory=dict)
-
-
 class Journal:
-    """Writes a trace that other threads append to; a context manager around the run."""
+    """Writes a trace that other threads append to; a context manager around the run.
+
+    `gather` is called before every look at the trace: it may add to its counters.  A journal that cannot be written
+    says so in `error` and leaves the trace alone from then on.
+    """
 
     def __init__(self, path: Path, trace: Trace) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.gather: Callable[[], None] = lambda: None
+        self.error: OSError | None = None
+        self._path = path
         self._file = path.open("w", encoding="utf-8")
-        self._trace, self._mark = trace, _Mark()
+        self._trace = trace
+        self._open: dict[int, Job] = {}
+        self._jobs = 0
+        self._known: dict[str, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         head = {"format": FORMAT, "kind": trace.kind, "seed": trace.seed, "duration_ns": trace.duration_ns}
@@ -59,35 +59,50 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Write the rest and end."""
+        """Write the rest, end, and make the trace whole again."""
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join(timeout=5)
             self._append(last=True)
             self._file.close()
+            self._give_back()
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):
             self._append()
 
     def _append(self, last: bool = False) -> None:
-        """Write what is new; lists only grow, so that their length is a place to go on from."""
-        trace, mark = self._trace, self._mark
-        count = len(trace.jobs)
-        open_jobs = mark.open + list(range(mark.jobs, count))
-        ended = [i for i in open_jobs if last or trace.jobs[i].status != "unfinished"]
-        mark.open = [i for i in open_jobs if not last and trace.jobs[i].status == "unfinished"]
-        slices, instants = trace.slices[mark.slices :], trace.instants[mark.instants :]
-        mark.jobs, mark.slices, mark.instants = count, mark.slices + len(slices), mark.instants + len(instants)
-        for part in _parts(ended):
-            self._line(jobs=[[i, *(getattr(trace.jobs[i], name) for name in _JOB)] for i in part])
-        for pieces in _parts(slices):
-            self._line(slices=[[s.engine, s.lanes, s.job, s.name, s.start_ns, s.end_ns] for s in pieces])
-        self._line(
-            instants=[[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in instants],
-            releases=_new(trace.releases, mark.releases),
-            counters=_new(trace.counters, mark.steps),
-        )
+        """Write what is new and take it out of the trace, which others only append to: what came first is complete."""
+        trace = self._trace
+        try:
+            self.gather()
+            if self.error is not None:
+                return
+            fresh = trace.jobs[:]
+            self._open.update(enumerate(fresh, self._jobs))
+            self._jobs += len(fresh)
+            del trace.jobs[: len(fresh)]
+            for part in _parts([i for i, job in self._open.items() if last or job.status != "unfinished"]):
+                self._line(jobs=[[i, *(getattr(self._open[i], name) for name in _JOB)] for i in part])
+                for index in part:
+                    del self._open[index]
+            for pieces in _parts(trace.slices[:]):
+                self._line(slices=[[s.engine, s.lanes, s.job, s.name, s.start_ns, s.end_ns] for s in pieces])
+                del trace.slices[: len(pieces)]
+            for notes in _parts(trace.instants[:]):
+                self._line(instants=[[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in notes])
+                del trace.instants[: len(notes)]
+            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
+            counters = {name: steps[:] for name, steps in list(trace.counters.items()) if steps}
+            new = {name: steps[self._known.get(name, 0) :] for name, steps in counters.items()}
+            self._line(releases=releases, counters={name: steps for name, steps in new.items() if steps})
+            for name, times in releases.items():
+                del trace.releases[name][: len(times)]
+            for name, steps in counters.items():
+                self._known[name] = 1  # the last step stays, too: who adds the next one looks whether it is another
+                del trace.counters[name][: len(steps) - 1]
+        except OSError as error:
+            self.error = error
 
     def _line(self, **rows: Any) -> None:
         if any(rows.values()):
@@ -97,52 +112,73 @@ class Journal:
         self._file.write(json.dumps(line, separators=(",", ":"), default=dict) + "\n")
         self._file.flush()  # the system has it now, whatever becomes of this process
 
+    def _give_back(self) -> None:
+        trace = self._trace
+        written, jobs = _read(self._path)
+        jobs.update(self._open)
+        jobs.update(enumerate(trace.jobs, self._jobs))
+        _number(written, jobs)
+        trace.jobs[:] = written.jobs
+        trace.slices[:0], trace.instants[:0] = written.slices, written.instants
+        for name, times in written.releases.items():
+            trace.releases[name][:0] = times
+        for name, steps in written.counters.items():
+            trace.counters[name][: self._known.get(name, 0)] = steps
+
 
 def recover(path: str | Path) -> Trace:
     """Return the trace a journal tells of; InputError when it is none.
 
     Jobs whose end is not in it are left out; the trace lasts until the last thing it tells.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}", "give a folder that `socsched run -o` wrote to") from error
-    rows = [row for row in map(_parsed, lines) if row is not None]
-    if not rows or rows[0].get("format") != FORMAT:
-        raise InputError(f"{path}: is no journal", "give a folder that `socsched run -o` wrote to")
-    trace = Trace(rows[0]["kind"], 0, rows[0]["seed"])
-    places: dict[int, int] = {}
-    for row in rows[1:]:
-        for index, *values in row.get("jobs", ()):
-            places[index] = len(trace.jobs)
-            trace.jobs.append(_job(values))
-        trace.slices += [Slice(e, tuple(lanes), job, name, a, b) for e, lanes, job, name, a, b in row.get("slices", ())]
-        trace.instants += [Instant(*values) for values in row.get("instants", ())]
-        for name, times in row.get("releases", {}).items():
-            trace.releases.setdefault(name, []).extend(times)
-        for name, steps in row.get("counters", {}).items():
-            trace.counters.setdefault(name, []).extend((time, value) for time, value in steps)
-    trace.slices = [piece for piece in trace.slices if piece.job in places]
-    for piece in trace.slices:
-        piece.job = places[piece.job]
+    trace, jobs = _read(path)
+    _number(trace, jobs)
     last = [piece.end_ns for piece in trace.slices] + [t for times in trace.releases.values() for t in times[-1:]]
     trace.duration_ns = max(last, default=0)
     trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, "recovered from the journal of a killed run"))
     return trace
 
 
+def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:
+    """Return what a journal tells but for its jobs, and these by their number."""
+    jobs: dict[int, Job] = {}
+    trace: Trace | None = None
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            for row in filter(None, map(_parsed, file)):
+                if trace is None:
+                    if row.get("format") != FORMAT:
+                        break
+                    trace = Trace(row["kind"], 0, row["seed"])
+                    continue
+                jobs.update((index, _job(values)) for index, *values in row.get("jobs", ()))
+                trace.slices += [
+                    Slice(e, tuple(on), job, name, a, b) for e, on, job, name, a, b in row.get("slices", ())
+                ]
+                trace.instants += [Instant(*values) for values in row.get("instants", ())]
+                for name, times in row.get("releases", {}).items():
+                    trace.releases.setdefault(name, []).extend(times)
+                for name, steps in row.get("counters", {}).items():
+                    trace.counters.setdefault(name, []).extend((time, value) for time, value in steps)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}", "give a folder that `socsched run -o` wrote to") from error
+    if trace is None:
+        raise InputError(f"{path}: is no journal", "give a folder that `socsched run -o` wrote to")
+    return trace, jobs
+
+
+def _number(trace: Trace, jobs: dict[int, Job]) -> None:
+    """Put `jobs` into a trace in the order of their numbers, and let its slices tell their places."""
+    places = {index: place for place, index in enumerate(sorted(jobs))}
+    trace.jobs = [jobs[index] for index in places]
+    trace.slices = [piece for piece in trace.slices if piece.job in places]
+    for piece in trace.slices:
+        piece.job = places[piece.job]
+
+
 def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for start in range(0, len(rows), _ROWS):
         yield rows[start : start + _ROWS]
-
-
-def _new(lists: dict[str, Any], seen: dict[str, int]) -> dict[str, list[Any]]:
-    found = {}
-    for name, values in list(lists.items()):
-        if fresh := values[seen.get(name, 0) :]:
-            found[name] = fresh
-            seen[name] = seen.get(name, 0) + len(fresh)
-    return found
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

@@ -51,11 +51,12 @@ class Ticket:
 
 
 class Ledger:
-    """The accounts of a run by sensor and timer, and the frames still open."""
+    """The accounts of a run by sensor and timer, and the frames still open; `jobs` counts those made of them."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
         self.open: dict[Ticket, None] = {}
+        self.jobs = 0
 
     def release(self, source: str, frame: int) -> Ticket:
         """Open a frame, held once."""

@@ -18,7 +18,10 @@ CHANNELS = (1, 2, 3)
 
 
 class SamplingMeter:
-    """Calls `read` (counter name -> value) every `interval_s` in a thread; a context manager around the run."""
+    """Calls `read` (counter name -> value) every `interval_s` in a thread; a context manager around the run.
+
+    Samples are kept until they are asked for.
+    """
 
     def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:
         self._read, self._interval = read, interval_s
@@ -35,8 +38,8 @@ class SamplingMeter:
         self._thread.join(timeout=2)
 
     def counters(self, start_ns: int) -> Steps:
-        """Return every counter's steps since `start_ns` (monotonic)."""
-        return as_steps(self._samples, start_ns)
+        """Return every counter's steps since `start_ns` (monotonic), once."""
+        return as_steps(taken(self._samples), start_ns)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -78,8 +81,8 @@ class TegrastatsMeter:
                 self._process.stdout.close()
 
     def counters(self, start_ns: int) -> Steps:
-        """Return every counter's steps since `start_ns` (monotonic)."""
-        return as_steps(self._samples, start_ns)
+        """Return every counter's steps since `start_ns` (monotonic), once."""
+        return as_steps(taken(self._samples), start_ns)
 
     def _run(self) -> None:
         assert self._process is not None and self._process.stdout is not None
@@ -92,6 +95,13 @@ class TegrastatsMeter:
             if not self._power:  # another meter knows better
                 values = {n: v for n, v in values.items() if n != "power_mw" and not n.startswith("rail_mw.")}
             self._samples.append((time.monotonic_ns(), values))
+
+
+def taken(samples: list[tuple[int, Mapping[str, float]]]) -> list[tuple[int, Mapping[str, float]]]:
+    """Take out of a list, to which another thread appends, what is in it."""
+    found = samples[:]
+    del samples[: len(found)]
+    return found
 
 
 def as_steps(samples: Sequence[tuple[int, Mapping[str, float]]], start_ns: int) -> Steps:

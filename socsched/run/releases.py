@@ -10,6 +10,7 @@ from typing import Any
 
 from socsched.plan.plan import Plan
 from socsched.run import realtime, timetable
+from socsched.run.anticipate import REHEARSAL_NS
 from socsched.run.faults import Injector
 from socsched.run.hub import LOOK_S, Hub
 from socsched.run.inputs import FrameSource
@@ -67,9 +68,10 @@ class Releases:
     def _group(self, group: list[timetable.Release]) -> bool:
         """Release what comes at one instant; False when the run must end now."""
         hub, injector = self._hub, self._injector
+        names = [name for _, name, _ in group]
         frames = {name: self._feeds[name].frame(number) for _, name, number in group if name in self._feeds}
         lost = {name for nominal, name, _ in group if not self._asap and injector.loses(name, nominal)}
-        if not (self._wait_for_room() if self._asap else self._sleep(group[0][0])):
+        if not (self._wait_for_room() if self._asap else self._sleep(group[0][0], names)):
             return False
         if self._asap and self._options.in_flight == 1 and hub.collector is not None:
             hub.collector.drain()
@@ -102,14 +104,22 @@ class Releases:
             points = {"points": len(frame.outputs["points"])} if frame.outputs else {"problem": frame.problem}
             hub.collector.note(number, input=frame.title, **points)
 
-    def _sleep(self, until_ns: int) -> bool:
-        """Sleep until a time of this run; False when the run must end now."""
-        hub = self._hub
+    def _sleep(self, until_ns: int, names: list[str]) -> bool:
+        """Sleep until a time of this run at which `names` are released; False when the run must end now."""
+        hub, told = self._hub, False
         while not hub.over:
             now = hub.now()
             left = until_ns - now
             if left <= 0:
                 return True
+            if not told and left <= _LOOK_NS and (anticipation := hub.anticipation) is not None:
+                told = True
+                realtime.sleep_until(hub.origin_ns + until_ns - REHEARSAL_NS)
+                for name in names:
+                    anticipation.released(name, hub.origin_ns + until_ns, hub.dispatcher.seats)
+                    if hub.rehearsal is not None:
+                        hub.rehearsal.of(name, until_ns)
+                continue
             realtime.sleep_until(hub.origin_ns + (until_ns if left <= _LOOK_NS else now + _LOOK_NS))
         return False
 

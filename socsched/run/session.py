@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from socsched.run import realtime, timetable
+from socsched.run.anticipate import AUTO_NS
 from socsched.run.backends.base import Backend, Setting
 from socsched.run.backends.choose import Instances, limit
 from socsched.run.boards.base import Board, Meter
 from socsched.run.collect import Collector, class_names
 from socsched.run.errors import StageFailed
 from socsched.run.faults import Faults, Injector
+from socsched.run.frames_file import FramesFile
 from socsched.run.hub import FrameReport, Hub
 from socsched.run.inputs import FrameSource
 from socsched.run.journal import Journal
@@ -78,17 +80,23 @@ class Session:
             hub.put_in_charge(self._versions[0], trace)
             journal = stack.enter_context(Journal(options.journal, trace)) if options.journal else None
             meters = [stack.enter_context(meter) for meter in self._board.meters()]
-            hub.collector = stack.enter_context(Collector(trace, stats, class_names(self._setting.pipeline)))
+            file = FramesFile(options.frames) if options.frames else None
+            hub.collector = stack.enter_context(Collector(trace, stats, class_names(self._setting.pipeline), file))
             lock = options.realtime != "off"
             stack.enter_context(realtime.quiet_interpreter(lock, self._note))
             hub.origin_ns = self._injector.origin_ns = time.monotonic_ns()
+            if journal is not None:
+                journal.gather = lambda: self._gather(trace, meters)
             stack.enter_context(self._monitor())
             releases = Releases(hub, self._plan, self._feeds, options, self._injector, horizon_ns, asap)
             releases.run(self._tell)
             self._wind_down()
             if journal is not None:
-                journal.close()  # what follows moves rows
-            self._close(trace, horizon_ns, asap, meters)
+                journal.close()  # the trace is whole again
+                if journal.error is not None:
+                    self._note(f"the journal ends before the run: {journal.error}")
+            self._gather(trace, meters)
+            self._close(trace, horizon_ns, asap)
         if releases.broken is not None:
             raise releases.broken
         if hub.failure is not None:
@@ -106,9 +114,14 @@ class Session:
         policies = self._options.policies or Policies()
         cheaper = {task.name: cheap for task in self._plan.tasks if (cheap := policies.cheaper(task))}
         injector = self._injector if self._options.faults else None
-        habits = Habits(hub.done, injector, hub.launched, cheaper=cheaper, together=hub.guard)
-        for version in self._versions:
+        begun = None if self._options.awake_ns == 0 else hub.begun
+        habits = Habits(hub.done, injector, hub.launched, begun, cheaper=cheaper, together=hub.guard)
+        classes = [
             start_workers(version, self._board, self._options, self._backends, habits, self._note)
+            for version in self._versions
+        ]
+        awake_ns = self._options.awake_ns
+        hub.awake_ns = (0 if "off" in classes else AUTO_NS) if awake_ns is None else awake_ns
         await_workers(self._workers(), lambda: hub.interrupted, self._note)
 
     def _warm_up(self, version: Version) -> None:
@@ -149,7 +162,7 @@ class Session:
             hub.origin_ns,
             self._losses.hung,
             lambda task: hang_limit(task, replaceable, self._options.hang_ns),
-            hub.write,
+            hub.look,
         )
 
     def _note(self, text: str) -> None:
@@ -171,7 +184,7 @@ class Session:
         """Wait until nothing is under way; False when the run must end now."""
         hub = self._hub
         while True:
-            hub.write()
+            hub.look()
             self._tell()
             with hub.guard:
                 if hub.over:
@@ -193,13 +206,17 @@ class Session:
 
     # -- after
 
-    def _close(self, trace: Trace, horizon_ns: int, asap: bool, meters: Sequence[Meter]) -> None:
+    def _gather(self, trace: Trace, meters: Sequence[Meter]) -> None:
+        """Put down what meters measured since the last time."""
+        for meter in meters:
+            for name, steps in meter.counters(self._hub.origin_ns).items():
+                trace.counters.setdefault(name, []).extend(steps)
+
+    def _close(self, trace: Trace, horizon_ns: int, asap: bool) -> None:
         hub = self._hub
         last = max((piece.end_ns for piece in trace.slices), default=0)
         whole = not asap and not hub.over
         trace.duration_ns = max(last, horizon_ns) if whole else max(last, hub.now() if hub.interrupted else 0)
-        for meter in meters:
-            trace.counters.update(meter.counters(hub.origin_ns))
         if hub.failure is not None:
             act, error = hub.failure
             text = f"{type(error).__name__}: {error}"

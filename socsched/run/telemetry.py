@@ -30,13 +30,15 @@ class PowerMeter:
         if self._counters:
             self._thread.join(timeout=2)
 
-    def steps(self, start_ns: int) -> list[tuple[int, float]]:
-        """Return (ns since `start_ns`, mW) of every interval that began after it."""
-        return [(time_ns - start_ns, power) for time_ns, power in self.samples if time_ns >= start_ns]
+    def steps(self, start_ns: int, samples: list[tuple[int, float]] | None = None) -> list[tuple[int, float]]:
+        """Return (ns since `start_ns`, mW) of every interval that began after it, all or those of `samples`."""
+        known = self.samples if samples is None else samples
+        return [(time_ns - start_ns, power) for time_ns, power in known if time_ns >= start_ns]
 
     def counters(self, start_ns: int) -> dict[str, list[tuple[int, float]]]:
-        """Return `steps` as the counter power_mw, nothing where nothing was measured."""
-        steps = self.steps(start_ns)
+        """Return `steps` as the counter power_mw, nothing where nothing was measured; what is returned is let go."""
+        steps = self.steps(start_ns, found := self.samples[:])
+        del self.samples[: len(found)]
         return {"power_mw": steps} if steps else {}
 
     def _run(self) -> None:

@@ -42,7 +42,7 @@ class Version:
 
 
 def make_version(plan: Plan, setting: Setting, options: Options, backends: Instances, alone: bool) -> Version:
-    """Return a plan with the rules `options` ask for; with `alone` one job runs at a time."""
+    """Return a plan with the rules `options` ask for; with `alone` one job runs at a time, each behind its producer."""
     setting = replace(setting, plan=plan)
     on_device = {task.name: queued(task, setting, backends) for task in plan.tasks}
     frames = max(options.in_flight, WARMUP_FRAMES)
@@ -56,7 +56,9 @@ def make_version(plan: Plan, setting: Setting, options: Options, backends: Insta
         and (room := gate(task, setting, backends)) is not None
     }
     rules: Discipline = (
-        Sequential(plan) if alone else discipline(options.executor, plan, frames, depths, options.steal, gates)
+        Sequential(plan, straight=True)
+        if alone
+        else discipline(options.executor, plan, frames, depths, options.steal, gates)
     )
     behind = {
         task.name: tuple(other for other in plan.tasks if not other.timer and task.name in other.after)
@@ -77,8 +79,11 @@ def make_version(plan: Plan, setting: Setting, options: Options, backends: Insta
 
 def start_workers(
     version: Version, board: Board, options: Options, backends: Instances, habits: Habits, note: Callable[[str], None]
-) -> None:
-    """Start the workers of a plan; `habits` are those of the run, `note` takes what people should know."""
+) -> str:
+    """Start the workers of a plan and return their scheduling class (`realtime.chosen_class`).
+
+    `habits` are those of the run, `note` takes what people should know.
+    """
     plan = version.plan
     crews = version.rules.crews()
     cpus = {key: _cpus(version, board, crew.engine, crew.lanes) for key, crew in crews.items()}
@@ -104,6 +109,7 @@ def start_workers(
 
         version.workers[key] = Worker(name, crew.tasks, cpus[key], prepared, own)
         version.workers[key].thread.start()
+    return kind
 
 
 def await_workers(workers: Sequence[Worker], interrupted: Callable[[], bool], note: Callable[[str], None]) -> None:

@@ -21,6 +21,7 @@ from socsched.plan.plan import Task
 from socsched.run.activation import Activation
 from socsched.run.backends.base import Call, Outputs, Pending
 from socsched.run.faults import Injector
+from socsched.run.parking import mailbox
 
 Prepare = Callable[[Task], Call]
 Done = Callable[["Worker", Activation, int, int, "Outputs | BaseException"], None]
@@ -36,12 +37,13 @@ class Habits:
 
     `enter` is called in the thread before and `settle` after its stages are prepared, with its tasks; both return a
     notice or nothing.  `awaited` says whether a task's end matters to the host.  Several calls of `done` in a row are
-    made within `together`.
+    made within `together`.  `begun` is told of every job of a processor when it starts (monotonic ns).
     """
 
     done: Done
     injector: Injector | None = None
     launched: Launched | None = None
+    begun: Callable[[str, int], None] | None = None
     awaited: Callable[[str], bool] = lambda name: True
     enter: Callable[[Sequence[Task]], str] = lambda tasks: ""
     settle: Callable[[Sequence[Task]], str] = lambda tasks: ""
@@ -62,12 +64,12 @@ class Worker:
         self.failed_task = ""
         self.notices: list[str] = []
         self.ready = threading.Event()
-        self.dead = False
+        self.dead = self.pinned = False
         self._tasks, self._cpus, self._prepare, self._habits = tasks, cpus, prepare, habits
         self._calls: dict[str, Call] = {}
         self._cheap: dict[str, Call] = {}
         self._warm: set[tuple[str, bool]] = set()
-        self._jobs: SimpleQueue[Activation | None] = SimpleQueue()
+        self._jobs = mailbox()
         self._pending: SimpleQueue[tuple[Activation, Pending, int] | None] = SimpleQueue()
         self._reaper: threading.Thread | None = None
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -75,6 +77,10 @@ class Worker:
     def submit(self, act: Activation) -> None:
         """Let the worker run this job after those it has."""
         self._jobs.put(act)
+
+    def expect(self, from_ns: int, until_ns: int) -> None:
+        """Let the worker be awake for a job from one moment to another (monotonic ns)."""
+        self._jobs.expect(from_ns, until_ns)
 
     def stop(self) -> None:
         """End the threads after the jobs under way, if any."""
@@ -122,6 +128,8 @@ class Worker:
         injector, start = self._habits.injector, time.monotonic_ns()
         act.begun_ns = start
         try:
+            if self._habits.begun is not None:
+                self._habits.begun(name, start)
             if injector is not None:
                 injector.before(act.task)
             result = call(act.values) if (name, act.cheap) in self._warm else self._first(act, call)
@@ -195,6 +203,7 @@ class Worker:
             return
         try:
             os.sched_setaffinity(0, self._cpus)
+            self.pinned = True
         except OSError as error:
             self._note(f"not pinned to processors {sorted(self._cpus)}: {error.strerror}")
 

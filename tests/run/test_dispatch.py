@@ -57,7 +57,7 @@ def test_fifo_serves_in_order_of_activation() -> None:
 def test_a_shield_keeps_less_critical_jobs_back_but_not_for_ever() -> None:
     hard = [task("first", "a", criticality="hard"), task("second", "first", criticality="hard", lanes=(1,))]
     soft = task("soft", "b", lanes=(2,), period_ns=4 * MS, criticality="soft")
-    made = plan(*hard, soft, sensors={"a": 8 * MS, "b": 4 * MS}, lanes=3)
+    made = plan(*hard, soft, sensors={"a": 80 * MS, "b": 4 * MS}, lanes=3)
     open_, shielded = dispatcher(made), Dispatcher(made, {}, Trace("measured", 0, 0), shield=True)
     for d in (open_, shielded):
         d.release("a", 0, 0, 0, {})
@@ -73,6 +73,37 @@ def test_a_shield_keeps_less_critical_jobs_back_but_not_for_ever() -> None:
     shielded.finish(second, 2 * MS, 6 * MS, {})
     shielded.finish(next(iter(shielded.running.values())), 5 * MS, 7 * MS, {})
     assert names(shielded.start(7 * MS)) == ["soft"], "nothing more critical is left"
+
+
+def test_a_shield_keeps_jobs_back_that_would_still_run_when_a_more_critical_frame_comes() -> None:
+    hard = task("hard", "a", period_ns=10 * MS, criticality="hard")
+    soft = task("soft", "b", lanes=(1,), period_ns=10 * MS, criticality="soft")
+    made = plan(hard, soft, sensors={"a": 10 * MS, "b": 10 * MS}, lanes=2)
+    d = Dispatcher(made, {}, Trace("measured", 0, 0), shield=True)
+    asap = Dispatcher(made, {}, Trace("measured", 0, 0), shield=True, lossless=True)
+    for one in (d, asap):
+        one.release("a", 0, 0, 0, {})
+        one.finish(one.start(0)[0], 0, MS, {})
+        one.release("b", 0, 2 * MS, 2 * MS, {})
+        (first,) = one.start(2 * MS)  # nobody knows how long it takes
+        one.finish(first, 2 * MS, 5 * MS, {})
+        one.release("b", 1, 6 * MS, 6 * MS, {})
+    assert names(asap.start(7 * MS + 1)) == ["soft"], "without a clock nothing is due"
+    (second,) = d.start(7 * MS)
+    assert second.task.name == "soft", "3 ms are left"
+    d.finish(second, 7 * MS, 8 * MS, {})
+    d.release("b", 2, 8 * MS, 8 * MS, {})
+    assert names(d.start(8 * MS)) == [], "2 ms are not enough"
+    d.lose("a", 1, 10 * MS, "broken")
+    (third,) = d.start(10 * MS)
+    assert third.task.name == "soft", "the frame came, and was of no use"
+    d.finish(third, 10 * MS, 11 * MS, {})
+    d.release("b", 3, 18 * MS, 18 * MS, {})
+    assert names(d.start(18 * MS)) == [] == names(d.start(20 * MS + 1)), "it is late, but will come"
+    assert names(d.start(28 * MS)) == ["soft"], "it has waited for a period"
+    d.finish(next(iter(d.running.values())), 28 * MS, 29 * MS, {})
+    d.release("b", 4, 31 * MS, 31 * MS, {})
+    assert names(d.start(31 * MS)) == ["soft"], "a sensor that is a period late is not waited for"
 
 
 def test_a_full_queue_drops_the_newest_frame() -> None:

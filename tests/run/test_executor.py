@@ -18,6 +18,7 @@ from socsched.errors import InputError, UsageError
 from socsched.plan.plan import ChainResult, Plan
 from socsched.run.errors import StageFailed
 from socsched.run.executor import WARMUP_FRAMES, FrameReport, execute
+from socsched.run.options import Options
 from socsched.trace.trace import Trace
 
 FACTS = HostFacts("test", "x86_64", (0, 1, 2, 3), (), 10**9, "", 2**20, 2**30, 1e9, 1e9, 1e9, 4e9, (), "2026", {})
@@ -243,3 +244,14 @@ def test_figures_of_voxels_are_recorded_on_request(tmp_path: Path) -> None:
     told = execute(made, pipe, platform=HERE, scans=good, stats=True, pace="asap").details[0]
     assert (told["points"], told["pillars"], told["points_in_pillars"]) == (4, 1, 4)
     assert len(told["voxels_sha256"]) == 64
+
+
+def test_a_shielded_job_starts_in_the_end_though_nothing_else_happens() -> None:
+    hard = task("hard", "a", period_ns=100 * MS, criticality="hard")
+    soft = task("soft", "b", lanes=(1,), period_ns=200 * MS, criticality="soft")
+    made = plan(hard, soft, sensors={"a": 100 * MS, "b": 200 * MS})
+    script = Scripted(lambda name, number: sleep(110) if name == "soft" else None)
+    trace = run(made, script, duration_ns=250 * MS, options=Options(shield=True))
+    jobs = {(job.task, job.frame): job for job in trace.jobs}
+    assert {job.status for job in jobs.values()} == {"done"}, "nobody waits for a release that does not come"
+    assert jobs["soft", 1].start_ns >= 400 * MS, "at 200 ms it would have been in the way of a frame at 300"

@@ -22,6 +22,7 @@ from socsched.plan.plan import Plan
 from socsched.plan.planner import make_plan
 from socsched.run import journal
 from socsched.run.faults import Failure, Faults, Overrun, Slowdown, load_faults
+from socsched.run.frames_file import read_frames
 from socsched.run.journal import Journal, recover
 from socsched.run.limp_home import limp_home_plans, lost_with, without
 from socsched.run.monitor import hang_limit
@@ -284,18 +285,46 @@ def test_a_journal_gives_back_what_was_written_and_ignores_a_torn_line(tmp_path:
         trace.jobs.append(Job(task="a", frame=1, activation_ns=11, deadline_ns=19, **blank))
         trace.slices.append(Slice("cpu", (0, 1), 0, "a", 2, 5))
         trace.counters["queue.a"] = [(0, 1.0)]
+        waiting = trace.jobs[1]
         time.sleep(0.6)
-        trace.jobs[1].status = "dropped"
+        assert not trace.jobs and not trace.slices and not trace.releases["s"], "what is written is not kept"
+        assert trace.counters["queue.a"] == [(0, 1.0)], "but for what the next step is compared with"
+        waiting.status = "dropped"
         trace.instants.append(Instant(12, "drop", "a", 1, "full"))
         trace.counters["queue.a"].append((3, 0.0))
         trace.releases["s"].append(20)
     file.write_text(file.read_text() + '{"jobs": [[2, "a", 2')
     found = recover(file)
     assert [(j.task, j.frame, j.status) for j in found.jobs] == [("a", 0, "done"), ("a", 1, "dropped")]
+    assert found.jobs == trace.jobs and trace.releases["s"] == [0, 10, 20], "in the end the trace is whole again"
+    assert trace.counters["queue.a"] == [(0, 1.0), (3, 0.0)] and trace.slices == [Slice("cpu", (0, 1), 0, "a", 2, 5)]
     assert found.slices == trace.slices and found.releases == trace.releases and found.counters == trace.counters
     assert found.instants[0] == trace.instants[0] and found.seed == 7 and found.duration_ns == 20
     with pytest.raises(InputError):
         recover(tmp_path / "none")
+
+
+def test_a_journal_that_cannot_be_written_any_more_loses_nothing(tmp_path: Path) -> None:
+    trace = Trace("measured", 10**9, 7)
+    with Journal(tmp_path / "journal.jsonl", trace) as kept:
+        rows = [Slice("cpu", (0,), n, "a", n, n + 1) for n in range(100)]
+        trace.jobs += [Job(task="a", frame=n, activation_ns=n, deadline_ns=n + 9, status="done") for n in range(50)]
+        trace.slices += rows[:50]
+        trace.counters["late"] = [(n, 1.0) for n in range(3)]
+        kept._append()
+        assert not trace.slices
+        kept._file.close()
+        kept._file = open("/dev/full", "w")  # noqa: SIM115
+        trace.jobs += [
+            Job(task="a", frame=n, activation_ns=n, deadline_ns=n + 9, status="done") for n in range(50, 100)
+        ]
+        trace.slices += rows[50:]
+        trace.counters["late"] += [(n, 1.0) for n in range(3, 6)]
+        kept._append()
+        assert isinstance(kept.error, OSError)
+        kept._file = open(os.devnull, "w")  # noqa: SIM115
+    assert [job.frame for job in trace.jobs] == list(range(100)) and trace.slices == rows
+    assert [time for time, _ in trace.counters["late"]] == list(range(6))
 
 
 _KILLED = """
@@ -304,9 +333,18 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
+from socsched.run import session
 from socsched.run.options import Options
+import numpy as np
 made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 10 * MS})
-run(made, Scripted(lambda *_: sleep(1)), duration_ns=60_000 * MS, options=Options(journal=Path(sys.argv[1])))
+session.class_names = lambda pipeline: {"b": ("car",)}
+found = {"boxes": np.ones((3, 7), np.float32), "scores": np.ones(3, np.float32), "labels": np.zeros(3, np.int32)}
+def script(name, number):
+    sleep(1)
+    return found if name == "b" else {}
+file = Path(sys.argv[1])
+options = Options(journal=file, frames=file.parent / "frames.jsonl")
+run(made, Scripted(script), duration_ns=60_000 * MS, options=options)
 """
 
 
@@ -333,3 +371,6 @@ def test_a_killed_run_leaves_its_trace_up_to_the_last_second(tmp_path: Path, che
     settled = {job.frame for job in trace.jobs if job.task == "b"}
     early = [n for n, at in enumerate(trace.releases["s"]) if at < trace.duration_ns - 1000 * MS]
     assert len(settled.intersection(early)) > 0.5 * len(early)
+    told = {entry["frame"] for entry in read_frames(tmp_path / "frames.jsonl") if len(entry["detections"]) == 3}
+    settled = {job.frame for job in trace.jobs if job.task == "b" and job.finish_ns < trace.duration_ns - 1000 * MS}
+    assert settled and settled <= told, "and so is what was found in them"

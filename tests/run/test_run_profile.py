@@ -76,6 +76,22 @@ def test_alone_means_one_job_at_a_time_and_nothing_dropped() -> None:
     assert all(job.status == "done" for job in trace.jobs)
 
 
+def test_alone_a_stage_runs_right_behind_its_producer_as_it_does_on_lanes_of_its_own() -> None:
+    tasks = [
+        task("first", "s"),
+        task("camera", "c"),
+        task("second", "first"),
+        task("third", "second"),
+        task("beside", "c"),
+    ]
+    made = plan(*tasks, sensors={"s": 5 * MS, "c": 5 * MS})
+    trace = execute(
+        made, pipeline(made), platform=HERE, backends=backends(Scripted()), frames=3, pace="asap", alone=True
+    )
+    order = [trace.jobs[piece.job].task for piece in sorted(trace.slices, key=lambda piece: piece.start_ns)]
+    assert order == ["first", "second", "third", "camera", "beside"] * 3
+
+
 def test_frames_are_added_until_medians_are_known_well_enough() -> None:
     made = plan(task("net", "lidar"), sensors={"lidar": 5 * MS})
     spread = Scripted(lambda name, n: sleep(1 + n % 7))

@@ -26,7 +26,7 @@ class Meter(Protocol):
         ...
 
     def counters(self, start_ns: int) -> Steps:
-        """Return what was sampled since `start_ns` (monotonic)."""
+        """Return, once, what was sampled since the last call, of that since `start_ns` (monotonic)."""
         ...
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from socsched.models.lidar.solids import Cylinder, Ellipsoid, Frame, Material, Solid
 
 GLASS = Material(0.12, loss=0.6)
@@ -13,7 +15,7 @@ METAL = Material(0.35, loss=0.05)
 SIGN = Material(0.9)
 SPOKES = Material(0.25, loss=0.7)
 BARK = Material(0.3)
-LEAVES = Material(0.4, loss=0.1, depth=0.8)
+LEAVES = Material(0.4, loss=0.1, depth=0.6)
 FACADE = Material(0.35, loss=0.08)
 FENCE = Material(0.3, loss=0.25)
 CARS = (
@@ -115,6 +117,17 @@ def tree(frame: Frame, trunk: float, crown: float, height: float) -> list[Solid]
 def bush(frame: Frame, radius: float, height: float) -> list[Solid]:
     """Return a round bush."""
     return [Ellipsoid(frame.point(0, 0, height / 2), radius, height / 2, LEAVES)]
+
+
+def thicket(frame: Frame, length: float, height: float, look: float) -> list[Solid]:
+    """Return an overgrown strip along the heading: bushes of all sizes up to `height`, drawn by `look` (0 to 1)."""
+    rng = np.random.default_rng(int(look * 2**32))
+    grown = []
+    for forward in np.arange(-length / 2, length / 2, 1.4):
+        wide, tall = rng.uniform(0.5, 1.5), height * rng.uniform(0.25, 1.0)
+        at = frame.point(float(forward + rng.uniform(-0.7, 0.7)), float(rng.normal(0, 0.9)), tall / 2)
+        grown.append(Ellipsoid(at, float(wide), float(tall) / 2, LEAVES))
+    return grown
 
 
 def pole(frame: Frame, height: float, girth: float = 0.09) -> list[Solid]:

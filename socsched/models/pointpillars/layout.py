@@ -21,6 +21,8 @@ SIZES = {
 }
 """Mean and standard deviation of w, l, h in metres: KITTI's training labels (Geiger et al., CVPR 2012), rounded."""
 MOTIONLESS = 0.0
+NARROW, ROOM = 6.6, 1.65
+"""Half width (m) below which nothing parks at the kerb; middle line's distance (m) from which two lanes are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class Kind:
 
 
 KINDS = (
-    (0.40, Kind((5.0, 8.0), (0.15, 0.8), (0.3, 1.0), 0.25, (5, 20), (2, 7), 0.08, (12, 60))),  # town
-    (0.20, Kind((6.5, 10.0), (0.0, 0.4), (0.0, 0.8), 0.35, (3, 14), (1, 6), 0.12, (8, 35))),  # avenue
+    (0.40, Kind((5.0, 9.0), (0.15, 0.8), (0.3, 1.0), 0.25, (5, 20), (2, 7), 0.08, (12, 60))),  # town
+    (0.20, Kind((6.6, 11.0), (0.0, 0.4), (0.0, 0.8), 0.35, (3, 14), (1, 6), 0.12, (8, 35))),  # avenue
     (0.20, Kind((4.0, 6.5), (0.0, 0.15), (0.0, 0.15), 0.15, (2, 6), (2, 5), 0.15, (15, 60), verge=True)),  # country
     (0.20, Kind((3.8, 7.0), (0.0, 0.3), (0.6, 1.0), 0.1, (18, 40), (4, 12), 0.04, (25, 80))),  # walkers' quarter
 )
@@ -53,15 +55,17 @@ def lay_out(rng: np.random.Generator) -> Scene:
     kind = KINDS[int(rng.choice(len(KINDS), p=[share for share, _ in KINDS]))][1]
     half = float(rng.uniform(*kind.half))
     crossing = (float(rng.uniform(8, 70)), float(rng.uniform(3.5, 7))) if rng.random() < 0.4 else None
-    # right-hand traffic: the vehicle keeps to the middle of the right lane, left of the cars parked at the kerb
+    # right-hand traffic: the vehicle keeps to the middle of the right lane, left of the cars parked at the kerb; in
+    # narrow streets nothing parks at the kerb, so that cyclists keep clear of the cars
+    narrow = half < NARROW
     street = Street(
-        middle=half - 2.2 - float(rng.uniform(min(1.4, half - 3.6), min(2.2, half - 2.6))),
+        middle=half - 2.2 - float(rng.uniform(1.2, 1.6) if narrow else rng.uniform(2.3, 2.7)),
         half_width=half,
         kerb=0.0 if kind.verge else float(rng.uniform(0.06, 0.16)),
         slope=(float(rng.normal(0, 0.009)), float(rng.normal(0, 0.009))),
         height=float(rng.normal(-1.70, 0.04)),
         loss=float(rng.uniform(0.004, 0.05) if rng.random() < 0.8 else rng.uniform(0.05, 0.14)),
-        rough=float(rng.uniform(0.001, 0.006) * (2 if kind.verge else 1)),
+        rough=float(rng.uniform(0.001, 0.006)),
         bend=float(np.clip(rng.normal(0, 1.2e-4), -3e-4, 3e-4)),
         faint=float(rng.uniform(0.04, 0.17)),
         crossing=crossing,
@@ -70,7 +74,7 @@ def lay_out(rng: np.random.Generator) -> Scene:
     parked_off, things = _plots(rng, street, kind)
     users = _apart([
         *_moving(rng, street, kind, speed),
-        *_parked(rng, street, kind),
+        *([] if narrow else _parked(rng, street, kind)),
         *parked_off,
         *_waiting(rng, street),
         *_riders(rng, street, kind),
@@ -123,7 +127,7 @@ def _parked(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[Ro
         for x in np.arange(-BLOCK / 2, BLOCK / 2 - 5, 5.8):
             if rng.random() < crowd and abs(x) > 4 and _open(street, x):
                 y = street.middle + side * (street.half_width - 1.05)
-                turned = np.pi * ((side > 0) ^ (rng.random() < 0.15)) + rng.normal(0, 0.04)
+                turned = np.pi * ((side > 0) ^ (rng.random() < 0.15)) + float(np.clip(rng.normal(0, 0.04), -0.08, 0.08))
                 vehicle = "Van" if rng.random() < kind.large else "Car"
                 place = x + rng.uniform(-0.4, 0.4), y + rng.normal(0, 0.08)
                 yield _user(rng, vehicle, *place, turned, MOTIONLESS)
@@ -132,12 +136,13 @@ def _parked(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[Ro
 def _moving(rng: np.random.Generator, street: Street, kind: Kind, speed: float) -> Iterator[RoadUser]:
     """Yield the traffic of both lanes; within a lane all keep one speed, ahead the vehicle's own, so none collide."""
     oncoming = rng.uniform(7, 11)
-    for own, y in ((True, 0.0), (False, 2 * street.middle)):
+    lanes = ((True, 0.0), (False, 2 * street.middle)) if street.middle > ROOM else ((True, 0.0),)
+    for own, y in lanes:
         x = rng.uniform(9, 30) if own else rng.uniform(-110, -90)
         while x < BLOCK / 2 - 12:
             heading, pace = (0.0, speed) if own else (np.pi, oncoming)
             vehicle = _vehicle(rng, kind)
-            yield _user(rng, vehicle, x, y + rng.normal(0, 0.15), heading + rng.normal(0, 0.01), pace)
+            yield _user(rng, vehicle, x, y + float(np.clip(rng.normal(0, 0.1), -0.15, 0.15)), heading, pace)
             x += rng.uniform(*kind.gap) + (8 if vehicle == "Truck" else 0)
 
 
@@ -181,8 +186,8 @@ def _riders(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[Ro
     speed = rng.uniform(3, 7)
     for _ in range(int(rng.integers(*kind.riders))):
         side = rng.choice((-1, 1))
-        y = street.middle + side * (street.half_width - 2.6)
-        yield _user(rng, "Cyclist", rng.uniform(-30, 65), y, np.pi * (side > 0) + rng.normal(0, 0.02), speed)
+        y = street.middle + side * (street.half_width - (0.8 if street.half_width < NARROW else 2.6))
+        yield _user(rng, "Cyclist", rng.uniform(-30, 65), y, np.pi * (side > 0), speed)
     for _ in range(int(rng.integers(0, 3))):
         side = rng.choice((-1, 1))
         y = street.middle + side * (street.half_width + rng.uniform(0.8, 3.0))
@@ -228,7 +233,9 @@ def _background(rng: np.random.Generator, street: Street, side: int) -> Iterator
         if rng.random() > cover or not _open(street, middle, length):
             continue
         choice, tall = rng.random(), float(rng.uniform(1.5, 6))
-        if choice < 0.65:
+        if choice < 0.4:
+            yield Thing(actors.thicket, middle, y, (length, tall, float(rng.random())), float(rng.normal(0, 0.1)))
+        elif choice < 0.65:
             yield Thing(actors.hedge, middle, y, (length, float(rng.uniform(1.0, 4.0)), tall), float(rng.normal(0, 0.05)))
         elif choice < 0.8:
             yield Thing(actors.wall, middle, y, (length, float(rng.uniform(1.0, 2.5))))
@@ -301,7 +308,10 @@ def _open_ground(rng: np.random.Generator, street: Street, side: int, x: float, 
         away = side * float(street.half_width + rng.uniform(4, 30))
         place = float(x + rng.uniform(-0.5, 0.5) * length), street.middle + away
         choice = rng.random()
-        if choice < 0.4:
+        if choice < 0.1:
+            sizes = (float(rng.uniform(3, 9)), float(rng.uniform(0.8, 3)), float(rng.random()))
+            yield Thing(actors.thicket, *place, sizes, float(rng.uniform(-np.pi, np.pi)))
+        elif choice < 0.4:
             yield Thing(actors.bush, *place, (float(rng.uniform(0.4, 1.8)), float(rng.uniform(0.6, 2.4))))
         elif choice < 0.85:
             sizes = (float(rng.uniform(0.1, 0.3)), float(rng.uniform(1.5, 3.0)), float(rng.uniform(5, 11)))

@@ -148,10 +148,13 @@ def port_names(model: Model, network: Network) -> dict[str, str]:
 
 
 def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
-    """Return the weights a stage is built with and where they are from: its own file, those given, or seeded ones."""
+    """Return the weights a stage is built with and where they are from: its own file, those given,
+    those socsched ships, or seeded ones."""
     if model.weights is not None:  # a network from a file comes with its own
         own = model.weights()
         return own, f"sha256 {weights_digest(own)}"
+    if weights is None and model.trained is not None:
+        weights = model.trained()
     if weights is None:
         drawn = seeded_weights(model.whole() if model.whole else network, SEED)
         return {name: drawn[name] for name in network.params}, f"seed {SEED}"

@@ -90,6 +90,7 @@ def part_model(model: Model, part: PartOf) -> Model:
         network=lambda: network,
         classes=model.classes,
         weights=model.weights,
+        trained=model.trained,
         whole=model.network,
     )
 

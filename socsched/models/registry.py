@@ -23,6 +23,10 @@ MODELS: dict[str, str] = {
     "pointpillars.backbone": "socsched.models.pointpillars.network:backbone",
     "pointpillars.head": "socsched.models.pointpillars.network:head",
     "pointpillars.decode": "socsched.models.pointpillars.decode:model",
+    "pointpillars-s.pfn": "socsched.models.pointpillars.small:pfn",
+    "pointpillars-s.scatter": "socsched.models.pointpillars.small:scatter",
+    "pointpillars-s.backbone": "socsched.models.pointpillars.small:backbone",
+    "pointpillars-s.head": "socsched.models.pointpillars.small:head",
     "centerpoint.voxelise": "socsched.models.centerpoint.voxelise:model",
     "centerpoint.pfn": "socsched.models.centerpoint.network:pfn",
     "centerpoint.scatter": "socsched.models.centerpoint.network:scatter",
@@ -52,7 +56,8 @@ class Model:
     Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
     compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
-    with the network (a file's own), None for a network without.  `loops`: the function takes compiled loops under
+    with the network (a file's own), None for a network without; `trained` those socsched ships for a network of its
+    own, which stand in where the user names no weights file.  `loops`: the function takes compiled loops under
     that name (`models.loops`).  `whole` is the network this one is a part of, if any:
     seeded weights are drawn for that, so that parts compute what the whole does.
     """
@@ -67,6 +72,7 @@ class Model:
     weights: Callable[[], dict[str, Any]] | None = None
     loops: bool = False
     whole: Callable[[], Network] | None = None
+    trained: Callable[[], dict[str, Any]] | None = None
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:

@@ -149,8 +149,8 @@ def calibrate_pipeline(
     """Return the scales of every network stage that has an int8 form, from `frames` of its sensor's ports.
 
     A frame gives arrays by port name, as `{"points": scan}`.  Stages run one after the other in fp32 on this machine,
-    so that each sees the inputs it will see in service; weights that come with a network (a file's own) win.  Raises
-    UsageError without frames, InputError for weights that do not fit.
+    so that each sees the inputs it will see in service; weights that come with a network (a file's own) win, and those
+    socsched ships stand in where `weights` is empty.  Raises UsageError without frames, InputError for weights that do not fit.
     """
     bound = bindings(pipeline)
     stages = [(stage, get_model(stage.model, stage.params)) for stage in pipeline.stages if stage.model]
@@ -208,6 +208,8 @@ def _in_order(pipeline: Pipeline, stages: list[tuple[Stage, Model]]) -> list[tup
 
 def _observer(network: Network, model: Model, weights: Mapping[str, Array]) -> Observer:
     own = model.weights() if model.weights is not None else dict(weights)
+    if not own and model.trained is not None:
+        own = model.trained()
     check_weights(network, own)
     return Observer(network, own)
 

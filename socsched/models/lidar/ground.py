@@ -1,4 +1,4 @@
-"""The street surface: two pavements beside a carriageway, kerbs between them, lane paint on it."""
+"""The street surface: carriageway, pavements or verges beside it, kerbs between them, lane paint, a crossing street."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from socsched.models.lidar.solids import Crossing, Floats
 
 Bools = npt.NDArray[np.bool_]
-ASPHALT, PAVING, PAINT, KERB = 0.3, 0.36, 0.7, 0.4
+ASPHALT, PAVING, PAINT, KERB = 0.36, 0.42, 0.8, 0.45
 """Reflectivity near 900 nm as a LiDAR scales it, chosen so that intensities resemble KITTI's (median about 0.3)."""
 
 
@@ -19,7 +19,9 @@ class Street:
     """A straight street along x: centre line y, half width of the carriageway, kerb height, slopes along x and y.
 
     `height` is that of the carriageway below the origin; `phase` shifts the dashes of the lane paint (metres); `loss`
-    is the share of pulses that do not return.
+    is the share of pulses that do not return, `rough` the standard deviation of the surface (metres), `bend` the
+    curvature of hill or dip along x (1/m, height grows with bend x^2), `faint` the intensity at which half of the
+    echoes are recorded as 0.  `crossing` is the middle (x) and half width of a street that crosses, if any.
     """
 
     middle: float
@@ -29,14 +31,18 @@ class Street:
     height: float = -1.73
     phase: float = 0.0
     loss: float = 0.03
+    rough: float = 0.0
+    bend: float = 0.0
+    faint: float = 0.0
+    crossing: tuple[float, float] | None = None
 
     def level(self, x: float, y: float) -> float:
         """Return the height of the surface at (x, y), kerbs included."""
-        raised = self.kerb if abs(y - self.middle) > self.half_width else 0.0
+        raised = 0.0 if bool(self._flat(np.asarray(x), np.asarray(y))) else self.kerb
         return self.height + self.slope[0] * x + self.slope[1] * y + raised
 
     def cross(self, rays: Floats) -> tuple[Crossing, Floats]:
-        """Return where rays from the origin meet the street, and the reflectivity there."""
+        """Return where rays from the origin meet the street, and the reflectivity there; the bend is left out."""
         road, pavement = self._plane(rays, 0.0), self._plane(rays, self.kerb)
         road = np.where(self._on_road(rays, road), road, np.inf)
         pavement = np.where(self._on_road(rays, pavement), np.inf, pavement)
@@ -52,10 +58,16 @@ class Street:
             distance = (self.height + raised) / fall
         return np.where(fall < 0, distance, np.inf)
 
+    def _flat(self, x: Floats, y: Floats) -> Bools:
+        """Return whether places are on the carriageway or on the street that crosses it."""
+        flat: Bools = np.abs(y - self.middle) <= self.half_width
+        if self.crossing is not None:
+            flat = flat | (np.abs(x - self.crossing[0]) <= self.crossing[1])
+        return flat
+
     def _on_road(self, rays: Floats, distance: Floats) -> Bools:
         reach = np.where(np.isfinite(distance), distance, 0)
-        on_road: Bools = np.abs(rays[..., 1] * reach - self.middle) <= self.half_width
-        return on_road
+        return self._flat(rays[..., 0] * reach, rays[..., 1] * reach)
 
     def _edge(self, rays: Floats) -> Floats:
         """Return the distance to the kerb's face on the side the ray goes to, inf where it passes over or under."""
@@ -64,7 +76,10 @@ class Street:
             distance = side / rays[..., 1]
             x, z = rays[..., 0] * distance, rays[..., 2] * distance
             rise = z - self.height - self.slope[0] * x - self.slope[1] * side
-            return np.where((rise >= 0) & (rise <= self.kerb) & (distance > 0), distance, np.inf)
+            met = (rise >= 0) & (rise <= self.kerb) & (distance > 0)
+            if self.crossing is not None:
+                met &= np.abs(x - self.crossing[0]) > self.crossing[1]
+            return np.where(met, distance, np.inf)
 
     def _paint(self, rays: Floats, distance: Floats, road: Bools, edge: Bools) -> Floats:
         """Return the reflectivity where rays end: 4 m dashes every 10 m on the centre line, lines at the sides."""

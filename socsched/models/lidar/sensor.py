@@ -20,18 +20,22 @@ class Lidar:
     Defaults are Velodyne's HDL-64E as KITTI mounted it: upper 32 beams from +2 degrees in steps of 1/3, lower 32 from
     -8.83 in steps of 1/2, 120 m for a reflectivity of 0.80 and 50 m for 0.10, accuracy 2 cm (HDL-64E S2 user's manual,
     specifications); 10 turns a second, 1.73 m above ground (Geiger et al., IJRR 2013).  1.3 million points a second
-    over 64 beams and 10 turns make 0.18 degrees a firing.
+    over 64 beams and 10 turns make 0.18 degrees a firing; KITTI's scans hold up to 478 of them within 81.5 degrees.
+    `lift` is how far the emitters lie above the frame's origin (the manual's vertical offsets, 0.1 to 0.2 m), so that
+    near returns of a beam appear at a higher elevation; `wobble` is the spread of a firing's azimuth in degrees.
     """
 
     elevations: tuple[float, ...] = (
         *(2 - i / 3 for i in range(32)),
         *(-8.83 - i / 2 for i in range(32)),
     )
-    firings: int = 2000
+    firings: int = 2100
     height: float = 1.73
     nearest: float = 0.9
     reach: tuple[tuple[float, float], tuple[float, float]] = ((0.10, 50.0), (0.80, 120.0))
     noise: float = 0.02
+    lift: float = 0.19
+    wobble: float = 0.01
 
     def range_limit(self, reflectivity: Floats) -> Floats:
         """Return how far surfaces of a reflectivity are seen: the power law through the two points of `reach`."""
@@ -71,6 +75,20 @@ _HALF_VIEW = np.radians(45)
 """Firings beyond this azimuth never enter the default camera's image, so a cropped sweep need not trace them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A turn's points float32 [N, 4], and for every group of solids what the LiDAR has of it.
+
+    `owner` [N] is the group a point is on, -1 for the ground and what belongs to none; `hits` counts the rays that end
+    on each group, `rays` those that would if it stood alone.
+    """
+
+    points: npt.NDArray[np.float32]
+    owner: npt.NDArray[np.int16]
+    hits: npt.NDArray[np.intp]
+    rays: npt.NDArray[np.intp]
+
+
 @dataclass(slots=True)
 class _Image:
     """What every ray has met so far, [beams, firings]."""
@@ -82,11 +100,13 @@ class _Image:
     cosine: Floats = field(init=False)
     reflectivity: Floats = field(init=False)
     loss: Floats = field(init=False)
+    owner: npt.NDArray[np.int16] = field(init=False)
 
     def __post_init__(self) -> None:
         shape = self.rays.shape[:2]
         self.distance, self.cosine = np.full(shape, np.inf), np.zeros(shape)
         self.reflectivity, self.loss = np.zeros(shape), np.zeros(shape)
+        self.owner = np.full(shape, -1, np.int16)
 
     def window(self, solid: Solid) -> tuple[npt.NDArray[np.intp], ...] | None:
         """Return the index grid of the rays that may meet the solid's bounding sphere, None when there are none."""
@@ -100,24 +120,29 @@ class _Image:
         rows = np.flatnonzero(lift <= np.arcsin(min(solid.radius / range_, 1.0)))
         return np.ix_(rows, columns) if len(rows) and len(columns) else None
 
-    def lay(self, street: Street) -> None:
+    def lay(self, street: Street, rng: np.random.Generator) -> None:
         """Start with the ground: what every downward ray meets when nothing is in its way."""
         met, self.reflectivity = street.cross(self.rays)
-        self.distance, self.cosine, self.loss = met.enter, met.cosine, np.full(met.enter.shape, street.loss)
+        bumps = 1 + rng.normal(0, street.rough, met.enter.shape) / abs(street.height) if street.rough else 1.0
+        self.distance, self.cosine = met.enter * bumps, met.cosine
+        self.loss = np.full(met.enter.shape, street.loss)
 
-    def add(self, solid: Solid, rng: np.random.Generator) -> None:
-        """Let the solid stand in the way of the rays."""
+    def add(self, solid: Solid, rng: np.random.Generator, owner: int, alone: npt.NDArray[np.bool_] | None) -> None:
+        """Let the solid stand in the way of the rays; mark in `alone` all it would meet if nothing else stood there."""
         window = self.window(solid)
         if window is None:
             return
         met = solid.cross(self.rays[window])
         distance = _within_foliage(met, solid.material.depth, rng)
         closer = distance < self.distance[window]
+        if alone is not None:
+            alone[window] |= np.isfinite(distance)
         for image, value in (
             (self.distance, distance),
             (self.cosine, met.cosine),
             (self.reflectivity, np.full(distance.shape, solid.material.reflectivity)),
             (self.loss, np.full(distance.shape, solid.material.loss)),
+            (self.owner, np.full(distance.shape, owner)),
         ):
             image[window] = np.where(closer, value, image[window])
 
@@ -130,44 +155,62 @@ def _within_foliage(met: Crossing, depth: float, rng: np.random.Generator) -> Fl
     return np.where(distance < met.leave, distance, np.inf)
 
 
-def sweep(
+def survey(
     street: Street,
-    solids: Sequence[Solid],
+    groups: Sequence[Sequence[Solid]],
+    rest: Sequence[Solid],
     rng: np.random.Generator,
     lidar: Lidar = HDL_64E,
     camera: Camera | None = KITTI_CAMERA,
-) -> npt.NDArray[np.float32]:
-    """Return one turn's points float32 [N, 4] (x, y, z in m, intensity 0 to 1), cropped to the camera unless None.
+) -> Survey:
+    """Return one turn's points (x, y, z in m, intensity 0 to 1), cropped to the camera unless None.
 
-    The LiDAR stands still at the origin.  Points come beam after beam from the top, as KITTI's files hold them.
+    The emitters stand still at the origin; points are given in the LiDAR's frame, `lidar.lift` below them.  They come
+    beam after beam from the top, as KITTI's files hold them.
     """
     azimuths = -np.pi + 2 * np.pi * np.arange(lidar.firings) / lidar.firings
     if camera is not None:
         azimuths = azimuths[np.abs(azimuths) <= _HALF_VIEW]
     beams = np.radians(lidar.elevations)
-    level = np.cos(beams)[:, None]
-    up = np.broadcast_to(np.sin(beams)[:, None], (len(beams), len(azimuths)))
-    image = _Image(np.stack([level * np.cos(azimuths), level * np.sin(azimuths), up], axis=-1), beams, azimuths)
-    image.lay(street)
-    for solid in solids:
-        image.add(solid, rng)
-    return _returns(image, lidar, camera, rng)
+    level, shape = np.cos(beams)[:, None], (len(beams), len(azimuths))
+    turned = azimuths + np.radians(lidar.wobble) * np.clip(rng.standard_normal(shape), -3, 3)
+    up = np.broadcast_to(np.sin(beams)[:, None], shape)
+    image = _Image(np.stack([level * np.cos(turned), level * np.sin(turned), up], axis=-1), beams, azimuths)
+    image.lay(street, rng)
+    rays = np.zeros(len(groups), np.intp)
+    for number, group in enumerate(groups):
+        alone = np.zeros(shape, np.bool_)
+        for solid in group:
+            image.add(solid, rng, number, alone)
+        rays[number] = np.count_nonzero(alone)
+    for solid in rest:
+        image.add(solid, rng, -1, None)
+    hits = np.bincount(image.owner[image.owner >= 0], minlength=len(groups))
+    points, owner = _returns(image, street, lidar, camera, rng)
+    return Survey(points, owner, hits, rays)
 
 
-def _returns(image: _Image, lidar: Lidar, camera: Camera | None, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Return the points of the rays that came back strong enough, with noise."""
+def _returns(
+    image: _Image, street: Street, lidar: Lidar, camera: Camera | None, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int16]]:
+    """Return the points of the rays that came back strong enough, with noise, and what they are on."""
     shape = image.distance.shape
     texture = rng.lognormal(0, 0.25, shape)
     reflectivity = image.reflectivity * texture
-    lost = rng.random(shape) < image.loss
+    lost = rng.random(shape) < np.maximum(image.loss, street.loss)
     heard = (image.distance >= lidar.nearest) & (image.distance <= lidar.range_limit(reflectivity)) & ~lost
     distance = np.where(heard, image.distance, 0) + rng.normal(0, lidar.noise, shape)
-    # rough surfaces send back far more at grazing angles than Lambert's cosine; these shares come close to KITTI
-    intensity = np.clip(reflectivity * (0.7 + 0.3 * image.cosine) + rng.normal(0, 0.02, shape), 0, 1)
+    # rough surfaces send back far more at grazing angles than Lambert's cosine; these shares, the fall with range and
+    # the echoes too weak for a figure come close to KITTI, whose far returns mostly read 0
+    intensity = reflectivity * (0.7 + 0.3 * image.cosine) / (1 + (distance / 45) ** 2) + rng.normal(0, 0.02, shape)
+    if street.faint > 0:
+        with np.errstate(over="ignore"):
+            intensity[rng.random(shape) < 1 / (1 + np.exp((intensity - street.faint) / 0.02))] = 0
     points = image.rays * distance[..., None]
+    points[..., 2] += lidar.lift + street.bend * points[..., 0] ** 2
     if camera is not None:
         heard &= camera.sees(points)
     scan = aligned_zeros((int(np.count_nonzero(heard)), 4), np.float32)
     scan[:, :3] = points[heard]
-    scan[:, 3] = np.round(intensity[heard], 2)
-    return scan  # type: ignore[return-value]
+    scan[:, 3] = np.round(np.clip(intensity[heard], 0, 1), 2)
+    return scan, image.owner[heard]  # type: ignore[return-value]

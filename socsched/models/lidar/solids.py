@@ -166,8 +166,12 @@ class Frame:
         bottom: float,
         top: float,
         material: Material,
+        cut: float = 0.0,
     ) -> Convex:
-        """Return the solid between two level rectangles (rear, front, right, left) at heights `bottom` and `top`."""
+        """Return the solid between two level rectangles (rear, front, right, left) at heights `bottom` and `top`.
+
+        `cut` metres are taken off the corners of the base, seen from above, at 45 degrees.
+        """
         rise = top - bottom
         # each side plane holds a base edge and the matching roof edge: outward normal tilted by the inset over the rise
         signs = ((-1, 0), (1, 0), (0, -1), (0, 1))
@@ -176,6 +180,10 @@ class Frame:
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
         held = np.array([(u * u * low, v * v * low, bottom) for (u, v), low in zip(signs, base, strict=True)])
         held = np.vstack([held, (0, 0, top), (0, 0, bottom)])
+        if cut > 0:
+            corners = [(u, v, base[(u + 1) // 2], base[2 + (v + 1) // 2]) for u in (-1, 1) for v in (-1, 1)]
+            normals = np.vstack([normals, [(u * 0.5**0.5, v * 0.5**0.5, 0) for u, v, _, _ in corners]])
+            held = np.vstack([held, [(x - u * cut, y, 0) for u, _, x, y in corners]])
         cos, sin = np.cos(self.heading), np.sin(self.heading)
         turn = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
         world = normals @ turn
@@ -186,8 +194,15 @@ class Frame:
         return Convex(world, offsets, self.point(*box.mean(0)), float(np.linalg.norm(box[1] - box[0]) / 2), material)
 
     def block(
-        self, length: float, width: float, bottom: float, top: float, material: Material, at: float = 0.0
+        self,
+        length: float,
+        width: float,
+        bottom: float,
+        top: float,
+        material: Material,
+        at: float = 0.0,
+        cut: float = 0.0,
     ) -> Convex:
-        """Return a box `length` along the heading around local forward position `at`."""
+        """Return a box `length` along the heading around local forward position `at`, corners `cut` as in `prism`."""
         base = (at - length / 2, at + length / 2, -width / 2, width / 2)
-        return self.prism(base, base, bottom, top, material)
+        return self.prism(base, base, bottom, top, material, cut)

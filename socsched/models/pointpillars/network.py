@@ -24,6 +24,7 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.registry import Model, Port
+from socsched.models.weights import Weights
 
 NX, NY, _ = KITTI.cells
 CHANNELS = 64
@@ -37,7 +38,7 @@ NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
 _PARAMS = {"pillars": 6000, "max_pillars": 16000, "max_points": 32, "points": 20000, "taps": False}
 
 
-def _checked(params: Mapping[str, Any]) -> dict[str, Any]:
+def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
         raise UsageError(f"pointpillars: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(sorted(_PARAMS))}")
@@ -48,16 +49,22 @@ def _checked(params: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _image(channels: int, height: int, width: int) -> TensorType:
+def image(channels: int, height: int, width: int) -> TensorType:
     return TensorType((1, channels, height, width), "fp32", "NCHW")
 
 
-def _model(name: str, network: Callable[[], Network], ports: Mapping[str, TensorType], pillars: int) -> Model:
+def network_model(
+    name: str,
+    network: Callable[[], Network],
+    ports: Mapping[str, TensorType],
+    pillars: int,
+    trained: Callable[[], Weights] | None = None,
+) -> Model:
     """Ports of a network with its varying dimension replaced by the nominal pillar count."""
     built = network()
     inputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in built.inputs.items())
     outputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in ports.items())
-    return Model(name, inputs, outputs, network=network)
+    return Model(name, inputs, outputs, network=network, trained=trained)
 
 
 def _nominal(tensor: TensorType, pillars: int) -> TensorType:
@@ -66,9 +73,9 @@ def _nominal(tensor: TensorType, pillars: int) -> TensorType:
 
 def pfn(params: Mapping[str, Any]) -> Model:
     """Pillar Feature Net: decorate, linear 9 -> 64, ReLU, maximum over the slots of a pillar."""
-    chosen = _checked(params)
+    chosen = checked(params)
     ports = {"features": TensorType((-1, CHANNELS), "fp32")}
-    return _model("pointpillars.pfn", lambda: pfn_network(chosen["max_points"]), ports, chosen["pillars"])
+    return network_model("pointpillars.pfn", lambda: pfn_network(chosen["max_points"]), ports, chosen["pillars"])
 
 
 def pfn_network(slots: int = 32) -> Network:
@@ -104,8 +111,8 @@ def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
 
 def scatter(params: Mapping[str, Any]) -> Model:
     """Pillar features back onto the bird's-eye grid."""
-    ports = {"canvas": _image(CHANNELS, NY, NX)}
-    return _model("pointpillars.scatter", scatter_network, ports, _checked(params)["pillars"])
+    ports = {"canvas": image(CHANNELS, NY, NX)}
+    return network_model("pointpillars.scatter", scatter_network, ports, checked(params)["pillars"])
 
 
 def scatter_network(
@@ -122,12 +129,12 @@ def scatter_network(
 
 def backbone(params: Mapping[str, Any]) -> Model:
     """Backbone and neck; with params {"taps": True} the blocks' outputs follow as block1, block2, block3."""
-    chosen = _checked(params)
-    ports = {"neck": _image(*NECK[1:])}
+    chosen = checked(params)
+    ports = {"neck": image(*NECK[1:])}
     if chosen["taps"]:
         sizes = ((channels, NY >> i + 1, NX >> i + 1) for i, (_, channels) in enumerate(BLOCKS))
-        ports |= {f"block{i + 1}": _image(*size) for i, size in enumerate(sizes)}
-    return _model("pointpillars.backbone", lambda: backbone_network(chosen["taps"]), ports, chosen["pillars"])
+        ports |= {f"block{i + 1}": image(*size) for i, size in enumerate(sizes)}
+    return network_model("pointpillars.backbone", lambda: backbone_network(chosen["taps"]), ports, chosen["pillars"])
 
 
 def backbone_network(taps: bool = False, ny: int = NY, nx: int = NX) -> Network:
@@ -143,16 +150,19 @@ def second_fpn(
     strides: tuple[int, int, int] = STRIDES,
     pointwise: bool = False,
     taps: bool = False,
+    blocks: tuple[tuple[int, int], ...] = BLOCKS,
+    up_channels: int = UP_CHANNELS,
 ) -> Network:
     """Return the SECOND backbone with its FPN neck on a canvas of `channels` x `ny` x `nx`.
 
-    `strides` are those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a
+    `blocks` are convolutions and channels of each block, `up_channels` those of each upsampled scale; `strides` are
+    those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a
     1x1 convolution rather than a transposed one of stride 1, which is the same function with its weights transposed.
     """
     layers: list[Layer] = []
     shapes: dict[str, tuple[int, ...]] = {}
     previous, width, ends = "canvas", channels, []
-    for block, ((count, wide), stride) in enumerate(zip(BLOCKS, strides, strict=True)):
+    for block, ((count, wide), stride) in enumerate(zip(blocks, strides, strict=True)):
         for index in range(count):
             layer = f"blocks.{block}.{index}"
             shapes |= {f"{layer}.weight": (wide, width, 3, 3), f"{layer}.bias": (wide,)}
@@ -162,16 +172,16 @@ def second_fpn(
     ups = []
     for block, ((source, wide), stride) in enumerate(zip(ends, UPSAMPLE, strict=True)):
         layer = f"de.{block}"
-        shapes[f"{layer}.weight"] = (wide, UP_CHANNELS, stride, stride)
+        shapes[f"{layer}.weight"] = (wide, up_channels, stride, stride)
         op, attrs = "conv2d_transpose", {"stride": stride}
         if pointwise and stride == 1:
-            shapes[f"{layer}.weight"] = (UP_CHANNELS, wide, 1, 1)
+            shapes[f"{layer}.weight"] = (up_channels, wide, 1, 1)
             op, attrs = "conv2d", {"stride": 1, "padding": 0}
-        shapes[f"{layer}.bias"] = (UP_CHANNELS,)
+        shapes[f"{layer}.bias"] = (up_channels,)
         ups.append(_conv_relu(layers, layer, op, source, attrs))
     layers.append(Layer("neck", "concat", tuple(ups), attrs={"axis": 1}))
     outputs = ("neck", *(source for source, _ in ends)) if taps else ("neck",)
-    return Network(name, {"canvas": _image(channels, ny, nx)}, tuple(layers), outputs, shapes)
+    return Network(name, {"canvas": image(channels, ny, nx)}, tuple(layers), outputs, shapes)
 
 
 def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapping[str, Any]) -> str:
@@ -182,24 +192,26 @@ def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapp
 
 def head(params: Mapping[str, Any]) -> Model:
     """Anchor head: class scores, box regression and direction, six anchors a cell."""
-    pillars = _checked(params)["pillars"]
-    ports = {name: _image(channels, *NECK[2:]) for name, channels in HEADS}
-    return _model("pointpillars.head", head_network, ports, pillars)
+    pillars = checked(params)["pillars"]
+    ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
+    return network_model("pointpillars.head", head_network, ports, pillars)
 
 
-def head_network(height: int = NECK[2], width: int = NECK[3]) -> Network:
-    """Return the three 1x1 convolutions over a neck of `height` x `width`."""
+def head_network(
+    height: int = NECK[2], width: int = NECK[3], channels: int = NECK[1], name: str = "pointpillars.head"
+) -> Network:
+    """Return the three 1x1 convolutions over a neck of `channels` x `height` x `width`."""
     layers = tuple(
         Layer(
-            name,
+            output,
             "conv2d",
             ("neck",),
-            {"weight": f"{name}.weight", "bias": f"{name}.bias"},
+            {"weight": f"{output}.weight", "bias": f"{output}.bias"},
             {"stride": 1, "padding": 0},
         )
-        for name, _ in HEADS
+        for output, _ in HEADS
     )
-    shapes: dict[str, tuple[int, ...]] = {f"{name}.weight": (channels, NECK[1], 1, 1) for name, channels in HEADS}
-    shapes |= {f"{name}.bias": (channels,) for name, channels in HEADS}
-    names = tuple(name for name, _ in HEADS)
-    return Network("pointpillars.head", {"neck": _image(NECK[1], height, width)}, layers, names, shapes)
+    shapes: dict[str, tuple[int, ...]] = {f"{output}.weight": (wide, channels, 1, 1) for output, wide in HEADS}
+    shapes |= {f"{output}.bias": (wide,) for output, wide in HEADS}
+    outputs = tuple(output for output, _ in HEADS)
+    return Network(name, {"neck": image(channels, height, width)}, layers, outputs, shapes)

@@ -1,0 +1,177 @@
+"""Average precision as KITTI's object benchmark computes it: 40 recall positions, boxes seen from above or in 3D.
+
+The algorithm is that of the benchmark's development kit (Geiger et al., CVPR 2012; 40 positions after Simonelli et al.,
+Disentangling Monocular 3D Object Detection, ICCV 2019, section 5): objects harder than asked for, and those of a
+neighbouring class, are neither found nor missed; so are detections too small in the image for the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.models.pointpillars.anchors import CLASSES
+from socsched.models.pointpillars.nms import footprints, intersection
+from socsched.models.pointpillars.truth import HEIGHT, Calibration, Truth, image_boxes
+
+Array = npt.NDArray[np.float64]
+
+THRESHOLDS = {"Pedestrian": 0.5, "Cyclist": 0.5, "Car": 0.7}
+"""IoU from which a detection is a class's object."""
+NEIGHBOURS = {"Car": ("Van",), "Pedestrian": ("Person_sitting",), "Cyclist": ()}
+POSITIONS = 40
+FOUND, SKIPPED, OTHER = 0, 1, -1
+"""What an object or a detection is to a question: looked for, neither right nor wrong, of another class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A frame's truth and what was found in it: boxes [K, 7], scores [K], labels [K] (index into CLASSES)."""
+
+    truths: Sequence[Truth]
+    boxes: npt.NDArray[np.float32]
+    scores: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int32]
+    calibration: Calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A class at a level (index into truth.LEVELS), from above or in 3D, within a range of distances in metres."""
+
+    kind: str
+    level: int = 1
+    solid: bool = False
+    within: tuple[float, float] | None = None
+    overlap: float | None = None
+
+    @property
+    def least(self) -> float:
+        """IoU that makes a detection right."""
+        return THRESHOLDS[self.kind] if self.overlap is None else self.overlap
+
+
+def overlaps(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], solid: bool) -> Array:
+    """Return the IoU [n, m] of boxes a [n, 7] and b [m, 7], from above or in 3D."""
+    found = np.zeros((len(a), len(b)))
+    if not len(a) or not len(b):
+        return found
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    reach = np.hypot(a[:, 3], a[:, 4])[:, None] / 2 + np.hypot(b[:, 3], b[:, 4])[None] / 2
+    rows, columns = np.nonzero(np.hypot(a[:, :1] - b[:, 0], a[:, 1:2] - b[:, 1]) <= reach)
+    p, q = a[rows], b[columns]
+    shared = intersection(footprints(p), footprints(q))
+    sizes = p[:, 3] * p[:, 4], q[:, 3] * q[:, 4]
+    if solid:
+        high = np.minimum(p[:, 2] + p[:, 5], q[:, 2] + q[:, 5]) - np.maximum(p[:, 2], q[:, 2])
+        shared = shared * np.maximum(high, 0)
+        sizes = sizes[0] * p[:, 5], sizes[1] * q[:, 5]
+    union = sizes[0] + sizes[1] - shared
+    found[rows, columns] = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return found
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A frame as a question sees it: what objects and detections are to it, scores, and each object's candidates."""
+
+    objects: npt.NDArray[np.int64]
+    found: npt.NDArray[np.int64]
+    scores: Array
+    candidates: list[list[tuple[int, float]]]
+
+
+def average_precision(frames: Sequence[Judged], question: Question) -> float | None:
+    """Return the average precision, 0 to 1, None where no frame holds an object the question is about."""
+    asked = [_asked(frame, question) for frame in frames]
+    total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in asked)
+    if not total:
+        return None
+    hits = np.sort(np.concatenate([_hits(frame) for frame in asked]))[::-1]
+    precision = np.zeros(POSITIONS + 1)
+    for place, threshold in enumerate(_thresholds(hits, total)):
+        right = wrong = 0
+        for frame in asked:
+            one_right, one_wrong = _count(frame, threshold)
+            right, wrong = right + one_right, wrong + one_wrong
+        precision[place] = right / max(right + wrong, 1)
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(best[1:].mean())
+
+
+def recall(frames: Sequence[Judged], question: Question, score: float) -> tuple[int, int]:
+    """Return how many objects the question is about are found with at least `score`, and how many there are."""
+    asked = [_asked(frame, question) for frame in frames]
+    total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in asked)
+    return sum(_count(frame, score)[0] for frame in asked), total
+
+
+def _asked(frame: Judged, question: Question) -> _Frame:
+    """Return what everything in a frame is to a question; of other classes are `OTHER`."""
+    near, far = question.within or (0.0, np.inf)
+    objects = np.array([_role(truth, question, near, far) for truth in frame.truths], np.int64)
+    mine = np.flatnonzero(np.asarray(frame.labels) == CLASSES.index(question.kind))
+    boxes = np.asarray(frame.boxes, np.float64).reshape(-1, 7)[mine]
+    distance = np.hypot(boxes[:, 0], boxes[:, 1])
+    image, _ = image_boxes(boxes, frame.calibration)
+    small = image[:, 3] - image[:, 1] < HEIGHT[question.level]
+    found = np.where(small | (distance < near) | (distance >= far), SKIPPED, FOUND)
+    truths = np.array([truth.box for truth in frame.truths], np.float64).reshape(-1, 7)
+    iou = overlaps(truths, boxes, question.solid)
+    candidates = [[(int(j), float(row[j])) for j in np.flatnonzero(row > question.least)] for row in iou]
+    return _Frame(objects, found, np.asarray(frame.scores, np.float64)[mine], candidates)
+
+
+def _role(truth: Truth, question: Question, near: float, far: float) -> int:
+    if truth.kind in NEIGHBOURS[question.kind]:
+        return SKIPPED
+    if truth.kind != question.kind:
+        return OTHER
+    return FOUND if truth.level <= question.level and near <= truth.distance < far else SKIPPED
+
+
+def _hits(frame: _Frame) -> Array:
+    """Return the scores at which objects would be found, each by the best-scored detection nobody before it took."""
+    taken: set[int] = set()
+    scores = []
+    for role, candidates in zip(frame.objects.tolist(), frame.candidates, strict=True):
+        free = [j for j, _ in candidates if j not in taken]
+        if role == OTHER or not free:
+            continue
+        best = max(free, key=lambda j: frame.scores[j])
+        taken.add(best)
+        if role == FOUND and frame.found[best] == FOUND:
+            scores.append(float(frame.scores[best]))
+    return np.array(scores)
+
+
+def _thresholds(scores: Array, total: int) -> list[float]:
+    """Return the scores nearest to the recall positions 0, 1/40, ... as far as recall goes; scores descend."""
+    chosen, recall_now = [], 0.0
+    for number, score in enumerate(scores.tolist()):
+        last = number == len(scores) - 1
+        here, after = (number + 1) / total, (number + (1 if last else 2)) / total
+        if after - recall_now < recall_now - here and not last:
+            continue
+        chosen.append(score)
+        recall_now += 1 / POSITIONS
+    return chosen[: POSITIONS + 1]
+
+
+def _count(frame: _Frame, threshold: float) -> tuple[int, int]:
+    """Return right and wrong detections of at least a score."""
+    taken: set[int] = set()
+    right = 0
+    for role, candidates in zip(frame.objects.tolist(), frame.candidates, strict=True):
+        free = [(j, iou) for j, iou in candidates if j not in taken and frame.scores[j] >= threshold]
+        if role == OTHER or not free:
+            continue
+        sound = [(iou, -j) for j, iou in free if frame.found[j] == FOUND]
+        chosen = -max(sound)[1] if sound else free[0][0]
+        taken.add(chosen)
+        right += role == FOUND and bool(sound)
+    usable = np.flatnonzero((frame.found == FOUND) & (frame.scores >= threshold))
+    return right, len(usable) - sum(1 for j in usable.tolist() if j in taken)

@@ -1,0 +1,102 @@
+"""PointPillars-S: the stages of the KITTI three-class network with narrower channels, and weights that come along.
+
+Voxelising and decoding are those of the full network (`pointpillars.voxelise`, `pointpillars.decode`): grid, anchors
+and box coding are the same.  The weights are trained on synthetic scans only (docs/models/pointpillars-s.md), by
+tools/train_pointpillars.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.grid import KITTI
+from socsched.models.pointpillars.network import (
+    HEADS,
+    NX,
+    NY,
+    checked,
+    head_network,
+    image,
+    network_model,
+    pillar_network,
+    scatter_network,
+    second_fpn,
+)
+from socsched.models.registry import Model
+from socsched.models.weights import Weights, load_weights
+
+CHANNELS = 32
+BLOCKS = ((4, 32), (5, 64), (3, 96))
+UP_CHANNELS = 64
+NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
+FILE = Path(__file__).parents[1] / "trained" / "pointpillars-s.npz"
+"""Trained weights, fp16, batch norm folded."""
+
+
+@lru_cache(maxsize=1)
+def _trained() -> Weights:
+    return load_weights(FILE, networks())
+
+
+def trained() -> Weights:
+    """Return the weights that come with socsched, fp32 by parameter name."""
+    return dict(_trained())
+
+
+def networks() -> tuple[Network, ...]:
+    """Return the networks of the stages that have parameters."""
+    return pfn_network(), backbone_network(), small_head_network()
+
+
+def pfn_network(slots: int = 32) -> Network:
+    """Return the Pillar Feature Net for `slots` points a pillar."""
+    return pillar_network("pointpillars-s.pfn", slots, CHANNELS, KITTI)
+
+
+def backbone_network(ny: int = NY, nx: int = NX, taps: bool = False) -> Network:
+    """Return the backbone with its neck on a canvas of `ny` x `nx` (multiples of 8)."""
+    return second_fpn(
+        "pointpillars-s.backbone", ny, nx, CHANNELS, taps=taps, blocks=BLOCKS, up_channels=UP_CHANNELS
+    )  # fmt: skip
+
+
+def small_head_network(height: int = NECK[2], width: int = NECK[3]) -> Network:
+    """Return the three 1x1 convolutions over a neck of `height` x `width`."""
+    return head_network(height, width, NECK[1], "pointpillars-s.head")
+
+
+def pfn(params: Mapping[str, Any]) -> Model:
+    """Pillar Feature Net: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
+    known = checked(params)
+    ports = {"features": TensorType((-1, CHANNELS), "fp32")}
+    return network_model(
+        "pointpillars-s.pfn", lambda: pfn_network(known["max_points"]), ports, known["pillars"], trained
+    )  # fmt: skip
+
+
+def scatter(params: Mapping[str, Any]) -> Model:
+    """Pillar features back onto the bird's-eye grid."""
+    name, ports = "pointpillars-s.scatter", {"canvas": image(CHANNELS, NY, NX)}
+    return network_model(name, lambda: scatter_network(NY, NX, CHANNELS, name), ports, checked(params)["pillars"])
+
+
+def backbone(params: Mapping[str, Any]) -> Model:
+    """Backbone and neck; with params {"taps": True} the blocks' outputs follow as block1, block2, block3."""
+    known = checked(params)
+    ports = {"neck": image(*NECK[1:])}
+    if known["taps"]:
+        sizes = ((channels, NY >> i + 1, NX >> i + 1) for i, (_, channels) in enumerate(BLOCKS))
+        ports |= {f"block{i + 1}": image(*size) for i, size in enumerate(sizes)}
+    network = lambda: backbone_network(taps=known["taps"])  # noqa: E731
+    return network_model("pointpillars-s.backbone", network, ports, known["pillars"], trained)
+
+
+def head(params: Mapping[str, Any]) -> Model:
+    """Anchor head: class scores, box regression and direction, six anchors a cell."""
+    ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
+    return network_model("pointpillars-s.head", small_head_network, ports, checked(params)["pillars"], trained)

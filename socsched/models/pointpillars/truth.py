@@ -1,0 +1,178 @@
+"""True objects of a scan: KITTI's label and calibration files, and the same facts of a synthetic scene.
+
+A label file has one object a line: class, truncation (share outside the image), occlusion (0 to 3), observation angle,
+image box (left, top, right, bottom), h, w, l, x, y, z of the bottom's centre in the rectified camera's frame (x right,
+y down, z ahead), rotation about y (Geiger et al., CVPR 2012, object development kit).  That rotation is the detector's
+ry as it stands.  An object is easy, moderate or hard to find by its height in the image, occlusion and truncation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.errors import InputError
+from socsched.models.lidar.sensor import KITTI_CAMERA, Camera, Survey
+from socsched.models.pointpillars.nms import corners, footprints
+from socsched.models.pointpillars.scene import Scene
+
+Floats = npt.NDArray[np.float64]
+
+LEVELS = ("easy", "moderate", "hard")
+HEIGHT, OCCLUSION, TRUNCATION = (40.0, 25.0, 25.0), (0, 1, 2), (0.15, 0.30, 0.50)
+"""Least height in the image (pixels), greatest occlusion and truncation of each level (KITTI's object benchmark)."""
+HIDDEN = (0.15, 0.5, 0.85)
+"""Shares of an object's rays that something else stops, up to which a synthetic object counts as occlusion 0, 1, 2."""
+LEAST_POINTS = 5
+"""A synthetic object with fewer points has occlusion 3: it is of no level, and finding it is no mistake either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """From the LiDAR's frame to a camera's: homogeneous matrix [4, 4] to rectified camera coordinates, projection
+    [3, 4] to pixels, image size in pixels."""
+
+    camera: Floats
+    project: Floats
+    size: tuple[int, int] = (1242, 375)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A labelled object: class, box [7] (x, y, z_bottom, w, l, h, ry in the LiDAR's frame), image box, and how much of
+    it is out of the image (share) or hidden (0 to 3).  `points` is how many the LiDAR has of it, None where unknown."""
+
+    kind: str
+    box: npt.NDArray[np.float32]
+    image: tuple[float, float, float, float]
+    truncation: float
+    occlusion: int
+    points: int | None = None
+
+    @property
+    def level(self) -> int:
+        """Index into LEVELS of the easiest level the object belongs to, 3 for none."""
+        height = self.image[3] - self.image[1]
+        for level, (least, hidden, cut) in enumerate(zip(HEIGHT, OCCLUSION, TRUNCATION, strict=True)):
+            if height >= least and self.occlusion <= hidden and self.truncation <= cut:
+                return level
+        return len(LEVELS)
+
+    @property
+    def distance(self) -> float:
+        """Metres from the LiDAR, seen from above."""
+        return float(np.hypot(self.box[0], self.box[1]))
+
+
+def calibration_of(camera: Camera = KITTI_CAMERA) -> Calibration:
+    """Return the calibration of the synthetic camera."""
+    turn = np.array([[0, -1, 0, 0], [0, 0, -1, -camera.below], [1, 0, 0, -camera.ahead], [0, 0, 0, 1]], np.float64)
+    (column, row), focal = camera.centre, camera.focal
+    project = np.array([[focal, 0, column, 0], [0, focal, row, 0], [0, 0, 1, 0]], np.float64)
+    return Calibration(turn, project, camera.size)
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """Return the calibration of a KITTI file (P2, R0_rect, Tr_velo_to_cam); InputError where it cannot be read."""
+    found: dict[str, Floats] = {}
+    try:
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            name, _, values = line.partition(":")
+            if values.strip():
+                found[name.strip()] = np.array(values.split(), np.float64)
+        rectify, move = np.eye(4), np.eye(4)
+        rectify[:3, :3] = found["R0_rect"].reshape(3, 3)
+        move[:3] = found["Tr_velo_to_cam"].reshape(3, 4)
+        return Calibration(rectify @ move, found["P2"].reshape(3, 4))
+    except (OSError, ValueError, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a KITTI calibration: {error!r}", "P2, R0_rect and Tr_velo_to_cam") from None
+
+
+def write_calibration(path: str | Path, calibration: Calibration) -> None:
+    """Write a calibration as KITTI's files have it."""
+    rows = {
+        **{f"P{number}": calibration.project for number in range(4)},
+        "R0_rect": np.eye(3),
+        "Tr_velo_to_cam": calibration.camera[:3],
+    }
+    text = "".join(f"{name}: " + " ".join(f"{v:.12e}" for v in values.ravel()) + "\n" for name, values in rows.items())
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def image_boxes(boxes: npt.NDArray[np.floating], calibration: Calibration) -> tuple[Floats, Floats]:
+    """Return what boxes [n, 7] cover in the image, [n, 4] (left, top, right, bottom in pixels), clipped and whole."""
+    flat = corners(footprints(np.asarray(boxes).reshape(-1, 7)))
+    low = np.asarray(boxes, np.float64).reshape(-1, 7)[:, 2]
+    high = low + np.asarray(boxes, np.float64).reshape(-1, 7)[:, 5]
+    levels = [np.concatenate([flat, np.broadcast_to(z[:, None, None], (len(flat), 4, 1))], 2) for z in (low, high)]
+    places = np.concatenate(levels, 1)
+    homogeneous = np.concatenate([places, np.ones((*places.shape[:2], 1))], 2) @ calibration.camera.T
+    homogeneous[..., 2] = np.maximum(homogeneous[..., 2], 0.1)  # what is beside or behind the camera
+    pixels = homogeneous @ calibration.project.T
+    pixels = pixels[..., :2] / pixels[..., 2:]
+    whole = np.concatenate([pixels.min(1), pixels.max(1)], 1)
+    width, height = calibration.size
+    return np.clip(whole, 0, (width - 1, height - 1) * 2), whole
+
+
+def truths_of(scene: Scene, seen: Survey, camera: Camera = KITTI_CAMERA) -> list[Truth]:
+    """Return the road users a survey has points of and the camera has in view, as KITTI would label them."""
+    counts = np.bincount(seen.owner[seen.owner >= 0], minlength=len(scene.users))
+    boxes, calibration = scene.boxes, calibration_of(camera)
+    clipped, whole = image_boxes(boxes, calibration)
+    area = np.prod(clipped[:, 2:] - clipped[:, :2], axis=1) / np.maximum(np.prod(whole[:, 2:] - whole[:, :2], axis=1), 1)
+    hidden = 1 - seen.hits / np.maximum(seen.rays, 1)
+    occlusion = np.where(counts < LEAST_POINTS, 3, np.searchsorted(HIDDEN, hidden))
+    kept = np.flatnonzero((counts > 0) & (area > 0) & (boxes[:, 0] > camera.ahead))
+    labels = scene.labels
+    return [
+        Truth(
+            labels[i],
+            boxes[i],
+            (float(clipped[i, 0]), float(clipped[i, 1]), float(clipped[i, 2]), float(clipped[i, 3])),
+            float(1 - area[i]),
+            int(occlusion[i]),
+            int(counts[i]),
+        )
+        for i in kept
+    ]
+
+
+def read_labels(path: str | Path, calibration: Calibration) -> list[Truth]:
+    """Return the objects of a KITTI label file without its DontCare regions; InputError where it cannot be read."""
+    found = []
+    back = np.linalg.inv(calibration.camera)
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})", "give a KITTI label file") from None
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0] == "DontCare":
+            continue
+        try:
+            cut, hidden, _, *values = (float(word) for word in words[1:15])
+            left, top, right, bottom, h, w, length, x, y, z, ry = values
+        except ValueError:
+            raise InputError(f"{path}:{number}: not a KITTI label: {line!r}", "expected a class and 14 numbers") from None
+        place = back @ np.array([x, y, z, 1.0])
+        box = np.array([*place[:3], w, length, h, ry], np.float32)
+        found.append(Truth(words[0], box, (left, top, right, bottom), cut, int(hidden)))
+    return found
+
+
+def write_labels(path: str | Path, truths: Sequence[Truth], calibration: Calibration) -> None:
+    """Write objects as a KITTI label file."""
+    lines = []
+    for truth in truths:
+        x, y, z, _ = calibration.camera @ np.array([*truth.box[:3], 1.0])
+        w, length, h, ry = (float(value) for value in truth.box[3:])
+        alpha = (ry - np.arctan2(x, z) + np.pi) % (2 * np.pi) - np.pi
+        numbers = (*truth.image, h, w, length, x, y, z, ry)
+        text = " ".join(f"{value:.2f}" for value in numbers)
+        lines.append(f"{truth.kind} {truth.truncation:.2f} {truth.occlusion} {alpha:.2f} {text}\n")
+    Path(path).write_text("".join(lines), encoding="utf-8")

@@ -29,10 +29,17 @@ T_SERVER = cython.declare(cython.longlong, 9)
 T_REMAINING = cython.declare(cython.longlong, 10)
 T_COST = cython.declare(cython.longlong, 11)
 T_ASKED = cython.declare(cython.longlong, 12)
+T_CANDIDATE = cython.declare(cython.longlong, 13)
+T_CRITICAL = cython.declare(cython.longlong, 14)
+T_SERVICE = cython.declare(cython.longlong, 15)
+MOVING = cython.declare(cython.longlong, 1)
+"""Keys that depend on time: only those of claims that run (1), or of all (2)."""
 
 
 class Orders(Progress):
     """Claims on the lanes of unit u, `order[u * width + i]` for i below `ordered[u]`, by two keys and their number.
+
+    `run[u * width + i]` are those that run there, `runs[u]` of them.
 
     `dirt` lists the units to dispatch before this instant ends.
     """
@@ -43,6 +50,8 @@ class Orders(Progress):
         self.key1 = self.fill(self.width, 0)
         self.listed = self.fill(self.width, 0)
         self.order = self.fill(self.width * self.units, 0)
+        self.run = self.fill(self.width * self.units, 0)
+        self.runs = self.fill(self.units, 0)
         self.ordered = self.fill(self.units, 0)
         self.dirty = self.fill(self.units, 0)
         self.dirt = self.fill(self.units, 0)
@@ -119,17 +128,42 @@ class Orders(Progress):
         """Put a unit in order again, whose keys depend on time."""
         base: i64 = u * self.width
         i: i64
+        if self.u_tokens[u]:
+            self.count_tokens(u, now)
+        if self.u_dynamic[u] == MOVING:
+            for i in range(self.runs[u]):
+                if self.run[base + i] < self.tasks:
+                    self.set_keys(self.run[base + i], now)
         for i in range(self.ordered[u]):
             c: i64 = self.order[base + i]
-            if c < self.tasks:
-                self.set_keys(c, now)
-            else:
+            if c >= self.tasks:
                 self.key0[c], self.key1[c] = self.key0[c - self.tasks], self.key1[c - self.tasks]
+            elif self.u_dynamic[u] != MOVING:
+                self.set_keys(c, now)
             at: i64 = i
             while at > 0 and not self.before(self.order[base + at - 1], c):
                 self.order[base + at] = self.order[base + at - 1]
                 at -= 1
             self.order[base + at] = c
+        if self.u_weighed[u] and self.ordered[u] and self.key0[self.order[base]] > self.least[u]:
+            self.least[u] = self.key0[self.order[base]]
+
+    def count_tokens(self, u: i64, now: i64) -> None:
+        """Give every job that waits what it has earned, and set the threshold."""
+        base: i64 = u * self.width
+        most: i64 = 0
+        i: i64
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[base + i]
+            if t >= self.tasks:
+                continue
+            if self.running[t]:
+                self.waits_from[t] = now
+            else:
+                self.earn(t, now)
+            if self.token[t] > most:
+                most = self.token[t]
+        self.raise_bar(u, most)
 
     def set_keys(self, t: i64, now: i64) -> None:
         """Work out by what a task is ordered on its unit."""
@@ -171,6 +205,13 @@ class Orders(Progress):
             return self.remaining(t, now)
         if code == T_COST:
             return self.t_cost[t]
+        if code == T_CANDIDATE:
+            return self.token[t] < self.bar[self.unit[t]]
+        if code == T_CRITICAL:
+            return self.j_deadline[slot] - self.remaining(t, now) - now >= self.u_margin[self.unit[t]]
+        if code == T_SERVICE:
+            ran: i64 = now - self.slice_from[t] if self.running[t] and self.sliced[t] else 0
+            return self.service[t] + (self.share_of(t, ran) if ran else 0)
         return 0
 
     def remaining(self, t: i64, now: i64) -> i64:
@@ -178,10 +219,15 @@ class Orders(Progress):
         g: i64 = self.first[t] + self.place[t]
         rest: i64 = self.left[t] + (1 << SHIFT) - 1 >> SHIFT
         if self.timed[t] and self.sliced[t] and not self.prefix[t]:
-            rest = scaled(rest, self.pace[t], self.base[t]) - (now - self.since[t])
+            if self.pace[t] != self.base[t]:
+                rest = scaled(rest, self.pace[t], self.base[t])
+            rest -= now - self.since[t]
             if rest < 0:
                 rest = 0
-            rest = scaled(rest, self.load_time(t, g), self.pace[t])
-        elif self.base[t] > 0:
+            if self.load_time(t, g) != self.pace[t]:
+                rest = scaled(rest, self.load_time(t, g), self.pace[t])
+        elif self.base[t] > 0 and self.load_time(t, g) != self.base[t]:
             rest = scaled(rest, self.load_time(t, g), self.base[t])
+        if self.up[t] == self.down[t]:
+            return rest + self.g_rest[g]
         return rest + scaled(self.g_rest[g], self.up[t], self.down[t])

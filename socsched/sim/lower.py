@@ -70,14 +70,14 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     rows, streams = _Columns(), _Streams(seed)
     segments = _segments(rows, plan, engines, units)
     processes: dict[tuple[bool, str], int] = {}
+    rows["waits"] = array("q")
     for task in plan.tasks:
         _task(rows, task, streams)
         process = (True, task.process) if task.process else (False, task.name)
         rows.row("t", process=processes.setdefault(process, len(processes)))
-        rows.row("t", **task_row(task, policies[engines[task.engine]]))
+        rows.row("t", **task_row(task, policies[engines[task.engine]], rows["waits"]))
     rules = {engine.id: rule for engine, rule in zip(plan.engines, policies, strict=True)}
     rows["g_class"], beside = pairs(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
-    rows["levels_of"] = array("q")
     scale = lcm(*(max(engine.lanes, 1) for engine in plan.engines)) if plan.engines else 1
     levels = max((len(engine.levels) for engine in plan.engines), default=1) or 1
     for unit in units:
@@ -115,7 +115,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
 
 
 _EMPTY = (
-    "levels_of", "reads", "nexts", "times", "t_need", "s_period", "n_lanes", "u_engine", "lane_speed", "g_time",
+    "reads", "nexts", "times", "t_need", "s_period", "n_lanes", "u_engine", "lane_speed", "g_time",
 )  # fmt: skip
 
 
@@ -246,7 +246,7 @@ def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> No
     rows.row("u", engine=unit.engine, mask=unit.mask, kind=kind, flight=max(engine.in_flight, 1), reset=engine.reset_ns)
     rows.row("u", term0=first, term1=second, dynamic=dynamic(rule), tick=rule.tick_ns, across=rule.across)
     rows.row("u", quantum=(engine.quantum_ns or 1_000_000) if rule.sliced else 0, serves=rule.serves)
-    rows.row("u", **unit_row(rule, way, rows["levels_of"]))
+    rows.row("u", **unit_row(rule, way, engine.kind))
 
 
 def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> None:

@@ -14,9 +14,9 @@ from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import DRAINS, Taking
 
 _MOST_WEIGHT = 1 << 20
-_ALONE_CHANGES = {Term.REMAINING, Term.LAXITY, Term.SERVICE}
-"""Terms that change only of jobs that run; `Term.CRITICAL`, `CANDIDATE` and functions may change of any."""
-_CHANGES = {Term.CRITICAL, Term.CANDIDATE, Term.ASKED}
+_BY_THRESHOLD = {Term.CRITICAL, Term.CANDIDATE}
+"""Terms that change of jobs that wait: the kernel knows when, where they come first; others only change of jobs that
+run, but for functions."""
 
 
 def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
@@ -30,44 +30,56 @@ def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
 
 
 def dynamic(rule: Policy) -> int:
-    """Return 0 for keys that hold, 1 where they change of jobs that run, 2 where they may of any."""
+    """Return 0 for keys that hold, 1 where they change of jobs that run or by a threshold, 2 where they may of any."""
     if not rule.dynamic:
         return 0
-    if callable(rule.order) or rule.control or _CHANGES & set(rule.order):
+    if callable(rule.order) or rule.control or rule.beside or rule.order[1] in _BY_THRESHOLD:
         return 2
-    return 1 if _ALONE_CHANGES & set(rule.order) else 2
+    return 1
 
 
-def unit_row(rule: Policy, way: Taking, levels: array[int]) -> dict[str, int]:
-    """Return the columns of a unit under a policy; `levels` of tokens are appended to those there are."""
-    tokens = rule.tokens
-    if tokens and (not tokens.levels or min(tokens.levels) <= 0 or list(tokens.levels) != sorted(tokens.levels)):
-        raise UsageError(f"policy {rule.name!r}: levels of tokens must be above 0 and rise, got {tokens.levels}")
+def unit_row(rule: Policy, way: Taking, kind: str) -> dict[str, int]:
+    """Return the columns of a unit under a policy, on an engine of a kind."""
+    beside = rule.beside if rule.beside and kind in (rule.beside.kinds or (kind,)) else None
     row = {
         "save": way.save_ns,
         "restore": way.restore_ns,
         "whole": way.loses == "job",
         "drain": DRAINS.index(way.drain),
-        "tokens": len(tokens.levels) if tokens else 0,
-        "level0": len(levels),
-        "fixed": tokens.fixed if tokens else 0,
-        "strict": tokens.strict if tokens else False,
+        "tokens": len(thresholds(rule)),
         "weighed": not callable(rule.order) and Term.SERVICE in rule.order,
         "margin": rule.margin_ns,
-        "beside": rule.beside is not None,
-        "weighs": rule.beside is not None and rule.beside.weigh,
+        "beside": beside is not None,
+        "once": beside is not None and beside.once,
+        "weighs": beside is not None and beside.weigh,
     }
-    levels.extend(tokens.levels if tokens else ())
     return {name: int(value) for name, value in row.items()}
 
 
-def task_row(task: Task, rule: Policy) -> dict[str, int]:
-    """Return the columns of a task under the policy of its engine."""
+def thresholds(rule: Policy) -> tuple[int, ...]:
+    """Return the numbers of tokens that make candidates, each larger than the one before."""
+    if rule.tokens is None:
+        return ()
+    levels = (rule.tokens.fixed,) if rule.tokens.fixed else rule.tokens.levels
+    if not levels or min(levels) <= 0 or list(levels) != sorted(set(levels)):
+        raise UsageError(f"policy {rule.name!r}: levels of tokens must be above 0 and rise, got {levels}")
+    return levels
+
+
+def task_row(task: Task, rule: Policy, waits: array[int]) -> dict[str, int]:
+    """Return the columns of a task under the policy of its engine; `waits` gets how long it waits for each threshold.
+
+    Tokens are the weight, and as many again for every own execution time waited.
+    """
     weight = rule.weight(task) if rule.weight else 1
     most = rule.batch.most(task) if rule.batch else 1
     if not 0 < weight < _MOST_WEIGHT:
         raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
-    return {"weight": weight, "batch": most, "more": rule.batch.more if rule.batch else 0}
+    first, strict = len(waits), int(rule.tokens is not None and rule.tokens.strict)
+    cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
+    for level in thresholds(rule):
+        waits.append(max(-(-(level - weight) * cost // weight) + (strict if level >= weight else 0), 0))
+    return {"weight": weight, "batch": most, "more": rule.batch.more if rule.batch else 0, "levels": first}
 
 
 def pairs(

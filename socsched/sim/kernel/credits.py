@@ -8,33 +8,36 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import scaled
-    from cython.cimports.socsched_kernel.codes import SHIFT
+    from cython.cimports.socsched_kernel.codes import FAR, SHIFT
     from cython.cimports.socsched_kernel.reservations import Reservations
 else:
-    from .arithmetic import scaled
-    from .codes import SHIFT
+    from .codes import FAR, SHIFT
     from .reservations import Reservations
 
 
 class Credits(Reservations):
-    """`token[t]` of a job in 2**-20, as of `waits_from[t]`; `bar[u]` is what candidates have.
+    """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
 
-    `service[t]`: time a task has run (ns), divided by its weight, in 2**-20; `least[u]` that of the one that had least
-    when last looked at, below which nobody who comes back starts.
+    `waits[t_levels[t] + i]`: how long it has to wait for level i of its unit's tokens; `bar[u]` is the level
+    candidates have.  `service[t]`: time a task has run, divided by its weight; `least[u]` that of the one that had
+    least when last looked at, below which nobody who comes back starts.  `pull[t]`: 2**26 divided by the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
-        self.token = self.fill(self.tasks, 0)
+        t: i64
+        self.waited = self.fill(self.tasks, 0)
         self.waits_from = self.fill(self.tasks, 0)
         self.service = self.fill(self.tasks, 0)
+        self.pull = self.fill(self.tasks, 0)
         self.bar = self.fill(self.units, 0)
         self.least = self.fill(self.units, 0)
+        for t in range(self.tasks):
+            self.pull[t] = (1 << 26) // self.t_weight[t]
 
     def credit(self, t: i64, now: i64) -> None:
-        """A job comes: it has its task's tokens, and its task no more of a lead than those that were here."""
-        self.token[t] = self.t_weight[t] << SHIFT
+        """A job comes: it has not waited, and its task has no more of a lead than those that were here."""
+        self.waited[t] = 0
         self.waits_from[t] = now
         if self.service[t] < self.least[self.unit[t]]:
             self.service[t] = self.least[self.unit[t]]
@@ -44,21 +47,17 @@ class Credits(Reservations):
         self.service[t] += self.share_of(t, ran)
 
     def share_of(self, t: i64, ran: i64) -> i64:
-        """Return a time divided by a task's weight, in 2**-20 ns."""
-        return scaled(ran, 1 << SHIFT, self.t_weight[t])
+        """Return a time divided by a task's weight."""
+        return ran * self.pull[t] >> SHIFT
 
-    def earn(self, t: i64, now: i64) -> None:
-        """A job has waited until now."""
-        self.token[t] += scaled(now - self.waits_from[t], self.t_weight[t] << SHIFT, self.t_cost[t])
-        self.waits_from[t] = now
+    def level_of(self, u: i64, t: i64) -> i64:
+        """Return the highest level of tokens a job has reached, -1 for none."""
+        level: i64 = -1
+        while level + 1 < self.u_tokens[u] and self.waited[t] >= self.waits[self.t_levels[t] + level + 1]:
+            level += 1
+        return level
 
-    def raise_bar(self, u: i64, most: i64) -> None:
-        """Set what candidates have, `most` being the tokens of the one that has most."""
-        i: i64
-        level: i64 = self.u_fixed[u] << SHIFT
-        if not level:
-            level = self.levels_of[self.u_level0[u]] << SHIFT
-            for i in range(1, self.u_tokens[u]):
-                if self.levels_of[self.u_level0[u] + i] << SHIFT <= most:
-                    level = self.levels_of[self.u_level0[u] + i] << SHIFT
-        self.bar[u] = level + self.u_strict[u]
+    def time_to_level(self, u: i64, t: i64) -> i64:
+        """Return how long a job has to wait for the next level of tokens (ns)."""
+        level: i64 = self.level_of(u, t) + 1
+        return self.waits[self.t_levels[t] + level] - self.waited[t] if level < self.u_tokens[u] else FAR

@@ -90,7 +90,7 @@ class Dispatcher(Guests):
             if self.u_kind[u] != FULL and self.u_kind[u] != RESTART:
                 self.note_blocking(u, now)
             if self.u_tick[u] and self.ordered[u] > self.runs[u]:
-                self.events.set(self.from_tick + u, now + self.u_tick[u])
+                self.events.set(self.from_tick + u, now + self.u_tick[u] * self.ticks_until(u, now))
 
     def hold_back(self, u: i64, top: i64) -> None:
         """Let jobs behind a more urgent one elsewhere do what they launched ahead, and nothing more.
@@ -284,6 +284,7 @@ class Dispatcher(Guests):
                 self.load(c, self.first[c] + self.place[c])
                 self.toll[u] = self.u_reset[u]
         self.vacate(c, now)
+        self.sated[u] = 0
         if c < self.tasks:
             if self.u_save[u]:
                 self.toll[u] = self.u_save[u]

@@ -18,17 +18,18 @@ else:
 class Guests(Queues):
     """A host, the only claim that runs on its unit, may have one guest; a pair of segments says how long both take.
 
-    `times_met[u]`: guests there have been.
+    `sated[u]`: a guest's segment ended beside the one the host is at, and no other is to.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
-        self.times_met = self.fill(self.units, 0)
+        self.sated = self.fill(self.units, 0)
 
     def accompany(self, u: i64, now: i64) -> None:
         """Let the first job in that waits and fits beside the one that runs."""
         host: i64 = self.run[u * self.width]
-        if self.runs[u] == 1 and host < self.tasks and self.sliced[host] and not self.prefix[host]:
+        alone: i64 = self.runs[u] == 1 and host < self.tasks
+        if alone and self.sliced[host] and not self.prefix[host] and not self.sated[u]:
             t: i64 = self.who_fits(u, host, now)
             if t >= 0:
                 self.let_in(u, host, t, now)
@@ -54,7 +55,6 @@ class Guests(Queues):
         own: i64 = self.first[t] + self.place[t]
         pair: i64 = self.g_class[g] * self.classes + self.g_class[own]
         self.guest[u], self.host[u], self.guest_from[u] = t, host, now
-        self.times_met[u] += 1
         if self.j_start[self.job[t]] < 0:
             self.take_up(t, now)
         if self.host_time[pair] != self.g_time[g]:
@@ -85,6 +85,7 @@ class Guests(Queues):
         """A guest's segment is over."""
         u: i64 = self.unit[t]
         self.part(u, now)
+        self.sated[u] = self.u_once[u]
         self.place[t] += 1
         if self.place[t] == self.count[t]:
             self.retire(t, now)

@@ -7,9 +7,10 @@ Meaning.  What happens at one instant is handled as a whole before anybody is di
 then jobs complete (by task), sensors release, timers release, the controller acts, jobs are aborted, budgets and quanta
 run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
 
-Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `credits`, `progress`,
-`orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, and the loop here.  What a layer adds to the state it makes itself;
-types are in its .pxd.  There, what may raise (because Python is asked, or a row written) is declared so.
+Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `credits`,
+`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, and the loop here.  What a layer adds to the
+state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a row written) is
+declared so.
 """
 
 from __future__ import annotations
@@ -188,11 +189,12 @@ class Kernel(Dispatcher):
     def complete(self, t: i64, now: i64) -> None:
         """A task's prefix (a switch, say) or its segment is over."""
         self.events.set(t, FAR)
+        self.end_slice(t, now)
         u: i64 = self.unit[t]
         if self.u_beside[u]:
             self.part(u, now)
+            self.sated[u] = 0
             self.soil(u)
-        self.end_slice(t, now)
         if self.prefix[t]:
             self.prefix[t] = 0
             self.begin(t, now)
@@ -235,9 +237,14 @@ class Kernel(Dispatcher):
         self.events.set(self.from_turn + t, FAR)
         self.turn[t] = 0
         if self.running[t] and self.listed[t]:
-            self.requeue(t, now)
-            self.turn[t] = now + self.u_quantum[self.unit[t]]
-            self.events.set(self.from_turn + t, self.turn[t])
+            u: i64 = self.unit[t]
+            waits: i64 = self.ordered[u] > self.runs[u]
+            if waits:
+                self.requeue(t, now)
+            self.turn[t] = now + self.u_quantum[u]
+            # with nobody waiting turns pass by unseen (`resume_turns`)
+            if waits:
+                self.events.set(self.from_turn + t, self.turn[t])
 
     def withhold(self, t: i64, now: i64) -> None:
         """Stop a task that has used its budget up until its reservation's deadline; give the next budget then."""

@@ -9,11 +9,11 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import scaled
-    from cython.cimports.socsched_kernel.codes import SHIFT
+    from cython.cimports.socsched_kernel.codes import FAR, FULL, SHIFT
     from cython.cimports.socsched_kernel.progress import Progress
 else:
     from .arithmetic import scaled
-    from .codes import SHIFT
+    from .codes import FAR, FULL, SHIFT
     from .progress import Progress
 
 # terms of a policy's order (`sim.policies`)
@@ -32,6 +32,7 @@ T_ASKED = cython.declare(cython.longlong, 12)
 T_CANDIDATE = cython.declare(cython.longlong, 13)
 T_CRITICAL = cython.declare(cython.longlong, 14)
 T_SERVICE = cython.declare(cython.longlong, 15)
+T_BEST_EFFORT = cython.declare(cython.longlong, 16)
 MOVING = cython.declare(cython.longlong, 1)
 """Keys that depend on time: only those of claims that run (1), or of all (2)."""
 
@@ -41,7 +42,8 @@ class Orders(Progress):
 
     `run[u * width + i]` are those that run there, `runs[u]` of them.
 
-    `dirt` lists the units to dispatch before this instant ends.
+    `dirt` lists the units to dispatch before this instant ends.  `latest_start[t]`: when a job has to go on to be in time
+    (only worked out where the order is by that).
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -49,6 +51,7 @@ class Orders(Progress):
         self.key0 = self.fill(self.width, 0)
         self.key1 = self.fill(self.width, 0)
         self.listed = self.fill(self.width, 0)
+        self.latest_start = self.fill(self.tasks, 0)
         self.order = self.fill(self.width * self.units, 0)
         self.run = self.fill(self.width * self.units, 0)
         self.runs = self.fill(self.units, 0)
@@ -63,7 +66,21 @@ class Orders(Progress):
         self.set_keys(t, now)
         if not (self.throttled[t] and self.u_serves[u]):
             self.list_claim(t)
+            if self.u_quantum[u] and self.u_kind[u] == FULL:
+                self.resume_turns(u, now)
         self.soil(u)
+
+    def resume_turns(self, u: i64, now: i64) -> None:
+        """Somebody waits: those that run have turns that end."""
+        i: i64
+        for i in range(self.runs[u]):
+            c: i64 = self.run[u * self.width + i]
+            if c < self.tasks and self.turn[c]:
+                if self.turn[c] < now:
+                    self.turn[c] += (
+                        (now - self.turn[c] + self.u_quantum[u] - 1) // self.u_quantum[u] * self.u_quantum[u]
+                    )
+                self.events.set(self.from_turn + c, self.turn[c])
 
     def aim(self, t: i64, g: i64) -> None:
         """Claim the lanes of a segment."""
@@ -128,14 +145,19 @@ class Orders(Progress):
         """Put a unit in order again, whose keys depend on time."""
         base: i64 = u * self.width
         i: i64
-        if self.u_tokens[u]:
-            self.count_tokens(u, now)
         if self.u_dynamic[u] == MOVING:
             for i in range(self.runs[u]):
                 if self.run[base + i] < self.tasks:
                     self.set_keys(self.run[base + i], now)
+            if self.u_tokens[u]:
+                self.count_tokens(u, now)
+            elif self.u_term0[u] == T_CRITICAL:
+                for i in range(self.ordered[u]):
+                    c: i64 = self.order[base + i]
+                    if c < self.tasks:
+                        self.key0[c] = self.latest_start[c] - now >= self.u_margin[u]
         for i in range(self.ordered[u]):
-            c: i64 = self.order[base + i]
+            c = self.order[base + i]
             if c >= self.tasks:
                 self.key0[c], self.key1[c] = self.key0[c - self.tasks], self.key1[c - self.tasks]
             elif self.u_dynamic[u] != MOVING:
@@ -149,21 +171,62 @@ class Orders(Progress):
             self.least[u] = self.key0[self.order[base]]
 
     def count_tokens(self, u: i64, now: i64) -> None:
-        """Give every job that waits what it has earned, and set the threshold."""
+        """Count how long jobs have waited, and who is a candidate for it: those on the highest level reached."""
         base: i64 = u * self.width
-        most: i64 = 0
         i: i64
+        self.bar[u] = 0
         for i in range(self.ordered[u]):
             t: i64 = self.order[base + i]
             if t >= self.tasks:
                 continue
-            if self.running[t]:
-                self.waits_from[t] = now
-            else:
-                self.earn(t, now)
-            if self.token[t] > most:
-                most = self.token[t]
-        self.raise_bar(u, most)
+            if not self.running[t]:
+                self.waited[t] += now - self.waits_from[t]
+            self.waits_from[t] = now
+            level: i64 = self.level_of(u, t)
+            if level > self.bar[u]:
+                self.bar[u] = level
+        for i in range(self.ordered[u]):
+            t = self.order[base + i]
+            if t < self.tasks:
+                self.key0[t] = self.waited[t] < self.waits[self.t_levels[t] + self.bar[u]]
+
+    def ticks_until(self, u: i64, now: i64) -> i64:
+        """Return after how many ticks the order of a unit may have changed by time alone, at least 1."""
+        base: i64 = u * self.width
+        tick: i64 = self.u_tick[u]
+        code: i64 = self.u_term0[u]
+        ticks: i64
+        least: i64 = FAR // (4 * tick)
+        i: i64
+        if self.u_dynamic[u] != MOVING:
+            return 1
+        if code == T_LAXITY or code == T_SERVICE:
+            # keys of those that run grow at most as time does; the first that waits keeps its own
+            waits: i64 = FAR
+            for i in range(self.ordered[u]):
+                if not self.running[self.order[base + i]]:
+                    waits = self.key0[self.order[base + i]]
+                    break
+            for i in range(self.runs[u]):
+                c: i64 = self.run[base + i]
+                step: i64 = tick
+                if code == T_SERVICE:
+                    step = self.share_of(c if c < self.tasks else c - self.tasks, tick) + 1
+                if waits - self.key0[c] < least * step:
+                    least = (waits - self.key0[c] + step - 1) // step
+        elif code == T_CRITICAL or code == T_CANDIDATE:
+            for i in range(self.ordered[u]):
+                c = self.order[base + i]
+                if c < self.tasks:
+                    if code == T_CANDIDATE:
+                        ticks = FAR if self.running[c] else self.time_to_level(u, c)
+                    else:
+                        ticks = self.latest_start[c] - now - self.u_margin[u] if self.key0[c] else FAR
+                    if ticks < least * tick:
+                        least = ticks // tick
+        else:
+            least = 1
+        return least if least > 0 else 1
 
     def set_keys(self, t: i64, now: i64) -> None:
         """Work out by what a task is ordered on its unit."""
@@ -206,9 +269,12 @@ class Orders(Progress):
         if code == T_COST:
             return self.t_cost[t]
         if code == T_CANDIDATE:
-            return self.token[t] < self.bar[self.unit[t]]
+            return self.waited[t] < self.waits[self.t_levels[t] + self.bar[self.unit[t]]]
         if code == T_CRITICAL:
-            return self.j_deadline[slot] - self.remaining(t, now) - now >= self.u_margin[self.unit[t]]
+            self.latest_start[t] = self.j_deadline[slot] - self.remaining(t, now)
+            return self.latest_start[t] - now >= self.u_margin[self.unit[t]]
+        if code == T_BEST_EFFORT:
+            return self.t_criticality[t] == 2
         if code == T_SERVICE:
             ran: i64 = now - self.slice_from[t] if self.running[t] and self.sliced[t] else 0
             return self.service[t] + (self.share_of(t, ran) if ran else 0)

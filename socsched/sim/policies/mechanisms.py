@@ -30,8 +30,8 @@ class Taking:
 
     `drain`: let a job that runs finish (looked at again at every dispatch) rather than take its engine, where
 
-    - ``slowdown``: the one that waits would slow it down by more, remaining time of the one that waits to the whole time
-      of the one that runs, than the other way round;
+    - ``slowdown``: the one that waits would slow it down by more (what is left of the one that waits, in whole times of
+      the one that runs) than the other way round;
     - ``share``: a larger share of it is left than of the one that waits;
     - ``completion``: both together would end later: what is left of it is at most what is left of the one that waits,
       and what saving and restoring take.
@@ -76,12 +76,15 @@ class Beside:
     """On an engine that one job has whole, the first of the order that fits beside it runs too, as its guest.
 
     `pace(task, segment, guest, its segment)`: ns that both segments take as a whole beside each other, host's first;
-    None: not together.  It is asked once a pair, before time begins.  With `weigh` a guest is let in only where both end
-    sooner in sum than one after the other.  Guests occupy no lanes: they draw no power and no memory traffic.
+    None: not together.  It is asked once a pair, before time begins.  With `weigh` a guest is let in only where both
+    end sooner in sum than one after the other (`kinds`: of engines, none named: all); with `once` at most one segment of guests ends beside a host's.  Guests
+    occupy no lanes: they draw no power and no memory traffic.
     """
 
     pace: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]
     weigh: bool = False
+    kinds: tuple[str, ...] = ()
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

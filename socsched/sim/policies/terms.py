@@ -18,7 +18,7 @@ class Term(IntEnum):
     `LAXITY` deadline minus what remains to be done; `TURN` the end of the queue at that moment; `SERVER` deadline of
     its task's reservation; `REMAINING` and `COST` work left, and of the whole job, alone on the board; `CANDIDATE` 0
     for who has enough tokens, 1 for others; `CRITICAL` 0 for whose laxity is below the policy's `margin_ns`, 1 for
-    others; `SERVICE` time its task has had, divided by its weight.
+    others; `SERVICE` time its task has had, divided by its weight; `BEST_EFFORT` 1 for soft tasks, 0 for others.
     """
 
     NOTHING = 0
@@ -37,6 +37,7 @@ class Term(IntEnum):
     CANDIDATE = 13
     CRITICAL = 14
     SERVICE = 15
+    BEST_EFFORT = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,13 @@ def task_row(task: Task, rule: Policy, waits: array[int]) -> dict[str, int]:
     most = rule.batch.most(task) if rule.batch else 1
     if not 0 < weight < _MOST_WEIGHT:
         raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
-    first, strict = len(waits), int(rule.tokens is not None and rule.tokens.strict)
+    first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
     cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
-    for level in thresholds(rule):
-        waits.append(max(-(-(level - weight) * cost // weight) + (strict if level >= weight else 0), 0))
+    levels = thresholds(rule)
+    waits.extend(max(-(-(level - weight) * cost // weight), 0) for level in levels)
+    # with `strict` more than so many: a nanosecond more than those that are had in whole ones
+    for level in levels:
+        waits.append(max((level - weight) * cost // weight + 1, 0) if strict else waits[first + levels.index(level)])
     return {"weight": weight, "batch": most, "more": rule.batch.more if rule.batch else 0, "levels": first}
 
 

@@ -7,4 +7,5 @@ cdef class Credits(Reservations):
     cdef void debit(self, long long t, long long ran) noexcept
     cdef long long share_of(self, long long t, long long ran) noexcept
     cdef long long level_of(self, long long u, long long t) noexcept
+    cdef long long candidate(self, long long u, long long t) noexcept
     cdef long long time_to_level(self, long long u, long long t) noexcept

@@ -18,9 +18,10 @@ else:
 class Credits(Reservations):
     """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
 
-    `waits[t_levels[t] + i]`: how long it has to wait for level i of its unit's tokens; `bar[u]` is the level
-    candidates have.  `service[t]`: time a task has run, divided by its weight; `least[u]` that of the one that had
-    least when last looked at, below which nobody who comes back starts.  `pull[t]`: 2**26 divided by the weight.
+    `waits[t_levels[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
+    be a candidate at level i; `bar[u]` is the level reached.  `service[t]`: time a task has run, divided by its weight;
+    `least[u]` that of the one that had least when last looked at, below which nobody who comes back starts.  `pull[t]`:
+    2**26 divided by the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -36,11 +37,9 @@ class Credits(Reservations):
             self.pull[t] = (1 << 26) // self.t_weight[t]
 
     def credit(self, t: i64, now: i64) -> None:
-        """A job comes: it has not waited, and its task has no more of a lead than those that were here."""
+        """A job comes: it has not waited."""
         self.waited[t] = 0
         self.waits_from[t] = now
-        if self.service[t] < self.least[self.unit[t]]:
-            self.service[t] = self.least[self.unit[t]]
 
     def debit(self, t: i64, ran: i64) -> None:
         """A task has run for that long."""
@@ -59,5 +58,14 @@ class Credits(Reservations):
 
     def time_to_level(self, u: i64, t: i64) -> i64:
         """Return how long a job has to wait for the next level of tokens (ns)."""
-        level: i64 = self.level_of(u, t) + 1
-        return self.waits[self.t_levels[t] + level] - self.waited[t] if level < self.u_tokens[u] else FAR
+        least: i64 = FAR
+        i: i64
+        for i in range(2 * self.u_tokens[u]):
+            missing: i64 = self.waits[self.t_levels[t] + i] - self.waited[t]
+            if 0 < missing < least:
+                least = missing
+        return least
+
+    def candidate(self, u: i64, t: i64) -> i64:
+        """Return 0 for a job that has enough tokens, 1 for others, as keys of an order."""
+        return self.waited[t] < self.waits[self.t_levels[t] + self.u_tokens[u] + self.bar[u]]

@@ -90,6 +90,8 @@ class Jobs(Places):
             if self.u_serves[self.unit[t]]:
                 self.replenish(t, now)
             self.credit(t, now)
+            if self.u_weighed[self.unit[t]]:
+                self.catch_up(t, now)
             self.begun[t] = 0
             self.enlist(t, now)
 

@@ -5,6 +5,7 @@ cdef class Orders(Progress):
     cdef column key0, key1, listed, latest_start, order, run, runs, ordered, dirty, dirt
     cdef long long dirts, turns
     cdef int enlist(self, long long t, long long now) except -1
+    cdef void catch_up(self, long long t, long long now) noexcept
     cdef void resume_turns(self, long long u, long long now) noexcept
     cdef void aim(self, long long t, long long g) noexcept
     cdef void list_claim(self, long long c) noexcept

@@ -42,8 +42,8 @@ class Orders(Progress):
 
     `run[u * width + i]` are those that run there, `runs[u]` of them.
 
-    `dirt` lists the units to dispatch before this instant ends.  `latest_start[t]`: when a job has to go on to be in time
-    (only worked out where the order is by that).
+    `dirt` lists the units to dispatch before this instant ends.  `latest_start[t]`: when a job has to go on to be in
+    time (only worked out where the order is by that).
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -70,6 +70,20 @@ class Orders(Progress):
                 self.resume_turns(u, now)
         self.soil(u)
 
+    def catch_up(self, t: i64, now: i64) -> None:
+        """A task comes back: it has had no less service than the one that had least of those that are here."""
+        u: i64 = self.unit[t]
+        least: i64 = FAR
+        i: i64
+        for i in range(self.ordered[u]):
+            c: i64 = self.order[u * self.width + i]
+            if c < self.tasks and self.term(T_SERVICE, c, now) < least:
+                least = self.term(T_SERVICE, c, now)
+        if least < FAR and least > self.least[u]:
+            self.least[u] = least
+        if self.service[t] < self.least[u]:
+            self.service[t] = self.least[u]
+
     def resume_turns(self, u: i64, now: i64) -> None:
         """Somebody waits: those that run have turns that end."""
         i: i64
@@ -77,9 +91,8 @@ class Orders(Progress):
             c: i64 = self.run[u * self.width + i]
             if c < self.tasks and self.turn[c]:
                 if self.turn[c] < now:
-                    self.turn[c] += (
-                        (now - self.turn[c] + self.u_quantum[u] - 1) // self.u_quantum[u] * self.u_quantum[u]
-                    )
+                    passed: i64 = (now - self.turn[c] + self.u_quantum[u] - 1) // self.u_quantum[u]
+                    self.turn[c] += passed * self.u_quantum[u]
                 self.events.set(self.from_turn + c, self.turn[c])
 
     def aim(self, t: i64, g: i64) -> None:
@@ -188,7 +201,7 @@ class Orders(Progress):
         for i in range(self.ordered[u]):
             t = self.order[base + i]
             if t < self.tasks:
-                self.key0[t] = self.waited[t] < self.waits[self.t_levels[t] + self.bar[u]]
+                self.key0[t] = self.candidate(u, t)
 
     def ticks_until(self, u: i64, now: i64) -> i64:
         """Return after how many ticks the order of a unit may have changed by time alone, at least 1."""
@@ -200,7 +213,7 @@ class Orders(Progress):
         i: i64
         if self.u_dynamic[u] != MOVING:
             return 1
-        if code == T_LAXITY or code == T_SERVICE:
+        if code in (T_LAXITY, T_SERVICE):
             # keys of those that run grow at most as time does; the first that waits keeps its own
             waits: i64 = FAR
             for i in range(self.ordered[u]):
@@ -214,14 +227,14 @@ class Orders(Progress):
                     step = self.share_of(c if c < self.tasks else c - self.tasks, tick) + 1
                 if waits - self.key0[c] < least * step:
                     least = (waits - self.key0[c] + step - 1) // step
-        elif code == T_CRITICAL or code == T_CANDIDATE:
+        elif code in (T_CRITICAL, T_CANDIDATE):
             for i in range(self.ordered[u]):
                 c = self.order[base + i]
                 if c < self.tasks:
                     if code == T_CANDIDATE:
-                        ticks = FAR if self.running[c] else self.time_to_level(u, c)
+                        ticks = FAR if self.running[c] else self.time_to_level(u, c) + tick - 1
                     else:
-                        ticks = self.latest_start[c] - now - self.u_margin[u] if self.key0[c] else FAR
+                        ticks = self.latest_start[c] - now - self.u_margin[u] + tick if self.key0[c] else FAR
                     if ticks < least * tick:
                         least = ticks // tick
         else:
@@ -269,7 +282,7 @@ class Orders(Progress):
         if code == T_COST:
             return self.t_cost[t]
         if code == T_CANDIDATE:
-            return self.waited[t] < self.waits[self.t_levels[t] + self.bar[self.unit[t]]]
+            return self.candidate(self.unit[t], t)
         if code == T_CRITICAL:
             self.latest_start[t] = self.j_deadline[slot] - self.remaining(t, now)
             return self.latest_start[t] - now >= self.u_margin[self.unit[t]]

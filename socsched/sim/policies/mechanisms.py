@@ -76,9 +76,9 @@ class Beside:
     """On an engine that one job has whole, the first of the order that fits beside it runs too, as its guest.
 
     `pace(task, segment, guest, its segment)`: ns that both segments take as a whole beside each other, host's first;
-    None: not together.  It is asked once a pair, before time begins.  With `weigh` a guest is let in only where both
-    end sooner in sum than one after the other (`kinds`: of engines, none named: all); with `once` at most one segment of guests ends beside a host's.  Guests
-    occupy no lanes: they draw no power and no memory traffic.
+    None: not together.  It is asked once a pair, before time begins.  `kinds`: of engines, none named: all.  With
+    `weigh` a guest is let in only where both end sooner in sum than one after the other; with `once` at most one
+    segment of guests ends beside a host's.  Guests occupy no lanes: they draw no power and no memory traffic.
     """
 
     pace: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]

@@ -11,7 +11,7 @@ from socsched.sim.policies.shares import by_priority
 from socsched.sim.policies.terms import Policy, Term
 
 
-def make(*, level: int = 0, threshold: int = 8, steps: int = 20, tick_ns: int = 1_000_000) -> Policy:
+def make(*, level: int = 0, threshold: int = 8, steps: int = 20, tick_ns: int = 2_000_000) -> Policy:
     """Return the policy at a level of preemption, 0 for the engine's own (`xsched`)."""
     weight = by_priority(1024, 1.2, steps)
     how = xsched.level(level, threshold)

@@ -12,7 +12,7 @@ from socsched.sim.policies.terms import Policy, Term
 
 
 def make(
-    *, level: int = 0, threshold: int = 8, high: int = 75, medium: int = 50, low: int = 25, tick_ns: int = 1_000_000
+    *, level: int = 0, threshold: int = 8, high: int = 75, medium: int = 50, low: int = 25, tick_ns: int = 2_000_000
 ) -> Policy:
     """Return the policy at a level of preemption, 0 for the engine's own (`xsched`)."""
     weight = by_criticality(low, medium, high)

@@ -1,9 +1,9 @@
 from socsched_kernel.columns cimport column
 from socsched_kernel.memory cimport Combinations
-from socsched_kernel.reservations cimport Reservations
+from socsched_kernel.credits cimport Credits
 
-cdef class Progress(Reservations):
-    cdef column left, pace, base, since, timed, demand, drawing, active, slice_row, slice_name
+cdef class Progress(Credits):
+    cdef column left, pace, base, since, timed, demand, drawing, active, beside, slice_row, slice_name
     cdef long long actives, memory_changed, memory_limits, hog, slices_begun
     cdef double hog_rate
     cdef Combinations combinations

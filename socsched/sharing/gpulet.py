@@ -6,8 +6,8 @@ throughput over part sizes) and the one its rate requires; it goes to the free p
 and so on until the rate is served.  Interference of the pair is predicted for both sides, and a placement that breaks an
 objective is undone.  What then finds no free part shares one in time.  Published code: github.com/casys-kaist/glet.
 
-Options are what paper and code say differently: `order` of networks (the code sorts rising although it says
-descending), whether the knee looks at the last step to 100 % (the code does not).  Reconstructed: when a neighbour loses
+Options are what paper and code say differently: `order` of networks by rate x objective (falling by name, rising in
+what the code does), whether the knee looks at the last step to 100 % (the code does not).  Reconstructed: when a neighbour loses
 throughput, the loss is put back into the queue as rate of its network, once (`retries`).
 """
 
@@ -35,7 +35,7 @@ class Options:
     slack: float = 1.1
     gain: float = 1.05
     most: int = 3
-    order: Literal["falling", "rising"] = "falling"
+    order: Literal["falling", "rising"] = "rising"
     last_step: bool = True
     negligible: float = 0.01
     retries: int = 2
@@ -132,8 +132,9 @@ class _Planner:
             factor = max((self.interference.factor(me, [one]) for one in company), default=1.0)
             taken = profile.latency(batch, share) * self.options.slack * factor
             most = batch * 1e9 / taken
-            gathers = most > rate and batch > 1
-            if (batch * 1e9 / rate + taken if gathers else 2 * taken) <= profile.slo_ns:
+            gathered = batch * 1e9 / rate
+            # Batch after batch, or when a batch has come together.
+            if 2 * taken <= profile.slo_ns or (taken <= gathered and taken + gathered <= profile.slo_ns):
                 return Served(profile, batch, min(rate, most))
         return None
 

@@ -9,7 +9,7 @@ from math import ceil
 
 @dataclass(slots=True)
 class ModelOutcome:
-    """Counts of a network's requests, and the latencies (ns) of those that were answered."""
+    """Counts of a network's requests, the latencies (ns) of those answered, and the time their batches ran."""
 
     name: str
     slo_ns: int
@@ -17,6 +17,7 @@ class ModelOutcome:
     dropped: int = 0
     within: int = 0
     batches: int = 0
+    busy_ns: int = 0
     latencies: list[int] = field(default_factory=list)
 
     def answer(self, latency_ns: int) -> None:

@@ -44,6 +44,7 @@ class _Instance:
     batch: list[int] = field(default_factory=list)
     left_ns: float = 0.0
     pace: float = 1.0
+    begun_ns: int = 0
     since_ns: int = 0
     version: int = 0
     blocked_until: int = 0
@@ -75,7 +76,7 @@ class Simulation:
         self.mechanism = mechanism
         self._interference = interference or NoInterference()
         self._drop, self._adaptive = drop, adaptive
-        self._controller, self._period_ns = controller, period_ns
+        self._controller, self.period_ns = controller, period_ns
         self._instances = [_instance(part) for part in deployment.parts if part.served]
         self._events: list[tuple[int, int, int, object]] = []
         self._count = 0
@@ -103,7 +104,7 @@ class Simulation:
     def run(self, requests: Sequence[Request], duration_ns: int) -> Outcome:
         """Serve `requests` and return what became of them; those under way at `duration_ns` are finished."""
         if self._controller:
-            self._push(self._period_ns, TICK, None)
+            self._push(self.period_ns, TICK, None)
         index, now = 0, 0
         while index < len(requests) or self._events:
             arrival = requests[index].arrival_ns if index < len(requests) else None
@@ -118,7 +119,7 @@ class Simulation:
                 elif now < duration_ns and self._controller:
                     self._controller(now, self)
                     self._new_window()
-                    self._push(now + self._period_ns, TICK, None)
+                    self._push(now + self.period_ns, TICK, None)
                 if (self._events and self._events[0][0] == now) or arrival == now:
                     continue
             else:
@@ -129,6 +130,12 @@ class Simulation:
             self._dispatch(now)
         busy = {(one.part.device, i): one.busy_ns for i, one in enumerate(self._instances)}
         return Outcome(duration_ns, now, tuple(self._models.values()), busy, self.changes)
+
+    def limit(self, device: int, model: str, batch: int) -> None:
+        """Set the largest batch of a network on an accelerator, from its next batch on."""
+        for one in self._instances:
+            if one.part.device == device and model in one.limits:
+                one.limits[model] = batch
 
     def change(self, now: int, device: int, parts: Sequence[Part], *, standby: bool = True) -> int:
         """Replace the parts of an accelerator as its mechanism allows, and return when the new ones work.
@@ -234,7 +241,8 @@ class Simulation:
                     continue
             size = self._size(one, name, now)
             one.model, one.batch = name, [queue.popleft() for _ in range(size)]
-            one.left_ns, one.pace, one.since_ns = float(profile.latency(size, one.part.share)), 1.0, now
+            one.left_ns, one.pace = float(profile.latency(size, one.part.share)), 1.0
+            one.begun_ns = one.since_ns = now
             return True
 
     def _size(self, one: _Instance, name: str, now: int) -> int:
@@ -254,6 +262,7 @@ class Simulation:
                 counted.answer(now - stamp)
         for counted in self._both(one.model):
             counted.batches += 1
+            counted.busy_ns += now - one.begun_ns
         one.model, one.batch, one.left_ns = "", [], 0.0
         one.version += 1
         self._retime(one.part.device, now)

@@ -1,18 +1,20 @@
 """gpulet: elastic partitioning of GPUs into at most two parts, by the knee of the throughput curve.
 
-Choi et al., "Serving heterogeneous machine learning models on multi-GPU servers with spatio-temporal sharing", USENIX ATC
-2022 (arXiv 2109.01611), section 4: a network's ideal part is the smaller of the most efficient one (the knee of its
-throughput over part sizes) and the one its rate requires; it goes to the free part that fits best, a whole GPU is split,
-and so on until the rate is served.  Interference of the pair is predicted for both sides, and a placement that breaks an
-objective is undone.  What then finds no free part shares one in time.  Published code: github.com/casys-kaist/glet.
+Choi et al., "Serving heterogeneous machine learning models on multi-GPU servers with spatio-temporal sharing", USENIX
+ATC 2022 (arXiv 2109.01611), section 4: a network's ideal part is the smaller of the most efficient one (the knee of
+its throughput over part sizes) and the one its rate requires; it goes to the free part that fits best, a whole GPU is
+split, and so on until the rate is served.  Interference of the pair is predicted for both sides, and a placement that
+breaks an objective is undone.  What then finds no free part shares one in time.  Published code:
+github.com/casys-kaist/glet.
 
 Options are what paper and code say differently: `order` of networks by rate x objective (falling by name, rising in
-what the code does), whether the knee looks at the last step to 100 % (the code does not).  Reconstructed: when a neighbour loses
-throughput, the loss is put back into the queue as rate of its network, once (`retries`).
+what the code does), whether the knee looks at the last step to 100 % (the code does not).  Reconstructed: when a
+neighbour loses throughput, the loss is put back into the queue as rate of its network, once (`retries`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -49,7 +51,7 @@ class _Slot:
     served: list[Served] = field(default_factory=list)
 
 
-def efficient_share(profile: Profile, options: Options = Options()) -> int:  # noqa: B008
+def efficient_share(profile: Profile, options: Options = Options()) -> int:
     """Return the knee: the part size at the end of the steepest step of throughput that still gains `gain`.
 
     Where no step gains that much the smallest part that serves the network at all is the most efficient.
@@ -59,14 +61,14 @@ def efficient_share(profile: Profile, options: Options = Options()) -> int:  # n
     if not points:
         return max(options.sizes)
     best, steepest = points[0][0], 0.0
-    steps = list(zip(points, points[1:], strict=False))
+    steps = list(itertools.pairwise(points))
     for (small, low), (large, high) in steps if options.last_step else steps[:-1]:
         if high / low >= options.gain and (high - low) / (large - small) > steepest:
             best, steepest = large, (high - low) / (large - small)
     return best
 
 
-def required_share(profile: Profile, rate: float, options: Options = Options()) -> int:  # noqa: B008
+def required_share(profile: Profile, rate: float, options: Options = Options()) -> int:
     """Return the smallest part that serves `rate` requests a second in time, the largest when none does."""
     for size in sorted(options.sizes):
         if profile.saturated(size, options.slack)[1] >= rate and squishy.residue(profile, rate, size, options.slack):
@@ -120,7 +122,9 @@ class _Planner:
             Running(one.profile, one.batch, other.share) for other in self._neighbours(slot) for one in other.served
         ]  # fmt: skip
         found = self._batch(profile, share, rate, company)
-        if found and all(self._refitted(other, Running(profile, found.batch, share)) for other in self._neighbours(slot)):
+        if found and all(
+            self._refitted(other, Running(profile, found.batch, share)) for other in self._neighbours(slot)
+        ):
             return found
         return None
 
@@ -198,7 +202,7 @@ def schedule(
     demands: Sequence[Demand],
     devices: int,
     interference: Interference | None = None,
-    options: Options = Options(),  # noqa: B008
+    options: Options = Options(),
 ) -> Deployment:
     """Return parts of `devices` equal GPUs for `demands`; what finds no place is `unserved`."""
     planner = _Planner(devices, interference or NoInterference(), options)

@@ -1,18 +1,20 @@
 """GSLICE: shares and batches that learn from what was measured.
 
 Dhakal, Kulkarni & Ramakrishnan, "GSLICE: controlled spatial sharing of GPUs for a scalable inference platform", SoCC
-2020.  Every period, of each network: residual latency (SLO - latency) / SLO and residual throughput (capacity - rate) /
-rate.  Both between 0 and a threshold: the share stays.  Otherwise it changes by the larger magnitude of the two, up where
-one is not positive, down where both are; the batch changes by the residual latency.  A new share needs a new process: a
-standby one is started and takes over, with less than 100 us of downtime (`mechanisms`, `Simulation.change`).
+2020.  Every period, of each network: residual latency (SLO - latency) / SLO and residual throughput (capacity - rate)
+/ rate.  Both between 0 and a threshold: the share stays.  Otherwise it changes by the larger magnitude of the two, up
+where one is not positive, down where both are; the batch changes by the residual latency.  A new share needs a new
+process: a standby one is started and takes over, with less than 100 us of downtime (`mechanisms`,
+`Simulation.change`).
 
 Reconstructed after the loop in gpulet's code (self_tuning.cpp), where the paper was not at hand.  Options for what is
 left open: whether latency is the mean (as there) or the 99th percentile; `threshold`; `largest_change` at a time;
-capacity is requests answered in a busy second.  As written the rule swings: a network with little time but much capacity
-to spare gives back by the larger of the two and is late next time.  With `careful`, ours and the default, the scarcer
-residual decides what is given back, and half the threshold is kept.  For batches the latency is twice the execution of
-a batch (waiting for the one before): by the whole latency an overloaded network would shrink its batch, and with it its
-capacity.  Where shares ask for more than there is, the smallest are granted first (max-min fair, as there).
+capacity is requests answered in a busy second.  As written the rule swings: a network with little time but much
+capacity to spare gives back by the larger of the two and is late next time.  With `careful`, ours and the default,
+the scarcer residual decides what is given back, and half the threshold is kept.  For batches the latency is twice the
+execution of a batch (waiting for the one before): by the whole latency an overloaded network would shrink its batch,
+and with it its capacity.  Where shares ask for more than there is, the smallest are granted first (max-min fair, as
+there).
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a period showed of a network: latency and a batch's execution (ns), requests a second it could serve, got."""
+    """What a period showed of a network: latency and execution of a batch (ns), requests a second possible and come."""
 
     latency_ns: float
     batch_ns: float
@@ -53,7 +55,7 @@ class Measured:
         return (slo_ns - self.latency_ns) / slo_ns, (self.capacity - self.rate) / self.rate
 
 
-def next_share(share: float, measured: Measured, slo_ns: int, options: Options = Options()) -> float:  # noqa: B008
+def next_share(share: float, measured: Measured, slo_ns: int, options: Options = Options()) -> float:
     """Return the share that the measurement asks for, neither rounded nor fair yet."""
     latency, throughput = measured.residuals(slo_ns)
     scarce = min(latency, throughput)
@@ -73,7 +75,7 @@ def next_batch(batch: int, largest: int, measured: Measured, slo_ns: int) -> int
     return max(1, min(largest, ceil(wanted) if residual > 0 else floor(wanted)))
 
 
-def fair(wanted: Mapping[str, float], options: Options = Options()) -> dict[str, int]:  # noqa: B008
+def fair(wanted: Mapping[str, float], options: Options = Options()) -> dict[str, int]:
     """Return shares in percent that fit together, the smallest wishes granted in full first (max-min fair)."""
     room = 100 // options.grain
     granted: dict[str, int] = {}

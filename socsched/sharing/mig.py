@@ -116,7 +116,7 @@ def layouts(name: str) -> tuple[tuple[Placed, ...], ...]:
                 grow((*layout, spots[i]), i + 1)
 
     grow((), 0)
-    return tuple(sorted(found, key=lambda layout: (sorted((-one.compute for one in layout)), layout)))
+    return tuple(sorted(found, key=lambda layout: (sorted(-one.compute for one in layout), layout)))
 
 
 @cache

@@ -1,12 +1,12 @@
 """What a network needs of an accelerator: latency by batch and share, and the load it puts on caches and memory.
 
-Latencies of the whole accelerator are measured, by batch; between two batches they are interpolated linearly, as gpulet's
-latency model does.  Latencies on a share p are reconstructed, since published measurements name occupancies but no
-latencies by share, from f, how far a batch fills the accelerator (achieved over theoretical occupancy):
+Latencies of the whole accelerator are measured, by batch; between two batches they are interpolated linearly, as
+gpulet's latency model does.  Latencies on a share p are reconstructed, since published measurements name occupancies
+but no latencies by share, from f, how far a batch fills the accelerator (achieved over theoretical occupancy):
 
 - `amdahl`  t (1 - f + f / p): some kernels need every unit, others few.
-- `fixed`   t0 + (t - t0) (1 - f + f / p): what does not grow with the batch, t0 by the line through the smallest and the
-  largest batch, is launching and waiting, which does not grow on fewer units either.
+- `fixed`   t0 + (t - t0) (1 - f + f / p): what does not grow with the batch, t0 by the line through the smallest and
+  the largest batch, is launching and waiting, which does not grow on fewer units either.
 - `fill`    t max(1, f / p): all kernels fill the accelerator alike.
 
 The first is the least favourable to sharing.

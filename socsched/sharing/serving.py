@@ -111,9 +111,7 @@ class Simulation:
             if self._events and (arrival is None or self._events[0][0] <= arrival):
                 now, kind, _, what = heapq.heappop(self._events)
                 if kind == END:
-                    instance, version = what  # type: ignore[misc]
-                    if version == instance.version:
-                        self._end(instance, now)
+                    self._ended(what, now)
                 elif kind == CHANGE:
                     what(now)  # type: ignore[operator]
                 elif now < duration_ns and self._controller:
@@ -254,6 +252,13 @@ class Simulation:
         while size > one.limits[name] and now + profile.latency(size, one.part.share) > deadline:
             size -= 1
         return size
+
+    def _ended(self, what: object, now: int) -> None:
+        """End a batch, unless its pace has changed since this end was foreseen."""
+        assert isinstance(what, tuple)
+        instance, version = what
+        if version == instance.version:
+            self._end(instance, now)
 
     def _end(self, one: _Instance, now: int) -> None:
         one.busy_ns += now - one.since_ns

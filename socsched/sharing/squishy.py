@@ -1,10 +1,11 @@
 """Squishy bin packing: whole accelerators shared in time (Nexus; Shen et al., SOSP 2019, section 6.1, algorithm 1).
 
 A network whose rate fills accelerators gets them for itself, at the largest batch b with 2 L(b) <= SLO
-(ScheduleSaturate).  What is left of each is a residue: batches are gathered for a duty cycle d = b / rate, L(b) + d <=
-SLO, and occupy L(b) / d of an accelerator.  Residues are merged, best fit by falling occupancy: the merged duty cycle is
-the shorter one, every batch shrinks to what arrives in it, all batches together must fit into it, and all objectives
-must still hold (ScheduleResidue).  This is the baseline of gpulet ("SBP"), and how gpulet shares a part in time.
+(ScheduleSaturate).  What is left of each is a residue: batches are gathered for a duty cycle d = b / rate, L(b) + d
+<= SLO, and occupy L(b) / d of an accelerator.  Residues are merged, best fit by falling occupancy: the merged duty
+cycle is the shorter one, every batch shrinks to what arrives in it, all batches together must fit into it, and all
+objectives must still hold (ScheduleResidue).  This is the baseline of gpulet ("SBP"), and how gpulet shares a part in
+time.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def merge(one: Turn, other: Turn, options: Options) -> Turn | None:
     return Turn(one.share, duty, fitted)
 
 
-def schedule(demands: Sequence[Demand], devices: int, options: Options = Options()) -> Deployment:  # noqa: B008
+def schedule(demands: Sequence[Demand], devices: int, options: Options = Options()) -> Deployment:
     """Return whole accelerators shared in time; what finds no place is `unserved`."""
     full: list[Turn] = []
     left: list[Turn] = []

@@ -109,8 +109,8 @@ class Arrival:
 def serve(arrivals: Sequence[Arrival], scheduler: Scheduler, npu: Npu, switch: int = 0) -> list[Task]:
     """Return all tasks with their ends, in order of arrival."""
     everyone = [Task(i, one.table, one.priority, one.at, one.allowed) for i, one in enumerate(arrivals)]
-    waiting, active, now = 0, [], 0
-    active: list[Task]
+    waiting = now = 0
+    active: list[Task] = []
     while waiting < len(everyone) or active:
         if not active:
             now = max(now, everyone[waiting].arrival)

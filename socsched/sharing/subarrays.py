@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil
+from math import ceil, isqrt
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Npu:
     @property
     def edge(self) -> int:
         """Return the subarrays along an edge of the undivided array."""
-        return round(self.subarrays**0.5)
+        return isqrt(self.subarrays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "resources": {"errors"},
     "descriptor": LOWEST,
+    "sharing": {*LOWEST},
     "graph": {*LOWEST, "descriptor"},
     "models": {*LOWEST, "descriptor", "graph"},
     "compile": UP_TO_MODELS,
@@ -29,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {*UP_TO_PLAN, "trace"},
     "run": {*UP_TO_PLAN, "trace"},
     "report": {*UP_TO_PLAN, "trace", "sim", "run"},
-    "cli": {*UP_TO_PLAN, "trace", "sim", "run", "report"},
+    "cli": {*UP_TO_PLAN, "sharing", "trace", "sim", "run", "report"},
 }
 """Part of socsched -> the parts it may import besides itself."""
 ONLY_IN = {

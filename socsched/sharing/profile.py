@@ -1,0 +1,122 @@
+"""What a network needs of an accelerator: latency by batch and share, and the load it puts on caches and memory.
+
+Latencies of the whole accelerator are measured, by batch; between two batches they are interpolated linearly, as
+gpulet's latency model does.  Latencies on a share p are reconstructed, since published measurements name occupancies
+but no latencies by share, from f, how far a batch fills the accelerator (achieved over theoretical occupancy):
+
+- `amdahl`  t (1 - f + f / p): some kernels need every unit, others few.
+- `fixed`   t0 + (t - t0) (1 - f + f / p): what does not grow with the batch, t0 by the line through the smallest and
+  the largest batch, is launching and waiting, which does not grow on fewer units either.
+- `fill`    t max(1, f / p): all kernels fill the accelerator alike.
+
+The first is the least favourable to sharing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from socsched.errors import UsageError
+
+ShareLaw = Literal["amdahl", "fixed", "fill"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A batch on the whole accelerator, alone: its latency, and shares (0 to 1) of what it fills and loads."""
+
+    batch: int
+    latency_ns: int
+    fill: float
+    l2: float = 0.0
+    dram: float = 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A served network; `samples` by rising batch, `slo_ns` from a request's arrival to its answer."""
+
+    name: str
+    slo_ns: int
+    samples: tuple[Sample, ...]
+    law: ShareLaw = "amdahl"
+    _known: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        batches = [one.batch for one in self.samples]
+        if not batches or batches != sorted(set(batches)) or batches[0] < 1:
+            raise UsageError(f"profile {self.name!r}: expected batches in rising order, got {batches}")
+
+    @property
+    def largest(self) -> int:
+        """Return the largest batch that was measured."""
+        return self.samples[-1].batch
+
+    def at(self, batch: int) -> Sample:
+        """Return the batch on the whole accelerator, interpolated between measured ones; UsageError beyond them."""
+        batches = [one.batch for one in self.samples]
+        index = bisect_left(batches, batch)
+        if batch < 1 or index == len(batches):
+            raise UsageError(f"profile {self.name!r}: batch {batch} is not within 1 to {self.largest}")
+        if batches[index] == batch or index == 0:
+            return self.samples[index]
+        low, high = self.samples[index - 1], self.samples[index]
+        part = (batch - low.batch) / (high.batch - low.batch)
+
+        def between(a: float, b: float) -> float:
+            return a + (b - a) * part
+
+        return Sample(
+            batch,
+            round(between(low.latency_ns, high.latency_ns)),
+            between(low.fill, high.fill),
+            between(low.l2, high.l2),
+            between(low.dram, high.dram),
+        )
+
+    @property
+    def fixed_ns(self) -> int:
+        """Return the part of the latency that does not grow with the batch, by the line through the outer samples."""
+        first, last = self.samples[0], self.samples[-1]
+        if first is last:
+            return 0
+        slope = (last.latency_ns - first.latency_ns) / (last.batch - first.batch)
+        return max(0, round(first.latency_ns - slope * first.batch))
+
+    def latency(self, batch: int, share: int) -> int:
+        """Return ns that a batch takes alone on `share` percent of the accelerator."""
+        known = self._known.get((batch, share))
+        if known is None:
+            sample = self.at(batch)
+            known = self._known[batch, share] = max(1, round(_LAWS[self.law](self, sample, share / 100)))
+        return known
+
+    def saturated(self, share: int, slack: float = 1.0) -> tuple[int, float]:
+        """Return the largest batch b with 2 L(b) slack <= SLO on a share, and its requests a second; (0, 0.0) if none.
+
+        A request waits for the batch before its own at worst, hence twice the latency (Nexus, SOSP 2019, section 6.1).
+        """
+        for batch in range(self.largest, 0, -1):
+            taken = self.latency(batch, share) * slack
+            if 2 * taken <= self.slo_ns:
+                return batch, batch * 1e9 / taken
+        return 0, 0.0
+
+
+def _amdahl(profile: Profile, sample: Sample, part: float) -> float:
+    return sample.latency_ns * (1 - sample.fill + sample.fill / part)
+
+
+def _fixed(profile: Profile, sample: Sample, part: float) -> float:
+    still = min(profile.fixed_ns, sample.latency_ns)
+    return still + (sample.latency_ns - still) * (1 - sample.fill + sample.fill / part)
+
+
+def _fill(profile: Profile, sample: Sample, part: float) -> float:
+    return sample.latency_ns * max(1.0, sample.fill / part)
+
+
+_LAWS: dict[ShareLaw, Callable[[Profile, Sample, float], float]] = {"amdahl": _amdahl, "fixed": _fixed, "fill": _fill}

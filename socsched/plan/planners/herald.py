@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from socsched.errors import UsageError
-from socsched.plan.mapping.evaluate import Impossible, evaluate
+from socsched.plan.mapping.evaluate import Impossible, chosen_hops, evaluate
 from socsched.plan.mapping.lists import list_schedule
 from socsched.plan.mapping.problem import Problem
 from socsched.plan.planners.base import Ask, Option, Planner, Proposal, cut_proposal
@@ -64,8 +64,10 @@ def _balanced(
 def makespan_ns(problem: Problem, lines: Sequence[Line], places: Sequence[Sequence[int]]) -> float:
     """Return when the last network ends (ns) if all start together, infinite where engines cannot be connected."""
     by_name = {line.name: way for line, way in zip(lines, places, strict=True)}
+    chosen = chosen_of(problem, lines, by_name)
     try:
-        return evaluate(problem, list_schedule(problem, chosen_of(problem, lines, by_name))).makespan_ns
+        chosen_hops(problem, chosen)
+        return evaluate(problem, list_schedule(problem, chosen)).makespan_ns
     except Impossible:
         return float("inf")
 

@@ -29,40 +29,43 @@ def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
     the engines refuse.
     """
     total = len(line)
-    sums: list[list[float]] = []
-    for place in range(len(line.places)):
-        row = [0.0]
-        for times in line.time:
-            time = times[place]
-            row.append(row[-1] + (float("inf") if time is None else time))
-        sums.append(row)
 
-    @cache
-    def best(start: int, used: int, before: int) -> tuple[Value, tuple[int, ...]] | None:
-        """Return the best way to run groups from `start` on without the engines `used`, coming from place `before`."""
-        if start == total:
-            return (0, 0), ()
-        if bin(used).count("1") == stages:
-            return None
-        found: tuple[Value, tuple[int, ...]] | None = None
-        for place in range(len(line.places)):
-            step = (0, 0) if before < 0 else line.change(start - 1, before, place)
-            if used >> place & 1 or step is None:
-                continue
-            for end in range(start + 1, total + 1):
-                own = sums[place][end] - sums[place][start] + line.entry[place][0]
-                if not own < float("inf"):
-                    break
-                rest = best(end, used | 1 << place, place)
-                if rest is None:
+    def searched(limit: float, by_latency: bool) -> tuple[Value, tuple[int, ...]] | None:
+        """Return the pipeline of the shortest interval, or latency, whose stages all take `limit` at most."""
+
+        @cache
+        def best(start: int, used: int, before: int) -> tuple[Value, tuple[int, ...]] | None:
+            """Return the best way to run groups from `start` on without engines `used`, coming from place `before`."""
+            if start == total:
+                return (0, 0), ()
+            if bin(used).count("1") == stages:
+                return None
+            found: tuple[Value, tuple[int, ...]] | None = None
+            for place in range(len(line.places)):
+                step = (0, 0) if before < 0 else line.change(start - 1, before, place)
+                if used >> place & 1 or step is None:
                     continue
-                (interval, latency), way = rest
-                value = max(interval, int(own)), latency + int(own) + step[0]
-                if found is None or value < found[0]:
-                    found = value, (*(place for _ in range(start, end)), *way)
-        return found
+                own = line.entry[place][0]
+                for end in range(start + 1, total + 1):
+                    time = line.time[end - 1][place]
+                    if time is None or own + time > limit:
+                        break
+                    own += time
+                    rest = best(end, used | 1 << place, place)
+                    if rest is None:
+                        continue
+                    (interval, latency), way = rest
+                    value = max(interval, own), latency + own + step[0]
+                    key = 1 if by_latency else 0
+                    if found is None or value[key] < found[0][key]:
+                        found = value, (*(place for _ in range(start, end)), *way)
+            return found
 
-    return best(0, 0, -1)
+        return best(0, 0, -1)
+
+    # Two passes: of all pipelines of the shortest interval the one of the shortest latency.
+    first = searched(float("inf"), False)
+    return searched(first[0][0], True) if first else None
 
 
 def propose(ask: Ask) -> Proposal:

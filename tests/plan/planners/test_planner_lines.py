@@ -89,7 +89,8 @@ def test_jedi_has_the_shortest_interval(seed: int) -> None:
 
 def test_herald_by_hand() -> None:
     """Two networks of two layers; e0 is best for all (2 against 3).  Breadth first with balance 2, the load of e0 may
-    reach twice the least a layer could bring an engine to: a0 to e0 (2 <= 2 x 2), b0 to e0 (4 <= 2 x 3), a1 would bring e0 to
+    reach twice the least a layer could bring an engine to: a0 to e0 (2 <= 2 x 2), b0 to e0 (4 <= 2 x 3), a1 would bring
+    e0 to
     6 <= 2 x 3, b1 to 8 > 2 x 3: e1.
     """
     two = [line([[2, 3]] * 2, name="a"), line([[2, 3]] * 2, name="b")]

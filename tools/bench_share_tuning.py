@@ -1,6 +1,7 @@
-"""Tune a network's convolutions for the cores they get, and compare at k cores: tuned for k, tuned for all, by the rules.
+"""Tune a network's convolutions for the cores they get, and compare at k cores: tuned for k, for all, by the rules.
 
-    python tools/bench_share_tuning.py [--stage detect] [--shares 1,2,4] [--size 192x320] [--write FOLDER] [--tables FOLDER]
+    python tools/bench_share_tuning.py [--stage detect] [--shares 1,2,4] [--size 192x320] [--write FOLDER]
+    python tools/bench_share_tuning.py --tables FOLDER
 
 Every layer is compiled on its own in each way worth trying (`cpu.share_tuning.candidates`) and measured with k threads,
 caches swept before each call; the fastest by median goes into the table of that share.  Then the whole network is
@@ -13,23 +14,20 @@ Spatial-Tune (Dhakal et al., arXiv 2008.03602): a kernel tuned for the whole pro
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-os.environ.setdefault("TVM_NUM_THREADS", str(CORES))
-
 import numpy as np
 
+from socsched.compile.aligned import empty
 from socsched.compile.builder import compile_stage
 from socsched.compile.cpu.lower import lower
 from socsched.compile.cpu.shapes import Window
 from socsched.compile.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
-from socsched.compile.environment import relax, tvm
+from socsched.compile.environment import online_cores, relax, tvm
 from socsched.compile.fusion import read
 from socsched.compile.relax_import import import_network
 from socsched.compile.runtime import load as load_artifact
@@ -42,6 +40,7 @@ from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.models.weights import seeded_weights
 
+CORES = online_cores()
 SWEEP = np.zeros(16 << 20, np.float32)  # 64 MB
 
 
@@ -151,7 +150,9 @@ def single(layer: Layer, choice: Choice | None, llvm: dict[str, Any], vector: An
     tuning = Tuning(1, {layer.key: choice}) if choice is not None else None
     lowered = lower(read(import_network(network), network), seeded_weights(network, 0), vector, tuning)
     machine = relax.VirtualMachine(relax.build(lowered.module, target=tvm.target.Target(llvm)), tvm.cpu())
-    given = tvm.runtime.from_dlpack(np.full(_physical(lowered.inputs[0]), 0.5, np.float32))
+    array = empty(_physical(lowered.inputs[0]), np.dtype(np.float32))
+    array.fill(0.5)
+    given = tvm.runtime.from_dlpack(array)
     run = machine["main"]
     return lambda: run(given)
 

@@ -71,8 +71,8 @@ def compile_stage(
     (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  `tuning` are choices for a CPU's
     convolutions measured on this share of its cores (`cpu.share_tuning`), which the key then carries.
 
-    Raises UsageError for a stage that is no network, a part or a share that does not exist, InputError for weights that do not fit, CompileError for what the
-    engine or target cannot do, MachineError for a missing tool or a full disk.
+    Raises UsageError for a stage that is no network, a part or a share that does not exist, InputError for weights that
+    do not fit, CompileError for what the engine or target cannot do, MachineError for a missing tool or a full disk.
     """
     model, network = network_of(stage)
     spec = resolve(engine.target, engine.id)

@@ -140,7 +140,7 @@ class Convolutions(Images):
         border = residual.border if residual else -1
         if not pointwise or source.border or target.border or beside or group.output in self.slices:
             chosen = _tile(tuned, group, target.blocks, target.width) or tile(self.vector, target.blocks, target.width)
-            order = _ordered(tuned, Order(1, _rows_first(source, target, window)))
+            order = replace(_ordered(tuned, Order(1, _rows_first(source, target, window))), parts=1)
             args = (source.lying, lying, window, act, border, chosen, order, self.most)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return

@@ -86,14 +86,15 @@ def check(tuning: Tuning, share: int) -> None:
         )
 
 
-def candidates(layer: Layer, vector: Vector, in_block: int, most: int = 4) -> Iterator[Choice]:
+def candidates(layer: Layer, vector: Vector, in_block: int, most: int = 3) -> Iterator[Choice]:
     """Yield choices worth measuring for a layer: the `most` best tiles by the rules' own measure, and variations."""
     blocks = -(-layer.outputs // vector.block)
-    width = layer.rows * layer.columns if layer.pointwise else layer.columns
-    for chosen in tiles_near(vector, blocks, width, most):
+    # A pointwise layer whose image has a border is computed row by row: tiles have to fit both.
+    for chosen in tiles_near(vector, blocks, layer.columns, most):
+        tiles = -(-layer.rows * layer.columns // chosen.pixels)
         for rows_first in (False, True):
             for parts in (0, 8, 32, 128) if layer.pointwise else (0,):
-                if parts <= -(-width // chosen.pixels):
+                if parts <= tiles:
                     yield Choice(0, chosen.pixels, chosen.blocks, parts, rows_first)
     plain = layer.window == Window((3, 3), (1, 1), (1, 1))
     if plain and in_block == vector.block and layer.rows >= 4 and layer.columns >= 4:

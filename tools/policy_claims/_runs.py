@@ -29,7 +29,7 @@ def _board(name: str) -> Any:
 def planned(
     name: str, what: Pipeline, options: Mapping[str, str] | None = None, board: str = ORIN, mode: str | None = "MAXN"
 ) -> Plan:
-    """Return a planner's plan; for "socsched" ours, planned again with what its simulation shows, as the command does."""
+    """Return a planner's plan; for "socsched" ours, planned again with what simulation shows, as the command does."""
     if name == "socsched":
 
         def ours(seen: Observed = NOTHING) -> Plan:

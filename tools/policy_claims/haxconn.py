@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from policy_claims._networks import pipeline
-from policy_claims._runs import XAVIER, makespan_ms
+from policy_claims._runs import XAVIER, chains_ms, planned
 from policy_claims.claim import Claim
 from socsched.plan.mapping.search import solve
 
@@ -65,31 +65,32 @@ def _artefact() -> list[Claim]:
 
 
 def _networks() -> list[Claim]:
-    what = pipeline("resnet50", "resnet101", engines=("gpu", "dla"))
-    ms = {
-        "HaX-CoNN": makespan_ms("haxconn", what, {"seconds": "20"}, XAVIER, MODE),
-        "Herald": makespan_ms("herald", what, None, XAVIER, MODE),
-        "H2H": makespan_ms("h2h", what, None, XAVIER, MODE),
-        "GPU only": makespan_ms(
-            "interference", pipeline("resnet50", "resnet101", engines=("gpu",)), None, XAVIER, MODE
-        ),
-        "ours": makespan_ms("socsched", what, None, XAVIER, MODE),
-    }
-    others = {name: value for name, value in ms.items() if name not in ("HaX-CoNN", "ours")}
-    best = min(others, key=others.__getitem__)
-    gain = others[best] / ms["HaX-CoNN"]
-    listed = ", ".join(f"{name} {value:.2f}" for name, value in ms.items())
-    return [
-        Claim(
-            SYSTEM,
-            PAPER,
-            "up to 1.32x faster than the best baseline",
-            "resnet50 + resnet101 started together, GPU and two DLAs of AGX Xavier by roofline, fp16, simulated",
-            "up to 32 % less latency",
-            f"ms: {listed}; {gain:.2f}x over {best}",
-            gain >= 1.0,
-            ""
-            if gain >= 1.0
-            else "the paper's program orders whole frames; simulated under EDF parts run in another order",
+    """HaX-CoNN makes the last end early; ours the sum of latencies, which is also told."""
+    found = []
+    alone = ("resnet50", "resnet101"), ("resnet50", "vgg16"), ("resnet18", "resnet50", "resnet101")
+    for mix in alone:
+        what = pipeline(*mix, engines=("gpu", "dla"))
+        names = {"HaX-CoNN": "haxconn", "Herald": "herald", "H2H": "h2h", "ours": "socsched"}
+        each = {label: chains_ms(planned(name, what, None, XAVIER, MODE)) for label, name in names.items()}
+        only = planned("interference", pipeline(*mix, engines=("gpu",)), None, XAVIER, MODE)
+        each["GPU only"] = chains_ms(only)
+        last = {label: max(chains.values()) for label, chains in each.items()}
+        sums = {label: sum(chains.values()) for label, chains in each.items()}
+        best = min((label for label in last if label not in ("HaX-CoNN", "ours")), key=last.__getitem__)
+        gain = last[best] / last["HaX-CoNN"]
+        listed = ", ".join(f"{label} {last[label]:.2f} ({sums[label]:.2f})" for label in last)
+        found.append(
+            Claim(
+                SYSTEM,
+                PAPER,
+                "the last network ends earlier than under the best baseline",
+                f"{' + '.join(mix)} started together, GPU and two DLAs of AGX Xavier by roofline, fp16, simulated",
+                "up to 32 % less latency",
+                f"last end (sum of latencies) in ms: {listed}; {gain:.2f}x over {best}",
+                gain >= 1.0,
+                f"ours minimises the sum of latencies, {sums['ours']:.2f} against {sums['HaX-CoNN']:.2f} ms"
+                if gain >= 1.0
+                else "the program orders whole frames; simulated under EDF parts run in another order",
+            )
         )
-    ]
+    return found

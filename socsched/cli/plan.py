@@ -32,6 +32,12 @@ from socsched.cli.options import (
     help="heft: list schedule and local search; cpsat: proof or better mapping by OR-Tools; auto: if it is installed.",
 )
 @click.option(
+    "--planner",
+    metavar="NAME",
+    help="Plan by an algorithm of the literature, or one installed, rather than our search.",
+)
+@click.option("-O", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the --planner.")
+@click.option(
     "--pin", "pins", multiple=True, metavar="STAGE=ENGINE", help="Let a stage run on this engine (or kind) only."
 )
 @click.option(
@@ -75,6 +81,8 @@ def command(
     policy: str,
     profile_file: Path | None,
     solver: str,
+    planner: str | None,
+    settings: tuple[str, ...],
     pins: tuple[str, ...],
     cuts: bool,
     refine: bool,
@@ -99,6 +107,8 @@ def command(
     how = planning.How(
         objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins
     )
+    if settings and not planner:
+        raise click.UsageError("-O sets options of a --planner")
     if pipeline.endswith(".json") and form:
         plan = line.load_plan(Path(pipeline))
     elif platform is None:
@@ -107,6 +117,10 @@ def command(
         from socsched.cli.pareto import show as front
 
         return front(output, pipeline, platform, mode, how, file)
+    elif planner:
+        from socsched.cli.planners import by_planner
+
+        plan = by_planner(planner, pipeline, platform, mode, how, settings)
     else:
         plan = planning.planned(pipeline, platform, mode, how)
     if file:

@@ -69,7 +69,7 @@ def planned(pipeline: str, platform: str, mode: str | None = None, how: How = QU
         "limits": Limits(how.power_cap, how.bandwidth_cap),
     }
     board = get_platform(platform)
-    workload = _pinned(get_pipeline(pipeline), board, how.pins)
+    workload = pinned(get_pipeline(pipeline), board, how.pins)
 
     def make(mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False) -> Plan:
         found: Plan = make_plan(
@@ -97,7 +97,7 @@ def planned(pipeline: str, platform: str, mode: str | None = None, how: How = QU
     return replace(made, tool={**made.tool, "version": __version__})
 
 
-def _pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
+def pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
     """Return a pipeline whose stages run on the engines they are pinned to; UsageError for names there are not."""
     known = {engine.id for engine in platform.engines} | {engine.kind for engine in platform.engines}
     wanted: dict[str, tuple[str, ...]] = {}

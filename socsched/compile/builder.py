@@ -24,6 +24,8 @@ import numpy as np
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
+from socsched.compile.cpu.share_tuning import Tuning
+from socsched.compile.cpu.share_tuning import check as check_tuning
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.gpu.tiles import OLDEST, capability
 from socsched.compile.layouts import native_layout
@@ -59,25 +61,37 @@ def compile_stage(
     part: Part | None = None,
     share: int = 0,
     scales: Scales | None = None,
+    tuning: Tuning | None = None,
 ) -> Artifact:
     """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
 
     `weights` are the whole network's parameters (others are ignored); None means random ones of seed 0.  `share` is how
     many of the engine's units (cores, SMs) the stage may occupy, 0 for all; `threads` how many threads the loaded stage
     will use, 0 for the share, or all the process may.  `scales` are those of the network's values in int8
-    (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  Raises UsageError for a stage that is
-    no network, a part or a share that does not exist, InputError for weights that do not fit, CompileError for what the
-    engine or target cannot do, MachineError for a missing tool or a full disk.
+    (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  `tuning` are choices for a CPU's
+    convolutions measured on this share of its cores (`cpu.share_tuning`), which the key then carries.
+
+    Raises UsageError for a stage that is no network, a part or a share that does not exist, InputError for weights that
+    do not fit, CompileError for what the engine or target cannot do, MachineError for a missing tool or a full disk.
     """
     model, network = network_of(stage)
     spec = resolve(engine.target, engine.id)
     check_share(engine, share)
+    if tuning is not None:
+        check_tuning(tuning, share)
     if not compiles(engine, precision):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     chosen, provenance = weights_for(model, network, weights)
     within = (share_in_code(spec, share), _layout(engine, precision) if spec.kind == "simulated" else "")
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
-    key = digest(repr(network), provenance, *build, *key_part(precision, scales, spec), *([str(part)] if part else []))
+    key = digest(
+        repr(network),
+        provenance,
+        *build,
+        *key_part(precision, scales, spec),
+        *([str(part)] if part else []),
+        *([tuning.content()] if tuning else []),
+    )
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
     if artifact is None:
@@ -85,7 +99,7 @@ def compile_stage(
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
-        built = (spec, precision, chosen, provenance, key, scales)
+        built = (spec, precision, chosen, provenance, key, scales, tuning)
         request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
@@ -127,6 +141,7 @@ class _Request:
     provenance: str
     key: str
     scales: Scales | None
+    tuning: Tuning | None = None
 
 
 def network_of(stage: Stage) -> tuple[Model, Network]:
@@ -284,7 +299,7 @@ def _build_cpu(folder: Path, request: _Request) -> Built:
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, unit or vector_unit(request.spec))
+    lowered = lower(graph, weights, unit or vector_unit(request.spec), request.tuning)
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
     files, notes = write_library(executable, folder, request.spec)
     if lowered.general:

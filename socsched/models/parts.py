@@ -161,8 +161,8 @@ def _renamed(names: Sequence[str], ends: Mapping[str, Sequence[str]]) -> tuple[s
 
 
 def _part_stage(stage: Stage, part: PartOf) -> Stage:
-    # A timer, and what is sampled, belong to the first part; the others find it among their ancestors.
-    first = part.number == 1
+    # A timer, and what is sampled, belong to the parts that wait for none; the others find it among their ancestors.
+    first = not part.after
     before = tuple(f"{part.stage}.{number}" for number in part.after)
     return replace(
         stage,

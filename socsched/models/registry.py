@@ -78,14 +78,20 @@ class Model:
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
     """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong.
 
-    With the param `part` it is that of a part of the network (`models.parts`).
+    With the param `part` it is that of a part of the network (`models.parts`), with `tile` of a tile (`models.tiles`).
     """
     if name not in MODELS:
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(sorted(MODELS))}")
     module, factory = MODELS[name].split(":")
     given = dict(params or {})
-    cut = given.pop("part", None)
+    cut, tile = given.pop("part", None), given.pop("tile", None)
     model: Model = getattr(import_module(module), factory)(given)
+    if tile is not None:
+        from socsched.models.tiles import tile_model, tile_of
+
+        found = tile_of({"tile": tile})
+        assert found is not None
+        return tile_model(model, found)
     if cut is None:
         return model
     from socsched.models.parts import part_model, part_of

@@ -35,7 +35,7 @@ from socsched.plan.verdict import overrun
 from socsched.plan.workload import NO_LIMITS, Limits, Workload
 
 POLICIES = ("edf", "fp")
-__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "objective_value", "solve"]
+__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
 
 
 def make_plan(
@@ -76,7 +76,7 @@ def make_plan(
     graph, started = task_graph(pipeline), time.monotonic()
     solutions: list[Solution] = []
     work = Sliced(work)
-    modes = platform.modes if mode is None or mode == "auto" else (_mode(platform, mode),)
+    modes = modes_of(platform, mode)
     for option in modes:
         model = CostModel(platform, option, work, profile)
         if homeless(graph, model):
@@ -100,10 +100,10 @@ def make_plan(
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     if not explain:
-        return _plan(best, solutions, objective, None, time.monotonic() - started, pipeline)
+        return written(best, solutions, objective, None, time.monotonic() - started, pipeline)
     conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    plan = _plan(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
+    plan = written(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
     deployment = best.candidate.deployment
     open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0])
     # Whatever the search left untried; a proof about whole stages says nothing of those that may be cut.
@@ -120,9 +120,12 @@ def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]
     return conflict(candidate.deployment.workload, judge, candidate.violations, seconds)
 
 
-def _mode(platform: Platform, name: str) -> PowerMode:
+def modes_of(platform: Platform, name: str | None) -> tuple[PowerMode, ...]:
+    """Return the power modes to plan for, all of them for None or "auto"; UsageError for an unknown name."""
+    if name is None or name == "auto":
+        return platform.modes
     try:
-        return platform.mode(name)
+        return (platform.mode(name),)
     except KeyError:
         modes = ", ".join(mode.name for mode in platform.modes)
         raise UsageError(f"platform {platform.name!r} has no mode {name!r}", f"its modes: {modes}") from None
@@ -152,7 +155,7 @@ def _alternatives(
     return tried
 
 
-def _plan(
+def written(
     best: Solution,
     solutions: Sequence[Solution],
     objective: str,

@@ -18,7 +18,19 @@ from socsched.report.terminal import table
 from socsched.units import format_duration, format_power
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 432, 64, 170, 52, 48
-COLOURS = ("#1b6ca8", "#c8553d", "#2f7d4f", "#7b4ea3", "#b8860b", "#3d7f8c", "#8c3d5a", "#555555")
+COLOURS = (
+    "#1b6ca8",
+    "#c8553d",
+    "#2f7d4f",
+    "#7b4ea3",
+    "#b8860b",
+    "#3d7f8c",
+    "#8c3d5a",
+    "#555555",
+    "#00a0a0",
+    "#d07f00",
+    "#a0a000",
+)
 
 
 def view(points: Sequence[Point]) -> RenderableType:

@@ -21,10 +21,16 @@ def run(network: Network, weights: Mapping[str, Array], inputs: Mapping[str, Arr
     return tuple(values[name] for name in network.outputs)
 
 
+def sides(pad: int | tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return padding, one number or (top, left, bottom, right), as numpy takes it."""
+    top, left, bottom, right = (pad,) * 4 if isinstance(pad, int) else pad
+    return (0, 0), (0, 0), (top, bottom), (left, right)
+
+
 def conv2d(layer: Layer, inputs: list[Array], weights: Mapping[str, Array]) -> Array:
     stride, pad = layer.attrs.get("stride", 1), layer.attrs.get("padding", 0)
     kernel = weights["weight"]
-    x = np.pad(inputs[0], ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    x = np.pad(inputs[0], sides(pad))
     view = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
     y = np.einsum("nchwij,ocij->nohw", view, kernel, optimize=True)
     return y + weights["bias"][None, :, None, None] if "bias" in weights else y
@@ -38,9 +44,17 @@ def conv2d_transpose(layer: Layer, inputs: list[Array], weights: Mapping[str, Ar
 
 def max_pool(layer: Layer, inputs: list[Array], weights: Mapping[str, Array]) -> Array:
     kernel, stride, pad = (layer.attrs[name] for name in ("kernel", "stride", "padding"))
-    x = np.pad(inputs[0], ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
+    x = np.pad(inputs[0], sides(pad), constant_values=-np.inf)
     view = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(2, 3))[:, :, ::stride, ::stride]
     return view.max(axis=(4, 5))
+
+
+def cut_out(layer: Layer, inputs: list[Array], weights: Mapping[str, Array]) -> Array:
+    where = [slice(None)] * inputs[0].ndim
+    attrs = layer.attrs
+    for axis, begin, end, step in zip(attrs["axes"], attrs["begin"], attrs["end"], attrs["step"], strict=True):
+        where[axis] = slice(begin, end, step)
+    return inputs[0][tuple(where)]
 
 
 def pillar_features(layer: Layer, inputs: list[Array], weights: Mapping[str, Array]) -> Array:
@@ -67,6 +81,7 @@ LAYERS = {
     "conv2d": conv2d,
     "conv2d_transpose": conv2d_transpose,
     "max_pool": max_pool,
+    "slice": cut_out,
     "pillar_features": pillar_features,
     "scatter": scatter,
     "dense": lambda layer, inputs, weights: inputs[0] @ weights["weight"].T + weights["bias"],

@@ -12,8 +12,10 @@ from socsched.compile.cpu.activation import Activation
 from socsched.compile.cpu.fuse import activation
 from socsched.compile.cpu.images import Array, Image, Images, padded
 from socsched.compile.cpu.shapes import Lying, Order, Window
+from socsched.compile.cpu.share_tuning import Choice, Layer, Tuning
 from socsched.compile.cpu.vector import NEON, Tile, tile
 from socsched.compile.fusion import Group
+from socsched.errors import CompileError
 
 _CACHED = 1 << 18  # bytes of activations a task of a pointwise convolution may walk over again and again
 _TASKS = 16  # at least so many, that several threads find work
@@ -26,6 +28,7 @@ class Convolutions(Images):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.tuning: Tuning | None = None
         self.siblings: dict[str, list[Group]] = {}
         self.merged: set[str] = set()
         self.most = half.TERMS if self.dtype == "float32" else half.most(self.graph)
@@ -107,6 +110,9 @@ class Convolutions(Images):
         if m:
             unit = self.vector if method.dtype == self.dtype else NEON
             grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, unit)
+            chosen = self.tuned(source, target, window)
+            if chosen and chosen.together:
+                grouping = (grouping[1] * chosen.together, *grouping[1:])
             numbers = (source.lying, lying, act, border, m, *grouping, method.dtype, self.most)
             operands = [source.var, self.winograd_weight(weight, source, target, method), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
@@ -128,21 +134,22 @@ class Convolutions(Images):
         operands: list[Any],
     ) -> None:
         """Emit a direct convolution; a pointwise one without borders sees its pixels as one long row."""
+        tuned = self.tuned(source, target, window)
         beside = residual.border if residual else 0
         pointwise = window.kernel == window.stride == (1, 1)
         border = residual.border if residual else -1
         if not pointwise or source.border or target.border or beside or group.output in self.slices:
-            chosen = tile(self.vector, target.blocks, target.width)
-            order = Order(1, _rows_first(source, target, window))
+            chosen = _tile(tuned, group, target.blocks, target.width) or tile(self.vector, target.blocks, target.width)
+            order = replace(_ordered(tuned, Order(1, _rows_first(source, target, window))), parts=1)
             args = (source.lying, lying, window, act, border, chosen, order, self.most)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return
         pixels = target.height * target.width
-        chosen = tile(self.vector, target.blocks, pixels)
+        chosen = _tile(tuned, group, target.blocks, pixels) or tile(self.vector, target.blocks, pixels)
         flat_source = replace(source.lying, height=1, width=pixels)
         flat = replace(target.lying, height=1, width=pixels)
         parts = _parts(chosen, target.blocks, pixels, source.blocks * source.block)
-        order = Order(parts, _rows_first(source, target, window))
+        order = _ordered(tuned, Order(parts, _rows_first(source, target, window)))
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
@@ -159,12 +166,21 @@ class Convolutions(Images):
         if not (plain and same and source.block == self.c and source.border >= 1):
             return direct
         size = (source.height, source.width)
+        tuned = self.tuned(source, target, window)
+        if tuned is not None:
+            return half.Method(tuned.winograd, self.dtype)
         if self.dtype == "float32":
             return half.Method(winograd.best(*size), self.dtype)
         choices = [direct]
         choices += [half.Method(m, t) for m, t in half.WINOGRAD if winograd.tiles(*size, m) >= winograd.FEWEST_TILES]
         layer = half.Layer(source.channels, target.channels, weight.shape[2] * weight.shape[3], size)
         return half.best(choices, layer, self.vector, self.most)
+
+    def tuned(self, source: Image, target: Image, window: Window) -> Choice | None:
+        """Return what a table says of a convolution, None where the rules decide; of fp32 only."""
+        if self.tuning is None or self.dtype != "float32":
+            return None
+        return self.tuning.of(Layer(source.channels, target.channels, target.height, target.width, window))
 
     def winograd_weight(self, weight: Array, source: Image, target: Image, method: half.Method) -> Any:
         """OIHW transformed to [O/c, (m + 2)^2, I/b, b, c]."""
@@ -200,6 +216,23 @@ class Convolutions(Images):
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
         operands = [source.var, self.constant(blocked, self.dtype), self.bias([group], target.blocks * self.c)]
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
+
+
+def _tile(tuned: Choice | None, group: Group, blocks: int, width: int) -> Tile | None:
+    chosen = tuned.tile() if tuned else None
+    if chosen is not None and (blocks % chosen.blocks or chosen.pixels > width):
+        raise CompileError(
+            f"{group.name}: a tile of {chosen.pixels} x {chosen.blocks} blocks does not fit {width} x {blocks}",
+            "measure the table again on this kind of processor",
+        )
+    return chosen
+
+
+def _ordered(tuned: Choice | None, order: Order) -> Order:
+    if tuned is None:
+        return order
+    rows_first = order.rows_first if tuned.rows_first is None else tuned.rows_first
+    return Order(tuned.parts or order.parts, rows_first)
 
 
 def _window(group: Group) -> Window:

@@ -13,6 +13,7 @@ from socsched.compile.cpu import generic, rules
 from socsched.compile.cpu.convolutions import Convolutions
 from socsched.compile.cpu.fuse import fused
 from socsched.compile.cpu.images import EDGE, Array
+from socsched.compile.cpu.share_tuning import Tuning
 from socsched.compile.cpu.vector import Vector
 from socsched.compile.environment import relax
 from socsched.compile.fusion import Graph, Group
@@ -34,9 +35,11 @@ class Lowered:
     general: tuple[str, ...] = ()
 
 
-def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered:
-    """Return the CPU form of `graph`; CompileError for what has none."""
-    return Exact(fused(graph), weights, vector).run()
+def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, tuning: Tuning | None = None) -> Lowered:
+    """Return the CPU form of `graph`, convolutions as `tuning` says if given; CompileError for what has none."""
+    exact = Exact(fused(graph), weights, vector)
+    exact.tuning = tuning
+    return exact.run()
 
 
 class Exact(Convolutions):

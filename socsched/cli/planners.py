@@ -1,0 +1,54 @@
+"""`socsched plan --planner`: a plan by an algorithm of the literature, or by one that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from socsched import __version__
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.cli.planning import How
+    from socsched.plan.plan import Plan
+
+
+def by_planner(
+    name: str, pipeline: str, platform: str, mode: str | None, how: How, settings: Sequence[str] = ()
+) -> Plan:
+    """Return the plan of the planner `name`, `settings` being OPTION=VALUE; UsageError for what does not exist."""
+    from socsched.cli.planning import pinned
+    from socsched.compile.analyze import stage_work
+    from socsched.cost.profile import load_profile
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.planners import planner
+    from socsched.plan.planners.propose import make_plan
+    from socsched.plan.workload import Limits
+
+    board = get_platform(platform)
+    plan = make_plan(
+        planner(name),
+        pinned(get_pipeline(pipeline), board, how.pins),
+        board,
+        mode,
+        how.objective,
+        how.policy,
+        work=stage_work,
+        profile=load_profile(how.profile) if how.profile else None,
+        options=options_of(settings),
+        time_limit=how.time_limit,
+        limits=Limits(how.power_cap, how.bandwidth_cap),
+    )
+    return replace(plan, tool={**plan.tool, "version": __version__})
+
+
+def options_of(settings: Sequence[str]) -> dict[str, str]:
+    """Return OPTION=VALUE pairs as a mapping; UsageError for anything else."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-O {setting}: expected OPTION=VALUE")
+        found[name] = value
+    return found

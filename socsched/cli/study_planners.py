@@ -1,0 +1,80 @@
+"""`socsched study planners`: the planners of the literature and ours on one pipeline and platform."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from socsched.cli.options import (
+    Output,
+    mode_option,
+    output_options,
+    pipeline_argument,
+    planning_options,
+    platform_option,
+    terminal_width,
+)
+
+
+@click.command("planners", short_help="Compare planners of the literature with ours.")
+@pipeline_argument
+@platform_option()
+@mode_option
+@planning_options
+@click.option(
+    "--planners",
+    "names",
+    multiple=True,
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="A planner to compare, several times for several; socsched is ours. All of them unless given.",
+)
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for each planner."
+)
+@click.option(
+    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
+)
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    pipeline: str,
+    platform: str,
+    mode: str | None,
+    objective: str,
+    policy: str,
+    profile_file: Path | None,
+    names: tuple[str, ...],
+    time_limit: float,
+    file: Path | None,
+) -> int:
+    """Plan PIPELINE with every planner, simulate the plans, and show latency, bounds, energy and planning time.
+
+    Exit code 0: some plan is feasible, 1: none is.
+    """
+    from socsched.cli import planning
+    from socsched.cli.planners import by_planner
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.study import planners as study
+
+    how = planning.How(objective, policy, profile_file, time_limit=time_limit, explain=False)
+    outcomes = study.compared(
+        study.chosen(names),
+        lambda name, options: (
+            planning.planned(pipeline, platform, mode, how)
+            if name == study.OURS
+            else by_planner(name, pipeline, platform, mode, how, [f"{key}={value}" for key, value in options.items()])
+        ),
+    )
+    if file is not None:
+        study.draw(file, outcomes)
+        output.note(f"wrote {file}")
+
+    def show() -> None:
+        from socsched.report.terminal import console
+
+        console(terminal_width()).print(study.view(outcomes))
+
+    output.result(study.document(outcomes), show)
+    return EXIT_OK if any(o.plan and o.plan.verdict == "feasible" for o in outcomes) else EXIT_VIOLATED

@@ -1,0 +1,54 @@
+"""Plans of planners for claims, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from socsched.compile.analyze import stage_work
+from socsched.descriptor.catalog import get_platform
+from socsched.descriptor.pipeline import Pipeline
+from socsched.plan.plan import Plan
+from socsched.plan.planner import make_plan as make_ours
+from socsched.plan.planners import planner
+from socsched.plan.planners.propose import make_plan
+from socsched.sim.engine import run
+from socsched.sim.refine import NOTHING, Observed, refined
+from socsched.trace.metrics import result
+
+ORIN, XAVIER = "jetson-agx-orin-64gb", "jetson-agx-xavier"
+SECOND = 10**9
+
+
+@cache
+def _board(name: str) -> Any:
+    return get_platform(name)
+
+
+def planned(
+    name: str, what: Pipeline, options: Mapping[str, str] | None = None, board: str = ORIN, mode: str | None = "MAXN"
+) -> Plan:
+    """Return a planner's plan; for "socsched" ours, planned again with what simulation shows, as the command does."""
+    if name == "socsched":
+
+        def ours(seen: Observed = NOTHING) -> Plan:
+            return make_ours(what, _board(board), mode, work=stage_work, explain=False, observed=seen)
+
+        return refined(ours(), ours)
+    return make_plan(planner(name), what, _board(board), mode, work=stage_work, options=options)
+
+
+def chains_ms(plan: Plan, seconds: float = 3.0) -> dict[str, float]:
+    """Return the mean response of every chain (ms) as simulated."""
+    trace = run(plan, round(seconds * SECOND)).trace
+    assert trace is not None
+    chains = result(trace, plan)["chains"]
+    return {name: (each["response_time_ns"]["mean"] or float("nan")) / 1e6 for name, each in chains.items()}
+
+
+def makespan_ms(
+    name: str, what: Pipeline, options: Mapping[str, str] | None = None, board: str = ORIN, mode: str | None = "MAXN"
+) -> float:
+    """Return when the last of the chains that start together ends (ms), as simulated."""
+    return max(chains_ms(planned(name, what, options, board, mode)).values())

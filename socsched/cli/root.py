@@ -26,6 +26,8 @@ VERBS = (
     "profile",
     "report",
     "compare",
+    "sweep",
+    "fleet",
     "demo",
     "doctor",
 )

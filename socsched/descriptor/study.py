@@ -1,4 +1,4 @@
-"""A study as the rest of socsched sees it: what varies, how it is sampled, simulated and judged; a fleet of vehicles."""
+"""A study as the rest of socsched sees it: what varies, how it is sampled, simulated and judged; a fleet."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ ALL = "all"
 DESIGNS = ("grid", "random", "latin-hypercube", "halving")
 SMALLEST = ("platform_tdp_mw", "tdp_mw", "price", "planned_power_mw", "latency_ns", "energy_mj_per_round", "power_mw")
 """Columns by which the smallest configuration may be chosen."""
+
+
+ALWAYS_AS_PLANNED = Distribution((1_000_000,), "1")
+"""Load of a vehicle whose jobs take what is planned, in millionths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class Fleet:
     vehicles: int
     duration_ns: int
     seed: int = 0
-    load: Distribution = Distribution.constant(1_000_000)
+    load: Distribution = ALWAYS_AS_PLANNED
     ambient_mc: Distribution | None = None
     thermal: Thermal | None = None
     faults_per_minute: Distribution | None = None

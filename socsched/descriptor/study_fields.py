@@ -116,9 +116,9 @@ class SpreadType:
         if len(value) != 1:
             raise ValueError(f"expected {_FORMS}")
         ((form, given),) = value.items()
-        if form == "uniform" and isinstance(given, list) and len(given) == 2:
-            found = tuple(map(self._number, given))
-        elif form == "quantiles" and isinstance(given, list) and len(given) >= 2:
+        if (form == "uniform" and isinstance(given, list) and len(given) == 2) or (
+            form == "quantiles" and isinstance(given, list) and len(given) >= 2
+        ):
             found = tuple(map(self._number, given))
         elif form == "normal" and isinstance(given, dict) and set(given) == {"mean", "sd", "least", "most"}:
             parts = {key: Decimal(self._number(item, free=True)) for key, item in given.items()}
@@ -149,7 +149,7 @@ class SpreadType:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         number = {"type": "string" if self.dimension else "number"}
         pair = {"type": "array", "items": number, "minItems": 2}
-        normal = {"type": "object", "properties": {key: number for key in ("mean", "sd", "least", "most")}}
+        normal = {"type": "object", "properties": dict.fromkeys(("mean", "sd", "least", "most"), number)}
         forms = {"uniform": {**pair, "maxItems": 2}, "quantiles": pair, "normal": normal}
         return {"anyOf": [number, {"type": "object", "properties": forms, "additionalProperties": False}]}
 

@@ -13,6 +13,7 @@ from socsched.descriptor.fields import Duration, FileModel, Grounded, Name, Peri
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.study import (
     ALL,
+    ALWAYS_AS_PLANNED,
     DESIGNS,
     NAMED,
     PATHS,
@@ -30,7 +31,6 @@ from socsched.descriptor.study_fields import ParameterType, SpreadType, Values
 from socsched.descriptor.validation import Tree, suggest, validate
 
 OBJECTIVES = ("latency", "energy", "throughput", "slack")
-FAULT_KINDS = ("dropouts", "delays", "bursts", "slowdowns", "throttles", "stalls", "deaths", "hogs")
 NO_FAULTS = "none"
 _Probability = Annotated[float, Field(gt=0, lt=1)]
 
@@ -137,7 +137,7 @@ class FleetFile(FileModel):
             self.vehicles,
             self.duration,
             self.seed,
-            self.load or Distribution.constant(1_000_000, "1"),
+            self.load or ALWAYS_AS_PLANNED,
             self.ambient,
             self.thermal.lower() if self.thermal else None,
             self.faults_per_minute,
@@ -146,6 +146,11 @@ class FleetFile(FileModel):
             self.worst,
             self.vehicle_hours,
         )
+
+
+SizeColumn = Literal[
+    "platform_tdp_mw", "tdp_mw", "price", "planned_power_mw", "latency_ns", "energy_mj_per_round", "power_mw"
+]
 
 
 class StudyFile(FileModel):
@@ -162,11 +167,9 @@ class StudyFile(FileModel):
     design: DesignFile | None = Field(None, description="how configurations are chosen; absent: the full grid")
     simulate: SimulateFile | None = Field(None, description="how a configuration is simulated; absent: 10 s once")
     holds: HoldsFile | None = Field(None, description="what is asked for beside a feasible plan")
-    smallest: list[
-        Literal[
-            "platform_tdp_mw", "tdp_mw", "price", "planned_power_mw", "latency_ns", "energy_mj_per_round", "power_mw"
-        ]
-    ] = Field(default_factory=lambda: ["platform_tdp_mw", "tdp_mw"], description="what makes one the smallest")
+    smallest: list[SizeColumn] = Field(
+        default_factory=list, description="what makes one the smallest, first counts most"
+    )
     cuts: bool = Field(True, description="networks may be cut between engines")
     prices: dict[Name, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="price of a module by platform, in a currency of your own"
@@ -183,13 +186,13 @@ class StudyFile(FileModel):
             self.name,
             self.title,
             parameters,
-            (self.design or DesignFile()).lower(),
-            (self.simulate or SimulateFile()).lower(),
-            (self.holds or HoldsFile()).lower(),
-            tuple(self.smallest),
+            self.design.lower() if self.design else Design(),
+            self.simulate.lower() if self.simulate else Simulate(),
+            self.holds.lower() if self.holds else Holds(),
+            tuple(self.smallest) or SMALLEST[:2],
             self.cuts,
             dict(self.prices),
-            (self.measure or MeasureFile()).lower(),
+            self.measure.lower() if self.measure else Measure(),
             self.fleet.lower() if self.fleet else None,
             file,
         )

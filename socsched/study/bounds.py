@@ -99,7 +99,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def settled(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> str:
-    """Return whether a share of `k` in `n` is below a limit: ``holds``, ``fails``, or ``open`` while that may be chance.
+    """Return whether the share behind `k` of `n` is below a limit: ``holds``, ``fails``, or ``open``: it may be chance.
 
     `looks` is how often the question may be asked of growing counts; each look has its part of the error (Bonferroni).
     """

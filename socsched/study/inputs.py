@@ -1,4 +1,4 @@
-"""What a study needs of this machine's files, as one object that travels: platforms, rules, pipelines, networks, faults.
+"""What a study needs of this machine's files, as one object that travels: platforms, rules, pipelines, faults.
 
 Workers, here or on other hosts, write it into a folder of their own once and read it from there, so that no worker
 depends on files that only the machine with the study has.
@@ -155,7 +155,9 @@ def _timed(data: Any, name: str) -> tuple[str, str]:
         if isinstance(entry, dict) and (section == "sensors" or "period" in entry):
             return section, name
     timers = [n for n, s in (data.get("stages") or {}).items() if isinstance(s, dict) and "period" in s]
-    raise ValueError(f"there is no sensor or timer {name!r}; there are {', '.join([*data.get('sensors', {}), *timers])}")
+    raise ValueError(
+        f"there is no sensor or timer {name!r}; there are {', '.join([*data.get('sensors', {}), *timers])}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Fields of descriptor files by path: ``engines.gpu.clock.value``, ``modes[15W].cap.value``, ``stages.head.costs[0]``."""
+"""Fields of descriptor files by path: ``engines.gpu.clock.value``, ``modes[15W].cap.value``, ``stages.head.queue``."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ class Progress:
 
     def add(self, count: int) -> None:
         """Count finished rows, and tell now and then."""
+        if not count:
+            return
         self.done += count
         now = time.monotonic()
         if self._note and now - self._told >= (_ON_A_TERMINAL_S if self._terminal else _EVERY_S):
@@ -30,6 +32,11 @@ class Progress:
                 sys.stderr.flush()
             else:
                 self._note(self.text())
+
+    def found(self, count: int) -> None:
+        """Count rows of an earlier session, which say nothing of this one's rate."""
+        self.done += count
+        self._first += count
 
     def end(self) -> None:
         """Leave the line on a terminal."""

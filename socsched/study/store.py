@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Store:
-    """Rows by (config, rung) below `folder`; made by `create`."""
+    """Rows by (config, rung) or (config, vehicle) below `folder`; made by `create`."""
 
     folder: Path
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
@@ -188,4 +188,4 @@ def _full(error: OSError, path: Path) -> MachineError:
 
 
 def _key(row: Row) -> tuple[int, int]:
-    return row["config"], row["rung"]
+    return row["config"], row["vehicle"] if "vehicle" in row else row["rung"]

@@ -7,8 +7,8 @@ the order in which workers finish decides nothing.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,20 @@ from socsched.study.design import Point, points
 from socsched.study.engines import Engine
 from socsched.study.inputs import Inputs, Opened
 from socsched.study.progress import Progress
-from socsched.study.store import Row, Store, replace_file
+from socsched.study.rounds import do_jobs, plan_file
+from socsched.study.store import Row, Store
 from socsched.study.work import Job, Planned, open_inputs, plan_key, unpack
 
 CHUNK = 16
 """Configurations of a job: long enough to forget what handing it over costs, short enough to lose little."""
-_WAIT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A finished sweep: its rows by configuration (the last round each was in), and where plans and parts are."""
+    """A finished sweep: its rows by configuration (the last round each was in), and where plans and parts are.
+
+    `found`: rows of this session, done in `seconds`; `busy_s`: processor time of its simulations, plans left out.
+    """
 
     study: Study
     inputs: Inputs
@@ -41,10 +44,11 @@ class Sweep:
     found: int
     seconds: float
     restarts: int
+    busy_s: float = 0.0
 
     def planned(self, key: str) -> Planned:
         """Return a plan by its key."""
-        return unpack(_plan_file(self.folder, key).read_bytes(), self.folder / "inputs")
+        return unpack(plan_file(self.folder, key).read_bytes(), self.folder / "inputs")
 
     def opened(self) -> Opened:
         """Return the inputs for reading."""
@@ -93,8 +97,6 @@ def sweep(
 
     Whatever ends this early (Ctrl-C, a full disk), finished rows are on the disk.
     """
-    import time
-
     study, started, before = inputs.study, time.monotonic(), len(store.rows)
     open_inputs(inputs, folder / "inputs")
     digest = inputs.digest()
@@ -102,15 +104,15 @@ def sweep(
     rounds = rungs(study, len(found))
     progress = Progress(sum(count for count, _ in rounds), 0, note)
     alive: Sequence[Point] = found
+    busy = 0.0
     try:
         with engine:
             for rung, (count, runs) in enumerate(rounds):
                 if rung:
                     alive = _kept(study, alive, [store.rows[point.config, rung - 1] for point in alive], count)
                 todo = [point for point in alive if (point.config, rung) not in store.rows]
-                progress.done += len(alive) - len(todo)
-                progress._first += len(alive) - len(todo)
-                _round(_jobs(todo, keys, runs, rung), folder, store, engine, progress)
+                progress.found(len(alive) - len(todo))
+                busy += do_jobs(_jobs(todo, keys, runs, rung), folder, store, engine, progress)
     finally:
         progress.end()
         store.close()
@@ -120,47 +122,8 @@ def sweep(
             last[config] = row
     rows = tuple(last[point.config] for point in found)
     return Sweep(
-        study, inputs, folder, rows, len(store.rows) - before, time.monotonic() - started, engine.restarts
+        study, inputs, folder, rows, len(store.rows) - before, time.monotonic() - started, engine.restarts, busy
     )
-
-
-def _round(
-    groups: Iterable[tuple[str, list[Job]]], folder: Path, store: Store, engine: Engine, progress: Progress
-) -> None:
-    """Have the jobs of one round done; `groups` share a plan each, and their first jobs make it where it is missing."""
-    ready: deque[tuple[Job, Any]] = deque()
-    behind: dict[str, list[Job]] = {}
-    for key, jobs in groups:
-        file = _plan_file(folder, key)
-        if file.is_file():
-            handle = engine.share(file.read_bytes()) if len(jobs) > 1 else file
-            ready.extend((job, handle) for job in jobs)
-        else:
-            ready.append((jobs[0], None))
-            behind[key] = jobs[1:]
-    waiting = 0
-    while ready or waiting:
-        while ready and engine.room:
-            job, handle = ready.popleft()
-            engine.submit(job, engine.share(handle.read_bytes()) if isinstance(handle, Path) else handle)
-            waiting += 1
-        rows: list[Row] = []
-        for job, done in engine.finished(_WAIT_S):
-            waiting -= 1
-            rows += done.rows
-            followers = behind.pop(job.key, [])
-            if done.plan is not None:
-                replace_file(_plan_file(folder, job.key), done.plan)
-            if followers:
-                handle = engine.share(done.plan) if done.plan is not None else None
-                # those that have their plan go first: fewer plans are held at a time
-                ready.extendleft((follower, handle) for follower in reversed(followers))
-        store.add(rows)
-        progress.add(len(rows))
-
-
-def _plan_file(folder: Path, key: str) -> Path:
-    return folder / "plans" / f"{key}.json.gz"
 
 
 def _jobs(todo: Sequence[Point], keys: Mapping[int, str], runs: int, rung: int) -> list[tuple[str, list[Job]]]:

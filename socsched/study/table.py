@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def require() -> None:
 
 def _arrow() -> tuple[Any, Any]:
     try:
-        import pyarrow
-        import pyarrow.parquet
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise MachineError("sweeps write Parquet, but pyarrow is not installed", "pip install socsched[sweep]") from None
-    return pyarrow, pyarrow.parquet
+        raise MachineError(
+            "sweeps write Parquet, but pyarrow is not installed", "pip install socsched[sweep]"
+        ) from None

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,29 +35,38 @@ _KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Configurations that share a plan, and how many runs each is given in this round."""
+    """Configurations that share a plan, and how many runs each is given in this round.
+
+    With `vehicles` (first, count): vehicles of a fleet in the one configuration, instead.
+    """
 
     key: str
     points: tuple[Point, ...]
     runs: int
     rung: int = 0
+    vehicles: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Finished rows of a job; `plan` is packed where the worker had to make it."""
+    """Finished rows of a job; `plan` is packed where the worker had to make it.
+
+    `seconds`: processor time of the simulations, for those who want to know what they cost.
+    """
 
     key: str
     rows: tuple[dict[str, Any], ...]
     plan: bytes | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan with what rows say of it."""
+    """A plan with what rows say of it; `throttle_mc`: where the platform's clocks go down, 0 where nobody says."""
 
     plan: Plan
     facts: Mapping[str, Any]
+    throttle_mc: int = 0
 
 
 def plan_key(inputs_digest: str, point: Point) -> str:
@@ -101,8 +111,17 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
         # through the file's form either way, so that a row cannot depend on who made the plan
         planned = _unpacked(job.key, packed, opened.folder)
     except SocschedError as error:
+        if job.vehicles is not None:
+            raise
         return Done(job.key, tuple(_failed(opened, point, job, error) for point in job.points))
-    return Done(job.key, tuple(_row(opened, point, job, planned) for point in job.points), made)
+    started = time.process_time()
+    if job.vehicles is not None:
+        from socsched.study.fleet import vehicle_rows
+
+        rows = vehicle_rows(opened.inputs.study, job.points[0], planned, *job.vehicles)
+    else:
+        rows = tuple(_row(opened, point, job, planned) for point in job.points)
+    return Done(job.key, rows, made, time.process_time() - started)
 
 
 def make(opened: Opened, point: Point) -> Planned:
@@ -127,7 +146,8 @@ def make(opened: Opened, point: Point) -> Planned:
     if study.holds.growth is not None and plan.tasks:
         found = growth(plan)
         facts["growth"] = None if found is None else round(found, 6)
-    return Planned(plan, facts)
+    throttle = platform.thermal.get("throttle")
+    return Planned(plan, facts, round(throttle.value * 1000) if throttle else 0)
 
 
 def _facts(plan: Plan, platform: Platform, price: float | None) -> dict[str, Any]:
@@ -161,7 +181,8 @@ def pack(planned: Planned, folder: Path) -> bytes:
     document = to_document(planned.plan)
     document["solver"] = {**document["solver"], "seconds": 0.0}
     document["tool"] = {**document["tool"], "version": __version__}
-    text = json.dumps({"plan": document, "facts": dict(planned.facts)}).replace(json.dumps(str(folder))[1:-1], _PLACE)
+    text = json.dumps({"plan": document, "facts": dict(planned.facts), "throttle_mc": planned.throttle_mc})
+    text = text.replace(json.dumps(str(folder))[1:-1], _PLACE)
     return gzip.compress(text.encode(), 6, mtime=0)
 
 
@@ -171,7 +192,7 @@ def unpack(packed: bytes, folder: Path) -> Planned:
 
     text = gzip.decompress(packed).decode().replace(_PLACE, json.dumps(str(folder))[1:-1])
     document = json.loads(text)
-    return Planned(from_document(document["plan"]), document["facts"])
+    return Planned(from_document(document["plan"]), document["facts"], document["throttle_mc"])
 
 
 _recent: OrderedDict[str, Planned] = OrderedDict()

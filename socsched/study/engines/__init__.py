@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -15,8 +16,13 @@ NAMES = ("local", "ray")
 class Engine(Protocol):
     """Workers that do jobs in any order; at most `room` are handed over before one is taken back (back-pressure)."""
 
-    workers: int
-    restarts: int
+    @property
+    def workers(self) -> int:
+        """How many jobs are done at a time."""
+
+    @property
+    def restarts(self) -> int:
+        """How many workers died and were replaced."""
 
     @property
     def room(self) -> int:
@@ -31,13 +37,13 @@ class Engine(Protocol):
     def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
         """Return jobs done since the last call, after waiting for one if there is none yet."""
 
-    def __enter__(self) -> Engine: ...
+    def __enter__(self) -> Any: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Give all workers up."""
 
 
-def engine(name: str, inputs: Inputs, folder: Any, workers: int | None, address: str | None = None) -> Engine:
+def engine(name: str, inputs: Inputs, folder: Path, workers: int | None, address: str | None = None) -> Engine:
     """Return an engine by name; MachineError where it is not installed."""
     if name == "ray":
         from socsched.study.engines.ray import RayEngine

@@ -13,6 +13,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
@@ -107,10 +108,8 @@ class Pool:
             if len(worker.jobs) >= _AHEAD:
                 return
             job = self._waiting.popleft()
-            try:
+            with suppress(OSError):  # it is gone; the job counts as one it had
                 worker.pipe.send(job)
-            except OSError:  # it is gone; the job counts as one it had
-                pass
             worker.jobs.append((job, time.monotonic()))
 
     def finished(self, timeout_s: float) -> list[tuple[Any, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -26,13 +27,14 @@ class RayEngine:
     def __init__(self, inputs: Inputs, workers: int | None = None, address: str | None = None) -> None:
         self._inputs, self._wanted, self._address = inputs, workers, address or os.environ.get("RAY_ADDRESS")
         self.workers, self.restarts = workers or 1, 0
+        self._shared: Any = None
+        self._task: Any = None
         self._jobs: dict[Any, tuple[Job, Any]] = {}
         self._ray = _ray()
 
     def __enter__(self) -> RayEngine:
         ray = self._ray
         options: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             if self._address:
                 ray.init(address=self._address, log_to_driver=False)
@@ -95,7 +97,6 @@ def _perform(inputs: Inputs, job: Job, packed: bytes | None) -> Done:
 
 def _ray() -> Any:
     try:
-        import ray
+        return import_module("ray")
     except ImportError:
         raise MachineError("the engine ray needs Ray, which is not installed", _INSTALL) from None
-    return ray

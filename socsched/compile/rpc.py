@@ -70,6 +70,14 @@ class Remote:
                 f"{artifact.stage} cannot be loaded there: {error}", "compile it for that board"
             ) from error
 
+    def timed(self, library: str, arrays: Sequence[Array], repeat: int) -> list[int]:
+        """Send a library, run it on `arrays` as its code takes them; return `repeat` times in ns, without the way."""
+        name = library.rpartition("/")[2]
+        self._session.upload(library, name)
+        device = self._session.cpu(0)
+        machine = VirtualMachine(self._session.load_module(name), device)
+        return _times(machine, device, arrays, repeat)
+
 
 class RemoteStage:
     """A stage on the other machine: call it as one here, or `times` it there."""
@@ -91,15 +99,24 @@ class RemoteStage:
 
     def times(self, arrays: Sequence[Array], repeat: int = 10) -> list[int]:
         """Return how long each of `repeat` runs takes there, in ns, without the way."""
-        self._set(arrays)
-        self._machine.invoke_stateful("main")
-        timer = self._machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=repeat)
-        return [round(seconds * 1e9) for seconds in timer("main").results]
+        return _times(self._machine, self._device, self._inside(arrays), repeat)
 
     def _set(self, arrays: Sequence[Array]) -> None:
-        inside = [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
-        tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in inside]
-        self._machine.set_input("main", *tensors)
+        _put(self._machine, self._device, self._inside(arrays))
+
+    def _inside(self, arrays: Sequence[Array]) -> list[Array]:
+        return [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
+
+
+def _put(machine: Any, device: Any, arrays: Sequence[Array]) -> None:
+    machine.set_input("main", *(tvm.runtime.tensor(np.ascontiguousarray(array), device) for array in arrays))
+
+
+def _times(machine: Any, device: Any, arrays: Sequence[Array], repeat: int) -> list[int]:
+    _put(machine, device, arrays)
+    machine.invoke_stateful("main")
+    timer = machine.time_evaluator("invoke_stateful", device, number=1, repeat=repeat)
+    return [round(seconds * 1e9) for seconds in timer("main").results]
 
 
 if __name__ == "__main__":

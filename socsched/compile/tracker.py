@@ -1,7 +1,7 @@
 """Boards found through TVM's RPC tracker: which there are, and a session on the next free one of a kind.
 
-    python -m socsched.compile.tracker --host ADDRESS --port PORT            a tracker (needs the package tornado)
-    python -m socsched.compile.rpc --tracker HOST:PORT --key KEY             a board that registers there
+python -m socsched.compile.tracker --host ADDRESS --port PORT            a tracker (needs the package tornado)
+python -m socsched.compile.rpc --tracker HOST:PORT --key KEY             a board that registers there
 """
 
 from __future__ import annotations

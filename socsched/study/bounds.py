@@ -87,15 +87,15 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
         if not low < at < high:
             at = (low + high) / 2
         found = rising(at)
+        if found == 0:
+            return at
         if found > 0:
             high, above = at, found
             below, side = (below / 2 if side == 1 else below), 1
         else:
             low, below = at, found
             above, side = (above / 2 if side == -1 else above), -1
-        if found == 0:
-            break
-    return (low + high) / 2 if high - low > 1e-13 * high else high
+    return (low + high) / 2
 
 
 def settled(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> str:

@@ -1,7 +1,8 @@
 """Descriptor files by name: where platforms and pipelines are looked for, and what there is.
 
 Search order of a name: a path given explicitly, the folders of $SOCSCHED_PATH, the current folder, the user's folder,
-the files shipped with socsched.  Each of these folders holds ``platforms/NAME.yaml`` and ``pipelines/NAME.yaml``.
+the files shipped with socsched.  Each of these folders holds ``platforms/NAME.yaml``, ``pipelines/NAME.yaml`` and
+``studies/NAME.yaml``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from socsched.errors import UsageError
 
-KINDS = ("platforms", "pipelines")
+KINDS = ("platforms", "pipelines", "studies")
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -39,12 +40,12 @@ def find(kind: str, name_or_path: str) -> Path:
         if path.is_file():
             return path
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
-        raise UsageError(f"{name_or_path}: {what}", f"expected a {kind[:-1]} file or one of: {', '.join(names(kind))}")
+        raise UsageError(f"{name_or_path}: {what}", f"expected a {_one(kind)} file or one of: {', '.join(names(kind))}")
     for folder in folders(kind):
         for suffix in SUFFIXES:
             if (folder / f"{name_or_path}{suffix}").is_file():
                 return folder / f"{name_or_path}{suffix}"
-    raise UsageError(f"no {kind[:-1]} is called {name_or_path!r}", _hint(kind, name_or_path))
+    raise UsageError(f"no {_one(kind)} is called {name_or_path!r}", _hint(kind, name_or_path))
 
 
 def is_path(name_or_path: str) -> bool:
@@ -57,7 +58,12 @@ def _hint(kind: str, name: str) -> str:
     known = names(kind)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     listed = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
-    return f"{listed} (`socsched {kind} list` shows all; a path to a YAML file works too)"
+    shows = f"`socsched {kind} list` shows all; " if kind in KINDS[:2] else ""
+    return f"{listed} ({shows}a path to a YAML file works too)"
+
+
+def _one(kind: str) -> str:
+    return "study" if kind == "studies" else kind[:-1]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -41,6 +41,8 @@ ONLY_IN = {
     "pydantic_core": "descriptor",
     "yaml": "descriptor",
     "ortools": "plan",
+    "pyarrow": "study",
+    "ray": "study",
 }
 """Outside package -> the only part that may import it."""
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
+from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
 
 FOLDER = Path(__file__).parents[1] / "schemas"
@@ -22,6 +23,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "platform.schema.json": PlatformFile,
     "pipeline.schema.json": PipelineFile,
     "rules.schema.json": RulesFile,
+    "study.schema.json": StudyFile,
     "taskset.schema.json": TaskSetFile,
 }
 

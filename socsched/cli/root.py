@@ -27,6 +27,8 @@ VERBS = (
     "report",
     "why",
     "compare",
+    "sweep",
+    "fleet",
     "demo",
     "doctor",
 )

@@ -1,6 +1,6 @@
 """Compiled stages on a machine that is reached over TVM's RPC: sent there, run there, timed there.
 
-    python -m socsched.compile.rpc [--host ADDRESS] [--port PORT]
+    python -m socsched.compile.rpc [--host ADDRESS] [--port PORT] [--tracker HOST:PORT --key KEY]
 
 serves on the board, on the loopback address unless told otherwise, since whoever reaches the port can run code.  TVM's
 own command for it needs a package TVM's wheel does not bring; the loop behind it does not.
@@ -24,8 +24,8 @@ LOOPBACK = "127.0.0.1"
 Array = np.ndarray[Any, Any]
 
 
-def serve(host: str = LOOPBACK, port: int = 0) -> None:
-    """Print the port and answer clients for ever; port 0 takes a free one."""
+def serve(host: str = LOOPBACK, port: int = 0, tracker: tuple[str, int] | None = None, key: str = "") -> None:
+    """Print the port and answer clients for ever; port 0 takes a free one, `tracker` is told of it under `key`."""
     from tvm.rpc import server
 
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -33,7 +33,9 @@ def serve(host: str = LOOPBACK, port: int = 0) -> None:
     listening.bind((host, port))
     listening.listen(1)
     print(listening.getsockname()[1], flush=True)
-    server._listen_loop(listening, listening.getsockname()[1], "", None, None, None)
+    # the address clients are sent to: a tracker on this machine would tell them the loopback one
+    address = host if tracker and host not in ("", "0.0.0.0") else None
+    server._listen_loop(listening, listening.getsockname()[1], key, tracker, None, address)
 
 
 class Remote:
@@ -49,6 +51,13 @@ class Remote:
                 f"{host}:{port} does not answer: {error}", "start `python -m socsched.compile.rpc` on the board"
             ) from error
 
+    @classmethod
+    def of(cls, session: Any) -> Remote:
+        """Return the machine behind a session that somebody else opened."""
+        remote = cls.__new__(cls)
+        remote._session = session
+        return remote
+
     def load(self, artifact: Artifact) -> RemoteStage:
         """Send a stage and load it there; MachineError when the machine cannot."""
         try:
@@ -60,6 +69,14 @@ class Remote:
             raise MachineError(
                 f"{artifact.stage} cannot be loaded there: {error}", "compile it for that board"
             ) from error
+
+    def timed(self, library: str, arrays: Sequence[Array], repeat: int) -> list[int]:
+        """Send a library, run it on `arrays` as its code takes them; return `repeat` times in ns, without the way."""
+        name = library.rpartition("/")[2]
+        self._session.upload(library, name)
+        device = self._session.cpu(0)
+        machine = VirtualMachine(self._session.load_module(name), device)
+        return _times(machine, device, arrays, repeat)
 
 
 class RemoteStage:
@@ -82,20 +99,32 @@ class RemoteStage:
 
     def times(self, arrays: Sequence[Array], repeat: int = 10) -> list[int]:
         """Return how long each of `repeat` runs takes there, in ns, without the way."""
-        self._set(arrays)
-        self._machine.invoke_stateful("main")
-        timer = self._machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=repeat)
-        return [round(seconds * 1e9) for seconds in timer("main").results]
+        return _times(self._machine, self._device, self._inside(arrays), repeat)
 
     def _set(self, arrays: Sequence[Array]) -> None:
-        inside = [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
-        tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in inside]
-        self._machine.set_input("main", *tensors)
+        _put(self._machine, self._device, self._inside(arrays))
+
+    def _inside(self, arrays: Sequence[Array]) -> list[Array]:
+        return [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
+
+
+def _put(machine: Any, device: Any, arrays: Sequence[Array]) -> None:
+    machine.set_input("main", *(tvm.runtime.tensor(np.ascontiguousarray(array), device) for array in arrays))
+
+
+def _times(machine: Any, device: Any, arrays: Sequence[Array], repeat: int) -> list[int]:
+    _put(machine, device, arrays)
+    machine.invoke_stateful("main")
+    timer = machine.time_evaluator("invoke_stateful", device, number=1, repeat=repeat)
+    return [round(seconds * 1e9) for seconds in timer("main").results]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--tracker", help="HOST:PORT of a tracker to register at")
+    parser.add_argument("--key", default="", help="what kind of board this is, for the tracker")
     chosen = parser.parse_args()
-    serve(chosen.host, chosen.port)
+    where, _, number = (chosen.tracker or "").rpartition(":")
+    serve(chosen.host, chosen.port, (where, int(number)) if where else None, chosen.key)

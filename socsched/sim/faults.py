@@ -139,6 +139,16 @@ def load_faults(path: str | Path, plan: Plan) -> Faults:
     return Faults(**{name: tuple(faults) for name, faults in found.items()})
 
 
+def random_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: Sequence[str] = ()) -> Faults:
+    """Return faults drawn from a seed, `rate` of them a minute, of some `kinds` (empty: all that can be drawn)."""
+    from socsched.sim.random_faults import KINDS, draw
+
+    found: dict[str, list[Any]] = {}
+    for kind, drawn in draw(plan, seed, rate, until_ns, tuple(kinds) or KINDS).items():
+        found.setdefault(_FIELD.get(kind, kind), []).extend(drawn)
+    return Faults(**{name: tuple(faults) for name, faults in found.items()})
+
+
 _FIELD = {"throttles": "slowdowns", "deaths": "stalls"}
 """Sections whose faults are a variety of another one's."""
 _Reader = Callable[[object], Any]

@@ -1,0 +1,144 @@
+"""`socsched sweep`: every configuration of a study, on all cores of this machine or on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from socsched.cli.options import NameOrPath, Output, folder_option, output_options, terminal_width
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
+
+if TYPE_CHECKING:
+    from socsched.study.answers import Answers
+    from socsched.study.sweep import Sweep
+
+
+@click.command("sweep", short_help="Plan and simulate every configuration of a study.")
+@click.argument("study", type=NameOrPath("studies"), metavar="STUDY.yaml")
+@folder_option
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Who works: this machine's cores, or a Ray cluster.",
+)
+@click.option("--workers", type=click.IntRange(1), help="Cores to use; all of them if absent.")
+@click.option("--address", metavar="HOST:PORT|auto", help="Ray cluster to use; $RAY_ADDRESS, else one started here.")
+@click.option("--resume", is_flag=True, help="Go on with what the folder holds; finished rows are not done again.")
+@click.option(
+    "--measure", metavar="HOST:PORT", help="Then measure chosen configurations on the boards of this tracker."
+)
+@click.option("--input", "input_path", type=click.Path(path_type=Path), help="With --measure: scan or folder of them.")
+@output_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    study: str,
+    folder: Path | None,
+    engine: str,
+    workers: int | None,
+    address: str | None,
+    resume: bool,
+    measure: str | None,
+    input_path: Path | None,
+) -> int:
+    """Plan and simulate every configuration of a study; the table is the same whatever works on it, and how many.
+
+    The folder (the study's name if absent) gets table.parquet, report.html, and in best/ the plans of the best
+    configurations.  Ctrl-C, a killed process or a full disk lose nothing that is finished: --resume goes on.
+
+    Exit code 0: a configuration holds all that is asked, 1: none does, 4: none so far, but some are open.
+    """
+    from socsched.descriptor.study_file import load_study
+    from socsched.study import table
+    from socsched.study.answers import answers
+    from socsched.study.engines import engine as chosen_engine
+    from socsched.study.inputs import gather
+    from socsched.study.store import create
+    from socsched.study.sweep import configurations, sweep
+
+    output: Output = ctx.obj
+    table.require()
+    asked = load_study(study)
+    found = configurations(asked)
+    inputs = gather(asked)
+    target = folder or Path(asked.name)
+    team = chosen_engine(engine, inputs, target / "inputs", workers, address)
+    store = create(target, inputs.digest(), resume)
+    if store.rows:
+        output.note(f"{len(store.rows)} finished rows found")
+    if store.damaged:
+        output.warn(f"{store.damaged} damaged lines found: what they told is done again")
+    done = sweep(inputs, found, target, store, team, None if output.quiet else output.note)
+    if measure:
+        from socsched.study.measure import measured
+
+        done = measured(done, measure, input_path, output.note)
+    result = answers(asked, done.rows)
+    _write(done, result, engine)
+    plans = len({row["plan"] for row in done.rows})
+    again = f", {done.restarts} workers replaced" if done.restarts else ""
+    output.note(f"{done.found} rows in {done.seconds:.1f} s, {plans} plans{again}")
+    output.note(f"wrote {target}/ (table.parquet, report.html, best/)")
+    output.result(_document(done, result, target), lambda: _show(done, result))
+    if result.holding:
+        return EXIT_OK
+    return EXIT_UNDECIDED if result.open else EXIT_VIOLATED
+
+
+def _write(done: Sweep, result: Answers, engine: str) -> None:
+    from socsched import __version__
+    from socsched.cli.line import save_plan
+    from socsched.study import columns, report, table
+    from socsched.study.store import replace_file
+
+    study, digest = done.study, done.inputs.digest()
+    about = {"study": study.name, "inputs": digest, "socsched": __version__}
+    table.write(done.folder / "table.parquet", columns.columns(study), done.rows, about)
+    made_by = {"command": f"socsched sweep {Path(study.file).name} --engine {engine}", **about}
+    page = report.page(study, done.rows, result, made_by)
+    replace_file(done.folder / "report.html", page.encode())
+    chosen = result.best or ({"nearest": result.nearest} if result.nearest else {})
+    for name, row in chosen.items():
+        if row["verdict"] != "error":
+            save_plan(done.planned(row["plan"]).plan, done.folder / "best" / f"{name.replace(' ', '-')}.plan.json")
+
+
+def _document(done: Sweep, result: Answers, folder: Path) -> dict[str, Any]:
+    return {
+        "study": done.study.name,
+        "folder": str(folder),
+        "configurations": len(done.rows),
+        "holding": result.holding,
+        "open": result.open,
+        "failed": result.failed,
+        "best": {name: dict(row) for name, row in result.best.items()},
+        "nearest": dict(result.nearest) if result.nearest else None,
+    }
+
+
+def _show(done: Sweep, result: Answers) -> None:
+    from socsched.report.terminal import console, table
+    from socsched.study import columns, report
+    from socsched.study.sweep import rank
+
+    study, rows = done.study, done.rows
+    screen = console(terminal_width())
+    screen.print(report.headline(study, rows, result))
+    for name, row in result.best.items():
+        screen.print(f"  {name}: {report.answer(study, row)}")
+    if result.nearest:
+        screen.print(f"  nearest: {report.answer(study, result.nearest)}")
+    own = [name for name in columns.varying(study, rows) if name not in ("platform", "mode", "seed")]
+    names = ["platform", "mode", *own, "holds", "slack", "latency_ns", "planned_power_mw", "tdp_mw"]
+    names += ["misses_per_million", "runs"]
+    lines = [
+        [str(row["config"]), *(report.shown(name, row[name]) for name in names)]
+        for row in sorted(rows, key=lambda row: rank(study, row))[:12]
+    ]
+    screen.print(table("the best of all", ["config", *names], lines, (0, *range(4 + len(own), len(names) + 1))))
+    for text in dict.fromkeys(row["error"] for row in rows if row["error"]):
+        screen.print(f"without a result: {text}")

@@ -1,0 +1,77 @@
+"""What a sweep's table says: the best configurations by each measure, and which no other beats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from socsched.descriptor.study import Study
+from socsched.study.sweep import rank
+from socsched.study.work import front
+
+Row = Mapping[str, Any]
+FRONTS = (
+    ("latency_ns", "planned_power_mw"),
+    ("latency_ns", "tdp_mw"),
+    ("latency_ns", "energy_mj_per_round"),
+)
+"""Pairs of columns whose fronts are drawn; with prices, latency against price besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """`best`: rows by what they are best at, of those that hold; `nearest`: the best of all where none holds.
+
+    `fronts`: configurations that no other beats, by pair of columns, of those that hold (or all where none does).
+    """
+
+    best: Mapping[str, Row]
+    nearest: Row | None
+    fronts: Mapping[tuple[str, str], frozenset[int]]
+    holding: int
+    open: int
+    failed: int
+
+
+def answers(study: Study, rows: Sequence[Row]) -> Answers:
+    """Return what the rows of a study say."""
+    holding = [row for row in rows if row["holds"]]
+    ordered = sorted(rows, key=lambda row: rank(study, row))
+    shown = holding or [row for row in rows if row["verdict"] != "error"]
+    pairs = [*FRONTS, ("latency_ns", "price")] if study.prices else list(FRONTS)
+    return Answers(
+        best=_best(study, holding),
+        nearest=None if holding or not ordered else ordered[0],
+        fronts={pair: frozenset(front(shown, pair)) for pair in pairs},
+        holding=len(holding),
+        open=sum(row["holds"] is None for row in rows),
+        failed=sum(row["verdict"] == "error" for row in rows),
+    )
+
+
+def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
+    if not holding:
+        return {}
+    found = {"smallest": min(holding, key=lambda row: rank(study, row))}
+    for name, column, sign in (
+        ("fastest", "latency_ns", 1),
+        ("most frugal", "planned_power_mw", 1),
+        ("most slack", "slack", -1),
+    ):
+        known = [row for row in holding if row[column] is not None]
+        if known:
+            found[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
+    return found
+
+
+def chosen(study: Study, rows: Sequence[Row], which: str) -> list[Row]:
+    """Return the rows to be measured: the ``best`` ones, those on a ``front``, or ``all`` with a plan."""
+    found = answers(study, rows)
+    if which == "all":
+        return [row for row in rows if row["verdict"] != "error"]
+    configs = {row["config"] for row in found.best.values()}
+    configs |= {found.nearest["config"]} if found.nearest else set()
+    if which == "front":
+        configs |= {config for configs_ in found.fronts.values() for config in configs_}
+    return [row for row in rows if row["config"] in configs and row["verdict"] != "error"]

@@ -1,0 +1,181 @@
+"""A pool of processes that survives its workers' deaths and does not outlive its owner.
+
+Processes, not threads: neither the planner nor the simulation kernel lets the interpreter lock go (two simulations in
+two threads take longer than one after the other).  Each worker has a pipe of its own: it ends when the owner does,
+however that ends, because the pipe does; and when a worker dies, it is known which job it had.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any
+
+from socsched.errors import MachineError
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS")
+_AHEAD = 2
+"""Jobs at a worker: the one it does, and the next, so that it never waits for the owner."""
+ATTEMPTS = 4
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: Any
+    pipe: Connection
+    jobs: deque[tuple[Any, float]] = field(default_factory=deque)
+
+
+class Pool:
+    """`workers` processes, each with `call(setup(*arguments), job)`; a job of a worker that died is done by another.
+
+    `timeout_s`: a worker that takes longer for a job is ended, and the job is done again.  After `ATTEMPTS` the job is
+    given to `give_up`, whose answer counts as its result.
+    """
+
+    def __init__(
+        self,
+        setup: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        workers: int,
+        *,
+        timeout_s: float | None = None,
+        give_up: Callable[[Any, str], Any] | None = None,
+    ) -> None:
+        self.workers, self.restarts = workers, 0
+        self._setup, self._arguments, self._timeout, self._give_up = setup, arguments, timeout_s, give_up
+        self._context = multiprocessing.get_context("spawn")
+        self._team: list[_Worker] = []
+        self._waiting: deque[Any] = deque()
+        self._attempts: dict[Any, int] = {}
+
+    def __enter__(self) -> Pool:
+        before = {name: os.environ.get(name) for name in _THREADS}
+        os.environ.update((name, "1") for name in _THREADS if before[name] is None)
+        try:
+            self._team = [self._hire() for _ in range(self.workers)]
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for worker in self._team:
+            worker.pipe.close()
+        for worker in self._team:
+            if kind is not None:
+                worker.process.terminate()
+            worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._team = []
+
+    def _hire(self) -> _Worker:
+        here, there = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(there, self._setup, self._arguments), daemon=True)
+        process.start()
+        there.close()
+        return _Worker(process, here)
+
+    @property
+    def outstanding(self) -> int:
+        """How many jobs are under way or wait."""
+        return len(self._waiting) + sum(len(worker.jobs) for worker in self._team)
+
+    @property
+    def room(self) -> int:
+        """How many more jobs keep all workers busy without piling up."""
+        return max(self.workers * _AHEAD - self.outstanding, 0)
+
+    def submit(self, job: Any) -> None:
+        """Queue a job (something hashable that can be pickled)."""
+        self._waiting.append(job)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            worker = min(self._team, key=lambda w: len(w.jobs))
+            if len(worker.jobs) >= _AHEAD:
+                return
+            job = self._waiting.popleft()
+            with suppress(OSError):  # it is gone; the job counts as one it had
+                worker.pipe.send(job)
+            worker.jobs.append((job, time.monotonic()))
+
+    def finished(self, timeout_s: float) -> list[tuple[Any, Any]]:
+        """Return (job, result) of jobs done, after waiting for one; what a worker raised is raised here."""
+        found: list[tuple[Any, Any]] = []
+        ready = wait([worker.pipe for worker in self._team if worker.jobs], timeout_s)
+        for worker in list(self._team):
+            if worker.pipe in ready:
+                found += self._heard(worker)
+            elif self._timeout and worker.jobs and time.monotonic() - worker.jobs[0][1] > self._timeout:
+                found += self._lost(worker, f"took longer than {self._timeout:g} s")
+        self._hand_out()
+        return found
+
+    def _heard(self, worker: _Worker) -> list[tuple[Any, Any]]:
+        try:
+            good, result = worker.pipe.recv()
+        except (EOFError, OSError):
+            return self._lost(worker, "its worker died")
+        job, _ = worker.jobs.popleft()
+        if worker.jobs:
+            worker.jobs[0] = (worker.jobs[0][0], time.monotonic())
+        if not good:
+            raise result
+        self._attempts.pop(job, None)
+        return [(job, result)]
+
+    def _lost(self, worker: _Worker, why: str) -> list[tuple[Any, Any]]:
+        """Replace a worker; the job it was at counts as tried, the one behind it does not."""
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+        self.restarts += 1
+        (first, _), *behind = worker.jobs
+        self._waiting.extendleft(job for job, _ in reversed(behind))
+        self._team[self._team.index(worker)] = self._hire()
+        return self.again(first, why)
+
+    def again(self, job: Any, why: str) -> list[tuple[Any, Any]]:
+        """Have a job done once more, unless it was tried too often: then its outcome is that of giving up."""
+        self._attempts[job] = self._attempts.get(job, 0) + 1
+        if self._attempts[job] < ATTEMPTS:
+            self._waiting.append(job)
+            self._hand_out()
+            return []
+        if self._give_up is None:
+            raise MachineError(f"{job} failed {ATTEMPTS} times: {why}", "is there enough memory for this many workers?")
+        return [(job, self._give_up(job, why))]
+
+
+def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Do jobs until the pipe ends; Ctrl-C is the owner's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        call = setup(*arguments)
+        while True:
+            job = pipe.recv()
+            try:
+                answer = (True, call(job))
+            except Exception as error:
+                answer = (False, error)
+            pipe.send(answer)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,102 @@
+"""The engine `ray`: tasks on a Ray cluster, one this command starts here, or one that `ray start` made of many hosts.
+
+The study with everything it names is put into Ray's object store once, and so is every plan that several jobs need;
+Ray brings objects to each host once.  A task whose worker or host dies is tried again by Ray.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from socsched.errors import MachineError
+from socsched.study.inputs import Inputs
+from socsched.study.work import Done, Job, open_inputs, perform
+
+_AHEAD = 2
+RETRIES = 5
+_INSTALL = "pip install socsched[cluster]"
+
+
+class RayEngine:
+    """Tasks of one core each; `address` of a cluster (None: $RAY_ADDRESS, else `workers` cores of this machine)."""
+
+    def __init__(self, inputs: Inputs, workers: int | None = None, address: str | None = None) -> None:
+        self._inputs, self._wanted, self._address = inputs, workers, address or os.environ.get("RAY_ADDRESS")
+        self.workers, self.restarts = workers or 1, 0
+        self._shared: Any = None
+        self._task: Any = None
+        self._jobs: dict[Any, tuple[Job, Any]] = {}
+        self._ray = _ray()
+
+    def __enter__(self) -> RayEngine:
+        ray = self._ray
+        options: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+        try:
+            if self._address:
+                ray.init(address=self._address, log_to_driver=False)
+            else:
+                ray.init(address="local", num_cpus=self._wanted, **options)
+        except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+            where = self._address or "this machine"
+            raise MachineError(f"Ray on {where} does not answer: {error}", "see `ray status`") from error
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        self.workers = min(self._wanted or cores, cores)
+        self._shared = ray.put(self._inputs)
+        task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)
+        self._task = task(_perform)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for reference in self._jobs:
+            self._ray.cancel(reference, force=True)
+        self._jobs = {}
+        self._ray.shutdown()
+
+    @property
+    def room(self) -> int:
+        """How many more tasks keep all cores busy without piling up."""
+        return max(self.workers * _AHEAD - len(self._jobs), 0)
+
+    def share(self, packed: bytes) -> Any:
+        """Return a reference to bytes in the object store."""
+        return self._ray.put(packed)
+
+    def submit(self, job: Job, handle: Any) -> None:
+        """Start a task."""
+        self._jobs[self._task.remote(self._shared, job, handle)] = (job, handle)
+
+    def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
+        """Return tasks that ended; one whose workers kept dying, or whose data went with a host, starts again."""
+        ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=timeout_s)
+        if ready:
+            more, _ = self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=0)
+            ready = list({*ready, *more})
+        found = []
+        for reference in ready:
+            job, handle = self._jobs.pop(reference)
+            try:
+                found.append((job, self._ray.get(reference)))
+            except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.ObjectLostError) as error:
+                self.restarts += 1
+                if self.restarts > 10 * RETRIES:
+                    raise MachineError(f"workers keep dying: {error}", "is there enough memory on the hosts?") from None
+                self.submit(job, handle)
+            except self._ray.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, MachineError) else error from None
+        return found
+
+
+def _perform(inputs: Inputs, job: Job, packed: bytes | None) -> Done:
+    """Do a job in a Ray worker; the inputs are opened once a process."""
+    return perform(open_inputs(inputs), job, packed)
+
+
+def _ray() -> Any:
+    try:
+        return import_module("ray")
+    except ImportError:
+        raise MachineError("the engine ray needs Ray, which is not installed", _INSTALL) from None

@@ -1,0 +1,253 @@
+"""A fleet: many vehicles with the same configuration, each with its own load, surroundings and faults, by its seed.
+
+Frames of a vehicle share its fate, so intervals of misses are those of clusters (`bounds.clustered`); what share of
+vehicles misses anything is a share of independent ones, and exact.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from socsched.descriptor.study import Fleet, Study
+from socsched.errors import UsageError
+from socsched.plan.plan import Plan
+from socsched.sim.engine import run
+from socsched.sim.faults import Faults, random_faults
+from socsched.sim.totals import totals
+from socsched.study import bounds
+from socsched.study.columns import Column
+from socsched.study.design import Point
+from socsched.study.engines import Engine
+from socsched.study.inputs import Inputs
+from socsched.study.progress import Progress
+from socsched.study.rounds import do_jobs
+from socsched.study.runs import override
+from socsched.study.store import Row, Store
+from socsched.study.vary import MILLION, loaded, warmed
+from socsched.study.work import Job, Planned, open_inputs, plan_key
+
+CHUNK = 16
+COLUMNS = (
+    Column("config", "int", "number of the configuration in the study's design, from 0"),
+    Column("vehicle", "int", "number of the vehicle, from 0"),
+    Column("seed", "int", "its seed: --vehicle replays it"),
+    Column("platform", "text", "platform"),
+    Column("mode", "text", "power mode of the plan"),
+    Column("pipeline", "text", "pipeline"),
+    Column("plan", "text", "key of the plan (plans/KEY.json.gz)"),
+    Column("load", "float", "factor on its execution times"),
+    Column("ambient_c", "float", "temperature around its module; null where that is not simulated"),
+    Column("faults_per_minute", "float", "rate of its random faults"),
+    Column("frames", "int", "frames released, summed over chains"),
+    Column("missed", "int", "frames late, or unfinished at their deadline"),
+    Column("dropped", "int", "frames given up or lost"),
+    Column("worst_chain", "text", "chain whose largest response time takes most of its deadline"),
+    Column("worst_response_max_ns", "int", "its largest response time"),
+    Column("worst_response_share", "float", "the same over its deadline"),
+    Column("power_mw", "float", "mean power"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vehicle:
+    """What one vehicle of a fleet runs: the plan under its own conditions, and its faults."""
+
+    seed: int
+    plan: Plan
+    faults: Faults
+    load: int
+    ambient_mc: int | None
+    faults_per_minute: Fraction
+
+
+def fleet_of(study: Study) -> Fleet:
+    """Return the fleet a study describes; UsageError when it has none."""
+    if study.fleet is None:
+        raise UsageError(f"{study.file}: the study has no fleet", "add: fleet: {vehicles: 1000, ...}")
+    return study.fleet
+
+
+def vehicle(study: Study, planned: Planned, seed: int) -> Vehicle:
+    """Return the vehicle of a seed: the same draws whoever asks, in whatever order."""
+    fleet = fleet_of(study)
+
+    def stream(what: str) -> Random:
+        return Random(f"{seed}:{what}")
+
+    load = fleet.load.draw(stream("load"))
+    plan, ambient = loaded(planned.plan, load), None
+    if fleet.ambient_mc is not None and fleet.thermal is not None:
+        ambient = fleet.ambient_mc.draw(stream("ambient"))
+        trip = fleet.thermal.trip_mc or planned.throttle_mc
+        plan = warmed(plan, fleet.thermal, ambient, trip, planned.facts["tdp_mw"] or 0)
+    rate, faults = Fraction(0), Faults()
+    if fleet.faults_per_minute is not None:
+        rate = Fraction(fleet.faults_per_minute.draw(stream("faults")), MILLION)
+        faults = random_faults(plan, seed, rate, fleet.duration_ns, fleet.kinds)
+    return Vehicle(seed, plan, faults, load, ambient, rate)
+
+
+def vehicle_rows(study: Study, point: Point, planned: Planned, first: int, count: int) -> tuple[Row, ...]:
+    """Return the rows of vehicles `first` to `first` + `count` - 1 of a configuration."""
+    if not planned.plan.tasks:
+        raise UsageError(f"{point.platform} cannot run {point.pipeline}: a stage has no engine", "see `socsched plan`")
+    return tuple(_row(study, point, planned, number) for number in range(first, first + count))
+
+
+def _row(study: Study, point: Point, planned: Planned, number: int) -> Row:
+    fleet = fleet_of(study)
+    one = vehicle(study, planned, fleet.seed + number)
+    found = totals(run(one.plan, fleet.duration_ns, one.seed, override(point.policy), one.faults, record=False))
+    deadlines = {chain.name: chain.deadline_ns for chain in one.plan.chains}
+    worst = max(found.chains, key=lambda name: found.chains[name].response_ns.most / deadlines[name])
+    longest = found.chains[worst].response_ns.most
+    return {
+        "config": point.config,
+        "vehicle": number,
+        "seed": one.seed,
+        "platform": point.platform,
+        "mode": planned.plan.mode,
+        "pipeline": point.pipeline,
+        "plan": plan_name(planned),
+        "load": one.load / MILLION,
+        "ambient_c": None if one.ambient_mc is None else one.ambient_mc / 1000,
+        "faults_per_minute": float(one.faults_per_minute),
+        "frames": sum(chain.released for chain in found.chains.values()),
+        "missed": sum(chain.missed for chain in found.chains.values()),
+        "dropped": sum(chain.dropped for chain in found.chains.values()),
+        "worst_chain": worst,
+        "worst_response_max_ns": longest,
+        "worst_response_share": float(f"{longest / deadlines[worst]:.6g}"),
+        "power_mw": round((found.power_mw or (0.0, 0.0))[0], 3),
+    }
+
+
+def plan_name(planned: Planned) -> str:
+    """Return how people call a plan."""
+    return f"{planned.plan.pipeline} on {planned.plan.platform} {planned.plan.mode}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What became of one configuration's vehicles: misses per million with interval, and what makes it worth it.
+
+    `low`, `high`: of misses per million frames, for clusters; `effect`: their design effect.  `hit`: vehicles that
+    missed anything, `hit_high` the upper end of their share.
+    """
+
+    point: Point
+    rows: tuple[Row, ...]
+    frames: int
+    misses: int
+    low: float
+    high: float
+    effect: float
+    hit: int
+    hit_low: float
+    hit_high: float
+    worst: tuple[Row, ...]
+
+    @property
+    def per_million(self) -> float:
+        """Misses per million frames."""
+        return 1e6 * self.misses / self.frames if self.frames else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A simulated fleet; `busy_s` is the processor time this session's vehicles took, `fresh` how many they are."""
+
+    study: Study
+    groups: tuple[Group, ...]
+    rows: tuple[Row, ...]
+    folder: Path
+    fresh: int
+    seconds: float
+    busy_s: float
+
+
+def drive(
+    inputs: Inputs,
+    found: Sequence[Point],
+    folder: Path,
+    store: Store,
+    engine: Engine,
+    note: Callable[[str], None] | None = None,
+) -> Driven:
+    """Simulate every vehicle of every configuration that `store` does not have yet."""
+    study, fleet, started = inputs.study, fleet_of(inputs.study), time.monotonic()
+    before = len(store.rows)
+    open_inputs(inputs, folder / "inputs")
+    digest, progress = inputs.digest(), Progress(fleet.vehicles * len(found), 0, note, "vehicles")
+    groups: dict[str, list[Job]] = {}
+    for point in found:
+        missing = [n for n in range(fleet.vehicles) if (point.config, n) not in store.rows]
+        progress.found(fleet.vehicles - len(missing))
+        key = plan_key(digest, point)
+        for first, count in _stretches(missing):
+            groups.setdefault(key, []).append(Job(key, (point,), 1, vehicles=(first, count)))
+    try:
+        with engine:
+            busy = do_jobs(groups.items(), folder, store, engine, progress)
+    finally:
+        progress.end()
+        store.close()
+    rows = tuple(store.rows[point.config, n] for point in found for n in range(fleet.vehicles))
+    summed = tuple(summary(fleet, point, [row for row in rows if row["config"] == point.config]) for point in found)
+    return Driven(study, summed, rows, folder, len(store.rows) - before, time.monotonic() - started, busy)
+
+
+def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return neighbouring numbers as (first, count), `CHUNK` of them at most."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and sum(found[-1]) == number and found[-1][1] < CHUNK:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((number, 1))
+    return found
+
+
+def summary(fleet: Fleet, point: Point, rows: Sequence[Row]) -> Group:
+    """Return what became of one configuration's vehicles."""
+    lost = [(row["missed"] + row["dropped"], row["frames"]) for row in rows]
+    low, high, effect = bounds.clustered(lost, fleet.confidence)
+    hit = sum(bool(count) for count, _ in lost)
+    hit_low, hit_high = bounds.interval(hit, len(rows), fleet.confidence)
+    worst = sorted(rows, key=lambda r: (-_share(r), -r["worst_response_share"], r["vehicle"]))[: fleet.worst]
+    frames, misses = sum(n for _, n in lost), sum(k for k, _ in lost)
+    return Group(
+        point, tuple(rows), frames, misses, 1e6 * low, 1e6 * high, effect, hit, hit_low, hit_high, tuple(worst)
+    )
+
+
+def _share(row: Mapping[str, Any]) -> float:
+    lost: int = row["missed"] + row["dropped"]
+    return lost / row["frames"] if row["frames"] else 0.0
+
+
+def extrapolation(done: Driven) -> list[tuple[str, str]]:
+    """Return what more vehicle-hours would cost: (what, figure), from the processor time of this session."""
+    fleet = fleet_of(done.study)
+    if not done.fresh or done.busy_s <= 0:
+        return []
+    hours = done.fresh * fleet.duration_ns / 3600e9
+    frames = sum(row["frames"] for row in done.rows) / len(done.rows) * done.fresh
+    core_hours = done.busy_s / 3600
+    whole = core_hours / hours * fleet.vehicle_hours
+    return [
+        ("simulated here", f"{hours:.3g} vehicle-hours, {frames:.4g} frames in {core_hours:.3g} core-hours"),
+        ("frames per core-hour", f"{frames / core_hours:.4g}"),
+        ("vehicle-hours per core-hour", f"{hours / core_hours:.4g}"),
+        (f"{fleet.vehicle_hours:,} vehicle-hours", f"{whole:.4g} core-hours"),
+        *((f"cores for that within {name}", f"{max(whole / span, 1):.0f}") for name, span in _SPANS),
+    ]
+
+
+_SPANS = (("an hour", 1), ("a day", 24), ("a week", 168))

@@ -1,0 +1,211 @@
+"""What a study needs of this machine's files, as one object that travels: platforms, rules, pipelines, faults.
+
+Workers, here or on other hosts, write it into a folder of their own once and read it from there, so that no worker
+depends on files that only the machine with the study has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from socsched import __version__, resources
+from socsched.descriptor.catalog import HOST
+from socsched.descriptor.operator_rules_file import find_rules
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.pipeline_file import pipeline_from_mapping
+from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform_file import platform_from_mapping
+from socsched.descriptor.source import read, read_bytes
+from socsched.descriptor.study import Study
+from socsched.descriptor.study_file import NO_FAULTS, beside
+from socsched.errors import UsageError
+from socsched.study.design import Point
+from socsched.study.overrides import replaced, resolve
+from socsched.study.store import replace_file
+
+PIPELINES, PLATFORMS, FAULTS = "pipelines", "platforms", "faults"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A study with everything it names: `files` by relative path, `names` of what the study says -> path in `files`.
+
+    `host`: the platform detected where the study was started, None where it is not used.
+    """
+
+    study: Study
+    files: Mapping[str, bytes]
+    names: Mapping[str, str]
+    host: Platform | None = None
+    version: str = __version__
+
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of everything results depend on."""
+        seen = hashlib.sha256(f"{self.version} {replace(self.study, file='')!r} {self.host!r}".encode())
+        for name in sorted(self.files):
+            seen.update(f"\n{name} {len(self.files[name])}\n".encode() + self.files[name])
+        seen.update(repr(sorted(self.names.items())).encode())
+        return seen.hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Write the files below `folder`; what is there already stays."""
+        for name, content in self.files.items():
+            target = folder / name
+            if not target.is_file() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                replace_file(target, content)
+
+
+def gather(study: Study) -> Inputs:
+    """Return a study with everything it names; errors say which file or field is missing."""
+    folder = Path(study.file).parent
+    files: dict[str, bytes] = {}
+    names: dict[str, str] = {}
+    host = None
+    for kind, name in ((PLATFORMS, "platform"), (PIPELINES, "pipeline"), (FAULTS, "faults")):
+        parameter = study.parameter(name)
+        for value in parameter.values if parameter else ():
+            if (kind, value) == (PLATFORMS, HOST):
+                from socsched.descriptor.host import detect
+
+                host = detect()
+            elif value != NO_FAULTS or kind != FAULTS:
+                own = beside(folder, value) if kind == FAULTS or resources.is_path(value) else None
+                path = own or resources.find(kind, value)
+                target = f"{kind}/{path.name}"
+                content = read_bytes(path)
+                if files.get(target, content) != content:
+                    raise UsageError(f"{study.file}: two different {kind} are called {path.name}", "rename one of them")
+                files[target] = content
+                names[f"{kind}:{value}"] = target
+                files |= dict(_named_by(path, kind))
+    inputs = Inputs(study, files, names, host)
+    _check_paths(inputs)
+    return inputs
+
+
+def _named_by(path: Path, kind: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that a platform or pipeline names in turn: operator rules, networks."""
+    data = read(path).data
+    if kind == PLATFORMS:
+        for engine in _mappings(data.get("engines")):
+            rules = engine.get("operators")
+            if isinstance(rules, dict) and isinstance(rules.get("rules"), str):
+                found = find_rules(rules["rules"], path.parent)
+                yield f"{PLATFORMS}/rules/{found.name}", found.read_bytes()
+    elif kind == PIPELINES:
+        for stage in _mappings(data.get("stages")):
+            network = stage.get("onnx")
+            if isinstance(network, str):
+                if Path(network).is_absolute() or ".." in Path(network).parts:
+                    raise UsageError(f"{path}: {network} is not below the pipeline's folder", "studies ship it along")
+                yield f"{PIPELINES}/{network}", (path.parent / network).read_bytes()
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
+
+
+def _check_paths(inputs: Inputs) -> None:
+    """Raise DescriptorError for fields and sources that no platform or pipeline of the study has."""
+    document = read(inputs.study.file)
+    for parameter in inputs.study.parameters:
+        kind, _, path = parameter.name.partition(".")
+        if not path:
+            continue
+        holders = inputs.study.parameter("platform" if kind == "platform" else "pipeline")
+        reasons = []
+        for value in holders.values if holders else ():
+            name = inputs.names.get(f"{PLATFORMS if kind == 'platform' else PIPELINES}:{value}")
+            if name is None:
+                reasons.append(f"{value} is detected, it has no file to change")
+                continue
+            data = read(name_of(inputs, value, kind)).data
+            try:
+                if kind == "rate":
+                    _timed(data, path)
+                else:
+                    holder, key = resolve(data, path)
+                    if isinstance(holder, dict) and key not in holder and not holder:
+                        raise ValueError(f"{path}: nothing is there")
+            except ValueError as error:
+                reasons.append(f"{value}: {error}")
+        if len(reasons) == len(holders.values if holders else ()):
+            document.report(("parameters", parameter.name), "; ".join(dict.fromkeys(reasons)), key=True)
+    document.check()
+
+
+def name_of(inputs: Inputs, value: str, kind: str) -> Path:
+    """Return the file on this machine that a study's platform or pipeline is read from."""
+    plural = PLATFORMS if kind == "platform" else PIPELINES
+    if resources.is_path(value):
+        return beside(Path(inputs.study.file).parent, value)
+    return resources.find(plural, value)
+
+
+def _timed(data: Any, name: str) -> tuple[str, str]:
+    """Return (section, name) of what has a period: a sensor, or a stage on a timer."""
+    for section in ("sensors", "stages"):
+        entry = (data.get(section) or {}).get(name)
+        if isinstance(entry, dict) and (section == "sensors" or "period" in entry):
+            return section, name
+    timers = [n for n, s in (data.get("stages") or {}).items() if isinstance(s, dict) and "period" in s]
+    raise ValueError(
+        f"there is no sensor or timer {name!r}; there are {', '.join([*data.get('sensors', {}), *timers])}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Inputs on disk, below `folder`: what a worker reads configurations from."""
+
+    inputs: Inputs
+    folder: Path
+
+    def platform(self, point: Point) -> Platform:
+        """Return the platform of a configuration, its fields changed as the configuration says."""
+        if point.platform == HOST and self.inputs.host is not None:
+            return self.inputs.host
+        return _platform(self.folder / self.inputs.names[f"{PLATFORMS}:{point.platform}"], point.changes("platform"))
+
+    def pipeline(self, point: Point) -> Pipeline:
+        """Return the pipeline of a configuration, fields and rates changed as the configuration says."""
+        file = self.folder / self.inputs.names[f"{PIPELINES}:{point.pipeline}"]
+        return _pipeline(file, point.changes("pipeline"), point.rates())
+
+    def faults(self, point: Point) -> Path | None:
+        """Return the faults file of a configuration, None without."""
+        return None if point.faults == NO_FAULTS else self.folder / self.inputs.names[f"{FAULTS}:{point.faults}"]
+
+
+@lru_cache(maxsize=64)
+def _data(file: Path) -> Any:
+    document = read(file)
+    document.check()
+    return document.data
+
+
+@lru_cache(maxsize=16)
+def _platform(file: Path, changes: tuple[tuple[str, Any], ...]) -> Platform:
+    return platform_from_mapping(_changed(file, changes), str(file))
+
+
+@lru_cache(maxsize=16)
+def _pipeline(file: Path, changes: tuple[tuple[str, Any], ...], rates: tuple[tuple[str, float], ...]) -> Pipeline:
+    data = _changed(file, changes)
+    for name, rate in rates:
+        section, key = _timed(data, name)
+        data[section][key] = {**data[section][key], "period": f"{round(1e9 / rate)} ns"}
+    return pipeline_from_mapping(data, str(file))
+
+
+def _changed(file: Path, changes: tuple[tuple[str, Any], ...]) -> Any:
+    try:
+        return replaced(_data(file), changes)
+    except ValueError as error:
+        raise UsageError(f"{file.name}: {error}") from None

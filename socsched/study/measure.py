@@ -1,0 +1,248 @@
+"""Chosen configurations of a sweep on real boards, found through TVM's RPC tracker.
+
+Every network stage that a plan has on a processor is compiled for it here, sent to the next free board of the
+platform's kind, and timed there alone, with the inputs it has in a frame.  A board that vanishes, or takes too long,
+loses its work to another one.  Each measurement is kept as soon as it is known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import MachineError, UsageError
+from socsched.plan.plan import Plan, Task
+from socsched.study.answers import chosen
+from socsched.study.engines.pool import Pool
+from socsched.study.store import Row, replace_file
+from socsched.study.sweep import Sweep
+
+_GRACE_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One stage to be measured: `library` and `arrays` are files here, `name` is what its result is kept under."""
+
+    name: str
+    key: str
+    stage: str
+    library: str
+    arrays: str
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A task of a plan and the item that measures it."""
+
+    plan: str
+    task: Task
+    item: Item
+
+
+def measured(done: Sweep, tracker: str, scans: Path | None, note: Callable[[str], None]) -> Sweep:
+    """Return the sweep with the columns `measured` of chosen configurations filled in.
+
+    Raises MachineError when no tracker answers at ``HOST:PORT``, or it has no board of a platform that is needed.
+    """
+    host, port = _address(tracker)
+    study, how = done.study, done.study.measure
+    rows = [dict(row) for row in chosen(study, done.rows, how.choose)]
+    boards = _boards(host, port, {how.keys.get(row["platform"], row["platform"]) for row in rows})
+    wanted = list(_wanted(done, rows, scans, note))
+    folder = done.folder / "measured"
+    found = {name: json.loads((folder / f"{name}.json").read_bytes()) for name in _kept(folder)}
+    items = {w.item.name: w.item for w in wanted if w.item.name not in found}
+    if items:
+        note(f"{len(items)} stages are measured on {boards} boards")
+        for item, answer in _answers(list(items.values()), boards, (host, port), done, note):
+            if "times_ns" in answer:
+                replace_file(folder / f"{item.name}.json", json.dumps(answer).encode())
+                found[item.name] = answer
+    return replace(done, rows=tuple(_joined(row, wanted, found) for row in done.rows))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"--measure {text}: expected HOST:PORT of an RPC tracker")
+    return host, int(port)
+
+
+def _boards(host: str, port: int, keys: set[str]) -> int:
+    """Return how many boards of these kinds there are; MachineError when one kind has none."""
+    from socsched.compile.tracker import boards
+
+    known = boards(host, port)
+    missing = sorted(keys - set(known))
+    if missing:
+        there = ", ".join(f"{key} ({count})" for key, count in sorted(known.items())) or "none"
+        raise MachineError(
+            f"the tracker has no board {', '.join(missing)}; it has: {there}",
+            "start `python -m socsched.compile.rpc --tracker HOST:PORT --key KEY` there, or set measure: keys",
+        )
+    return sum(known[key] for key in keys)
+
+
+def _wanted(done: Sweep, rows: Sequence[Row], scans: Path | None, note: Callable[[str], None]) -> Iterator[_Wanted]:
+    """Yield what is to be measured for the plans of `rows`, compiled and with its inputs on disk."""
+    from socsched.study.design import Point
+    from socsched.study.sweep import configurations
+
+    points: dict[int, Point] = {point.config: point for point in configurations(done.study)}
+    opened, heard = done.opened(), _Heard(scans)
+    (done.folder / "measured").mkdir(exist_ok=True)
+    for key in dict.fromkeys(row["plan"] for row in rows):
+        row = next(row for row in rows if row["plan"] == key)
+        point, plan = points[row["config"]], done.planned(key).plan
+        board = done.study.measure.keys.get(point.platform, point.platform)
+        pipeline, platform = opened.pipeline(point), opened.platform(point)
+        for task in plan.tasks:
+            made = _prepared(task, plan, pipeline, platform, heard, note)
+            if made is None:
+                continue
+            artifact, arrays = made
+            packed = _npz(arrays)
+            repeat = done.study.measure.repeat
+            told = f"{board} {artifact.key} {repeat} {hashlib.sha256(packed).hexdigest()}"
+            name = hashlib.sha256(told.encode()).hexdigest()[:20]
+            file = done.folder / "measured" / f"{name}.npz"
+            if not file.exists():
+                replace_file(file, packed)
+            item = Item(name, board, task.name, str(artifact.path), str(file), repeat)
+            yield _Wanted(key, task, item)
+
+
+def _npz(arrays: Sequence[Any]) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    return buffer.getvalue()
+
+
+class _Heard:
+    """What stages are given in one frame, run on this machine; once a pipeline."""
+
+    def __init__(self, scans: Path | None) -> None:
+        self._scans = scans
+        self._given: dict[int, Any] = {}
+
+    def of(self, pipeline: Pipeline) -> Any:
+        """Return inputs by stage."""
+        from socsched.compile.analyze import stage_work
+        from socsched.descriptor.host import detect
+        from socsched.models.pointpillars.scan import list_scans
+        from socsched.plan.planner import make_plan
+        from socsched.run.corun import record
+
+        if id(pipeline) not in self._given:
+            here = detect()
+            plan = make_plan(pipeline, here, work=stage_work, cuts=False, explain=False)
+            files = None if self._scans is None else list(list_scans(self._scans))
+            self._given[id(pipeline)] = (pipeline, record(plan, pipeline, here, files, None).given)
+        return self._given[id(pipeline)][1]
+
+
+def _prepared(
+    task: Task, plan: Plan, pipeline: Pipeline, platform: Any, heard: _Heard, note: Callable[[str], None]
+) -> tuple[Any, list[Any]] | None:
+    """Return a network stage compiled for its engine, and its inputs; None for what boards do not measure."""
+    from socsched.compile.builder import compile_stage
+    from socsched.models.registry import bindings, get_model
+    from socsched.run.backends.base import Setting, gather
+    from socsched.run.backends.tvm_cpu import weights_of
+
+    stage = next((s for s in pipeline.stages if s.name == task.name), None)
+    if stage is None or not stage.model or get_model(stage.model, stage.params).network is None:
+        return None
+    engine = platform.engine(task.engine)
+    if engine.target.get("kind") != "llvm":
+        note(f"{plan.platform}, {plan.mode}: {task.name} is not measured, {engine.id} is no processor")
+        return None
+    setting = Setting(plan, pipeline, platform, bindings(pipeline), None)
+    artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes))
+    ports = {name: setting.bound[task.name][name] for name in artifact.input_names}
+    arrays = gather(ports, heard.of(pipeline)[task.name], artifact.inputs)
+    if not artifact.computes_half:  # fp16 is storage at the border then; what is sent is what the code takes
+        arrays = [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
+    return artifact, list(arrays)
+
+
+def _answers(
+    items: Sequence[Item], boards: int, tracker: tuple[str, int], done: Sweep, note: Callable[[str], None]
+) -> Iterator[tuple[Item, dict[str, Any]]]:
+    """Yield what boards answered, in the order they did; what no board could do comes with `failed`."""
+    how = done.study.measure
+    pool = Pool(
+        _setup,
+        (*tracker, how.priority, how.timeout_s),
+        boards,
+        timeout_s=how.timeout_s + _GRACE_S,
+        give_up=lambda item, why: {"failed": why},
+    )
+    left, waiting = list(items), 0
+    with pool:
+        while left or waiting:
+            while left and pool.room:
+                pool.submit(left.pop(0))
+                waiting += 1
+            for item, answer in pool.finished(0.5):
+                outcome = [(item, answer)]
+                if "lost" in answer:
+                    note(f"{item.stage}: a board {item.key} was lost, its work goes to another ({answer['lost']})")
+                    outcome = pool.again(item, answer["lost"])
+                for one, final in outcome:
+                    waiting -= 1
+                    if "failed" in final:
+                        note(f"{one.stage}: not measured on {one.key}: {final['failed']}")
+                    else:
+                        median = statistics.median(final["times_ns"])
+                        note(f"{one.stage} on a board {one.key}: median {median / 1e6:.3f} ms")
+                    yield one, final
+
+
+def _setup(host: str, port: int, priority: int, timeout_s: int) -> Callable[[Item], dict[str, Any]]:
+    """Return what a worker does with an item: ask for a board, send, time; ``lost`` says that the board went away."""
+
+    def call(item: Item) -> dict[str, Any]:
+        from socsched.compile.tracker import request
+
+        with np.load(item.arrays) as stored:
+            arrays = [stored[name] for name in stored.files]
+        try:
+            times = request(host, port, item.key, priority, timeout_s).timed(item.library, arrays, item.repeat)
+        except (MachineError, OSError, RuntimeError) as error:
+            return {"lost": " ".join(str(error).split())[-160:]}
+        return {"times_ns": times, "board": item.key, "stage": item.stage, "date": time.strftime("%Y-%m-%d")}
+
+    return call
+
+
+def _kept(folder: Path) -> list[str]:
+    return [path.stem for path in folder.glob("*.json")] if folder.is_dir() else []
+
+
+def _joined(row: Row, wanted: Sequence[_Wanted], found: dict[str, Any]) -> Row:
+    """Return a row with what was measured of its plan's stages."""
+    known = [w for w in wanted if w.plan == row["plan"] and w.item.name in found]
+    if not known:
+        return row
+    medians = [round(statistics.median(found[w.item.name]["times_ns"])) for w in known]
+    return {
+        **row,
+        "measured": True,
+        "measured_stages": len(known),
+        "measured_ns": sum(medians),
+        "measured_planned_ns": sum(w.task.cost_ns for w in known),
+    }

@@ -1,0 +1,71 @@
+"""Fields of descriptor files by path: ``engines.gpu.clock.value``, ``modes[15W].cap.value``, ``stages.head.queue``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+_PART = re.compile(r"([^.\[\]]+)|\[([^\[\]]+)\]|\.")
+
+
+def replaced(data: Any, changes: Sequence[tuple[str, Any]]) -> Any:
+    """Return a copy of plain data with the fields at some paths replaced; ValueError names a path that leads nowhere.
+
+    A list's items go by index, or by their ``name``.  The last part may be a field that is not there yet.
+    """
+    data = deepcopy(data)
+    for path, value in changes:
+        holder, key = resolve(data, path)
+        holder[key] = value
+    return data
+
+
+def resolve(data: Any, path: str) -> tuple[Any, Any]:
+    """Return the mapping or list that holds the field at a path, and its key there; ValueError when there is none."""
+    rest, holder = path, data
+    while True:
+        key, rest = _next(holder, rest, path)
+        if not rest:
+            return holder, key
+        if isinstance(holder, dict) and key not in holder:
+            raise ValueError(f"{path}: there is no {key!r}; there are {', '.join(map(str, holder)) or 'none'}")
+        holder = holder[key]
+
+
+def value_at(data: Any, path: str) -> Any:
+    """Return what is at a path; ValueError when nothing is."""
+    holder, key = resolve(data, path)
+    if isinstance(holder, dict) and key not in holder:
+        raise ValueError(f"{path}: there is no {key!r}; there are {', '.join(map(str, holder)) or 'none'}")
+    return holder[key]
+
+
+def _next(holder: Any, rest: str, path: str) -> tuple[Any, str]:
+    """Return the key that comes next and what follows it; names may have dots, so the longest that fits is taken."""
+    if isinstance(holder, dict):
+        fits = [key for key in holder if rest == key or rest.startswith((f"{key}.", f"{key}["))]
+        if fits:
+            key = max(fits, key=len)
+            return key, rest[len(key) :].removeprefix(".")
+        found = _PART.match(rest)
+        if found is None or not found.group(1):
+            raise ValueError(f"{path}: expected a field, got {rest!r}")
+        return found.group(1), rest[found.end() :].removeprefix(".")
+    if isinstance(holder, list):
+        match = re.match(r"\[([^\[\]]+)\]\.?", rest)
+        if match is None:
+            raise ValueError(f"{path}: expected [index] or [name] before {rest!r}")
+        return _index(holder, match.group(1), path), rest[match.end() :]
+    raise ValueError(f"{path}: nothing lies below {holder!r}")
+
+
+def _index(items: Sequence[Any], text: str, path: str) -> int:
+    names = [item.get("name") if isinstance(item, dict) else None for item in items]
+    if text in names:
+        return names.index(text)
+    if text.isdigit() and int(text) < len(items):
+        return int(text)
+    told = ", ".join(str(name) for name in names if name) or f"0 to {len(items) - 1}"
+    raise ValueError(f"{path}: there is no item [{text}]; there are {told}")

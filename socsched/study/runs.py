@@ -1,0 +1,107 @@
+"""Runs of one configuration, one seed after another, until its verdict on misses is settled; what they add up to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from socsched.descriptor.study import Study
+from socsched.plan.plan import ChainResult, Plan
+from socsched.sim.engine import run
+from socsched.sim.faults import load_faults
+from socsched.sim.totals import totals
+from socsched.study import bounds
+from socsched.study.design import Point
+from socsched.study.vary import MILLION, loaded
+from socsched.trace.summary import Histogram
+
+NOTHING_RUN: dict[str, Any] = {"runs": 0, "frames": 0, "missed": 0, "dropped": 0, "settled": ""}
+_DIGITS = 6
+_SECOND = 10**9
+
+
+def simulated(study: Study, point: Point, plan: Plan, faults: Path | None, runs: int) -> dict[str, Any]:
+    """Return the simulated columns of a configuration's row after at most `runs` runs.
+
+    The interval of misses takes frames for independent trials; `study.Simulate.settle` ends the runs once misses are
+    settled against `Holds.misses`, each look having its part of the error.
+    """
+    how, asked = study.simulate, study.holds.misses
+    varied = loaded(plan, round(point.load * MILLION))
+    harm = load_faults(faults, plan) if faults else None
+    chains = {chain.name: _Chain(chain) for chain in plan.chains}
+    frames = missed = dropped = done = 0
+    power = peak = 0.0
+    settled = "" if asked is None else "open"
+    while done < runs:
+        found = totals(run(varied, how.duration_ns, point.seed + done, override(point.policy), harm, record=False))
+        done += 1
+        for name, chain in found.chains.items():
+            chains[name].add(chain.response_ns, chain.age_ns)
+            frames, missed = frames + chain.released, missed + chain.missed
+            dropped += chain.dropped
+        mean, most = found.power_mw or (0.0, 0.0)
+        power, peak = power + mean, max(peak, most)
+        if asked is not None:
+            settled = bounds.settled(missed + dropped, frames, asked, how.confidence, how.runs)
+            if how.settle and settled != "open":
+                break
+    low, high = bounds.interval(missed + dropped, frames, how.confidence)
+    rows = {
+        "runs": done,
+        "frames": frames,
+        "missed": missed,
+        "dropped": dropped,
+        "misses_per_million": _rounded(1e6 * (missed + dropped) / frames) if frames else None,
+        "misses_low_per_million": _rounded(1e6 * low),
+        "misses_high_per_million": _rounded(1e6 * high),
+        "settled": settled,
+        "power_mw": round(power / done, 3),
+        "power_peak_mw": round(peak, 3),
+        "energy_mj_per_round": round(power / done * round_ns(plan) / _SECOND, 6),
+    }
+    return rows | _worst(list(chains.values()))
+
+
+def override(policy: str) -> str | None:
+    """Return what a simulation is told: nothing where the plan was made for the policy."""
+    return None if policy in ("edf", "fp") else policy
+
+
+def round_ns(plan: Plan) -> int:
+    """Return the longest period of a chain's source (ns)."""
+    sources = {sensor.name: sensor.period_ns for sensor in plan.sensors}
+    sources |= {task.name: task.period_ns for task in plan.tasks}
+    return max((sources[chain.path[0]] for chain in plan.chains if chain.path[0] in sources), default=_SECOND)
+
+
+class _Chain:
+    """Response times and ages of one chain over all runs."""
+
+    def __init__(self, chain: ChainResult) -> None:
+        self.chain = chain
+        self.responses = Histogram()
+        self.oldest = 0
+
+    def add(self, responses: Histogram, ages: Histogram) -> None:
+        self.responses = self.responses + responses if self.responses.count else responses
+        self.oldest = max(self.oldest, ages.most)
+
+
+def _worst(chains: list[_Chain]) -> dict[str, Any]:
+    seen = [chain for chain in chains if chain.responses.count]
+    if not seen:
+        return {}
+    worst = max(seen, key=lambda chain: chain.responses.most / chain.chain.deadline_ns)
+    return {
+        "worst_chain": worst.chain.name,
+        "worst_response_p99_ns": worst.responses.percentile(990),
+        "worst_response_max_ns": worst.responses.most,
+        "worst_response_share": _rounded(worst.responses.most / worst.chain.deadline_ns),
+        "data_age_max_ns": max(chain.oldest for chain in chains),
+    }
+
+
+def _rounded(value: float) -> float:
+    """Return a figure to six digits: what a machine's mathematical library rounds its own way stays behind."""
+    return float(f"{value:.{_DIGITS}g}")

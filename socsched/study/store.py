@@ -1,0 +1,191 @@
+"""Finished rows on disk: append-only parts, each line with its checksum, safe against being killed and full disks.
+
+    parts/000001.rows   closed: written once, renamed when complete
+    parts/000002.open   being appended to; whatever a crash tore off is no row
+
+A line is the CRC-32 of its JSON in eight hexadecimal digits, a blank, and the JSON.  `add` returns when the rows are on
+the disk (fsync).  Lines with a wrong checksum are no rows: what they told is done again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from socsched.errors import MachineError, UsageError
+
+ROWS, OPEN = ".rows", ".open"
+PER_PART = 5000
+"""Lines after which a part is closed."""
+_FORMAT = 1
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Store:
+    """Rows by (config, rung) or (config, vehicle) below `folder`; made by `create`."""
+
+    folder: Path
+    rows: dict[tuple[int, int], Row] = field(default_factory=dict)
+    damaged: int = 0
+    _file: int = -1
+    _name: Path = Path()
+    _lines: int = 0
+    _good: int = 0
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Put rows on the disk; MachineError when it is full, with everything finished before safe."""
+        fresh = [row for row in rows if _key(row) not in self.rows]
+        if not fresh:
+            return
+        if self._file < 0:
+            self._start()
+        data = b"".join(map(encode, fresh))
+        try:
+            _write(self._file, data)
+            os.fsync(self._file)
+        except OSError as error:
+            # whatever part of it arrived goes again, so that the file ends with a whole line
+            os.ftruncate(self._file, self._good)
+            raise _full(error, self._name) from error
+        self._good += len(data)
+        self._lines += len(fresh)
+        self.rows.update((_key(row), row) for row in fresh)
+        if self._lines >= PER_PART:
+            self.close()
+
+    def _start(self) -> None:
+        number = 1 + max((int(path.stem) for path in (self.folder / "parts").glob("*[0-9].*")), default=0)
+        self._name = self.folder / "parts" / f"{number:06d}{OPEN}"
+        try:
+            self._file = os.open(self._name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise _full(error, self._name) from error
+        self._lines = self._good = 0
+
+    def close(self) -> None:
+        """Close the part under way: it gets its final name."""
+        if self._file < 0:
+            return
+        os.close(self._file)
+        self._file = -1
+        os.rename(self._name, self._name.with_suffix(ROWS))
+        _sync_folder(self._name.parent)
+
+
+def create(folder: Path, digest: str, resume: bool) -> Store:
+    """Return the store of a study below `folder`; with `resume` with the rows it has.
+
+    UsageError when there are results and `resume` is not wanted, or they are of another study.
+    """
+    identity = folder / "study.json"
+    told = _identity(identity)
+    if told is not None and not resume:
+        raise UsageError(f"{folder} holds results already", "go on with --resume, or choose another folder with -o")
+    if told is not None and (told.get("digest") != digest or told.get("format") != _FORMAT):
+        raise UsageError(
+            f"{folder} holds results of another study, or of other files or another version",
+            "results of different inputs are never mixed: choose another folder with -o",
+        )
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        (folder / "plans").mkdir(exist_ok=True)
+        if told is None:
+            replace_file(identity, json.dumps({"format": _FORMAT, "digest": digest}).encode())
+    except OSError as error:
+        raise _full(error, folder) from error
+    store = Store(folder)
+    for path in sorted((folder / "parts").glob("*[0-9].*")):
+        _recover(store, path)
+    return store
+
+
+def _identity(path: Path) -> Any:
+    """Return what study.json says, None where there is none; a torn one counts as none."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _recover(store: Store, path: Path) -> None:
+    """Take the whole lines of a part; one that was left open is closed."""
+    rows = 0
+    for row in _lines(store, path.read_bytes()):
+        store.rows.setdefault(_key(row), row)
+        rows += 1
+    if path.suffix == OPEN and rows:
+        os.rename(path, path.with_suffix(ROWS))
+    elif path.suffix == OPEN:
+        path.unlink()
+
+
+def _lines(store: Store, data: bytes) -> Iterator[Row]:
+    for line in data.split(b"\n"):
+        row = decode(line)
+        if row is not None:
+            yield row
+        elif line:
+            store.damaged += 1
+
+
+def encode(row: Row) -> bytes:
+    """Return a row as a line of a part."""
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def decode(line: bytes) -> Row | None:
+    """Return the row of a line, None when its checksum does not agree."""
+    check, _, text = line.partition(b" ")
+    if len(check) != 8 or check != b"%08x" % zlib.crc32(text):
+        return None
+    row: Row = json.loads(text)
+    return row
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file aside, put it on the disk and rename it into place; MachineError when the disk is full."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            _write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(aside, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise _full(error, path) from error
+
+
+def _write(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _full(error: OSError, path: Path) -> MachineError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return MachineError(f"{path}: the disk is full", "free some space and go on with --resume: nothing is lost")
+    return MachineError(f"{path}: {error.strerror}", "check the folder, then go on with --resume")
+
+
+def _key(row: Row) -> tuple[int, int]:
+    return row["config"], row["vehicle"] if "vehicle" in row else row["rung"]

@@ -1,0 +1,169 @@
+"""A sweep: every configuration of a study planned and simulated once, its rows kept as they come.
+
+A plan is made once for all configurations that need the same one: the first job of such a group makes it, the others
+follow with it.  Rounds of successive halving (Jamieson & Talwalkar, AISTATS 2016) follow one another; within a round
+the order in which workers finish decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from socsched.descriptor.catalog import HOST, get_platform
+from socsched.descriptor.study import Study
+from socsched.descriptor.study_file import beside
+from socsched.errors import UsageError
+from socsched.resources import is_path
+from socsched.study.design import Point, points
+from socsched.study.engines import Engine
+from socsched.study.inputs import Inputs, Opened
+from socsched.study.progress import Progress
+from socsched.study.rounds import do_jobs, plan_file
+from socsched.study.store import Row, Store
+from socsched.study.work import Job, Planned, open_inputs, plan_key, unpack
+
+CHUNK = 16
+"""Configurations of a job: long enough to forget what handing it over costs, short enough to lose little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A finished sweep: its rows by configuration (the last round each was in), and where plans and parts are.
+
+    `found`: rows of this session, done in `seconds`; `busy_s`: processor time of its simulations, plans left out.
+    """
+
+    study: Study
+    inputs: Inputs
+    folder: Path
+    rows: tuple[Row, ...]
+    found: int
+    seconds: float
+    restarts: int
+    busy_s: float = 0.0
+
+    def planned(self, key: str) -> Planned:
+        """Return a plan by its key."""
+        return unpack(plan_file(self.folder, key).read_bytes(), self.folder / "inputs")
+
+    def opened(self) -> Opened:
+        """Return the inputs for reading."""
+        return open_inputs(self.inputs, self.folder / "inputs")
+
+
+def configurations(study: Study) -> list[Point]:
+    """Return the configurations of a study, policies checked; UsageError for names nothing has."""
+    policies, platforms = study.parameter("policy"), study.parameter("platform")
+    for name in policies.values if policies else ():
+        if name not in ("edf", "fp"):
+            from socsched.sim.policies import policy
+
+            policy(name)
+    modes: dict[str, tuple[str, ...]] = {}
+    for name in platforms.values if platforms else ():
+        folder = Path(study.file).parent
+        file = str(beside(folder, name)) if name != HOST and is_path(name) else name
+        board = get_platform(file)
+        wanted = study.parameter("mode")
+        named = {} if wanted is None else {mode: board for mode in wanted.values if mode != "all"}
+        own = tuple(mode.name for mode in board.modes)
+        modes[name] = own + tuple(mode for mode in named if mode not in own and _has(board, mode))
+        if wanted is not None and wanted.values == ("all",):
+            modes[name] = own
+    return points(study, modes)
+
+
+def _has(platform: Any, mode: str) -> bool:
+    try:
+        platform.mode(mode)
+    except KeyError:
+        return False
+    return True
+
+
+def sweep(
+    inputs: Inputs,
+    found: Sequence[Point],
+    folder: Path,
+    store: Store,
+    engine: Engine,
+    note: Callable[[str], None] | None = None,
+) -> Sweep:
+    """Do all configurations that `store` does not have, and return the table.
+
+    Whatever ends this early (Ctrl-C, a full disk), finished rows are on the disk.
+    """
+    study, started, before = inputs.study, time.monotonic(), len(store.rows)
+    open_inputs(inputs, folder / "inputs")
+    digest = inputs.digest()
+    keys = {point.config: plan_key(digest, point) for point in found}
+    rounds = rungs(study, len(found))
+    progress = Progress(sum(count for count, _ in rounds), 0, note)
+    alive: Sequence[Point] = found
+    busy = 0.0
+    try:
+        with engine:
+            for rung, (count, runs) in enumerate(rounds):
+                if rung:
+                    alive = _kept(study, alive, [store.rows[point.config, rung - 1] for point in alive], count)
+                todo = [point for point in alive if (point.config, rung) not in store.rows]
+                progress.found(len(alive) - len(todo))
+                busy += do_jobs(_jobs(todo, keys, runs, rung), folder, store, engine, progress)
+    finally:
+        progress.end()
+        store.close()
+    last: dict[int, Row] = {}
+    for (config, rung), row in sorted(store.rows.items()):
+        if rung < len(rounds):
+            last[config] = row
+    rows = tuple(last[point.config] for point in found)
+    return Sweep(
+        study, inputs, folder, rows, len(store.rows) - before, time.monotonic() - started, engine.restarts, busy
+    )
+
+
+def _jobs(todo: Sequence[Point], keys: Mapping[int, str], runs: int, rung: int) -> list[tuple[str, list[Job]]]:
+    """Return jobs by plan, in the order of their first configuration."""
+    groups: dict[str, list[Point]] = {}
+    for point in todo:
+        groups.setdefault(keys[point.config], []).append(point)
+    return [
+        (key, [Job(key, tuple(group[i : i + CHUNK]), runs, rung) for i in range(0, len(group), CHUNK)])
+        for key, group in groups.items()
+    ]
+
+
+def rungs(study: Study, count: int) -> list[tuple[int, int]]:
+    """Return (configurations, runs of each) by round: one round, or those of successive halving."""
+    runs, design = study.simulate.runs, study.design
+    if design.kind != "halving":
+        return [(count, runs)]
+    if design.first > runs:
+        raise UsageError(f"{study.file}: halving starts with {design.first} runs, but there are {runs} at most")
+    found, now = [(count, design.first)], design.first
+    while now < runs and found[-1][0] > 1:
+        now = min(runs, max(now + 1, round(now / design.keep)))
+        found.append((max(1, round(found[-1][0] * design.keep)), now))
+    return found
+
+
+def _kept(study: Study, alive: Sequence[Point], rows: Sequence[Row], count: int) -> list[Point]:
+    best = sorted(rows, key=lambda row: rank(study, row))[:count]
+    chosen = {row["config"] for row in best}
+    return [point for point in alive if point.config in chosen]
+
+
+def rank(study: Study, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what rows are sorted by, best first: what holds, fewest misses, smallest, most slack."""
+    share = row["misses_per_million"]
+    sizes = tuple(float("inf") if row[name] is None else row[name] for name in study.smallest)
+    order = {True: 0, None: 1, False: 2}[row["holds"]]
+    slack = -9.0 if row["slack"] is None else row["slack"]
+    misses = 1e6 if share is None else share
+    if order == 0:
+        return (order, row["verdict"] != "feasible", *sizes, misses, -slack, row["config"])
+    return (order, row["verdict"] != "feasible", misses, *sizes, -slack, row["config"])

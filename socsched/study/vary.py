@@ -1,0 +1,61 @@
+"""A plan under conditions it was not made for: slower or faster jobs, warm surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from socsched.cost.cost import Segment
+from socsched.descriptor.study import Thermal
+from socsched.plan.plan import ExecutionTimes, Plan, Task, Throttle
+
+MILLION = 1_000_000
+LOOK_NS = 100_000_000
+"""How often a board looks at its temperature."""
+HYSTERESIS_MC = 5_000
+
+
+def loaded(plan: Plan, millionths: int) -> Plan:
+    """Return the plan with every execution time multiplied by `millionths` / 10^6, rounded up; launches stay.
+
+    Bytes moved, deadlines, priorities and the verdict are the plan's: only what is simulated changes.
+    """
+    if millionths == MILLION:
+        return plan
+    return replace(plan, tasks=tuple(_loaded(task, millionths) for task in plan.tasks))
+
+
+def _loaded(task: Task, millionths: int) -> Task:
+    times = task.times
+    if times is not None:
+        scaled = tuple(_times(value, millionths) for value in times.values_ns)
+        times = ExecutionTimes(scaled, times.interpolate)
+    return replace(
+        task,
+        cost_ns=_times(task.cost_ns, millionths),
+        segments=_segments(task.segments, millionths),
+        degraded=_segments(task.degraded, millionths),
+        times=times,
+    )
+
+
+def _segments(segments: Sequence[Segment], millionths: int) -> tuple[Segment, ...]:
+    return tuple(replace(s, time_ns=s.fixed_ns + _times(s.time_ns - s.fixed_ns, millionths)) for s in segments)
+
+
+def _times(value: int, millionths: int) -> int:
+    return -(-value * millionths // MILLION)
+
+
+def warmed(plan: Plan, thermal: Thermal, ambient_mc: int, trip_mc: int, cap_mw: int) -> Plan:
+    """Return the plan on a board that takes clocks down at `trip_mc` and above `cap_mw` (0: no cap)."""
+    rule = Throttle(
+        period_ns=LOOK_NS,
+        cap_mw=cap_mw,
+        ambient_mc=ambient_mc,
+        resistance_mk_per_w=thermal.resistance_mk_per_w,
+        time_constant_ns=thermal.time_constant_ns,
+        trip_mc=trip_mc,
+        recover_mc=trip_mc - HYSTERESIS_MC,
+    )
+    return replace(plan, throttle=rule)

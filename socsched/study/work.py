@@ -1,0 +1,259 @@
+"""What a worker does: make or take the plan of a group of configurations, simulate each, and return finished rows.
+
+Nothing here depends on the clock, on the engine or on other workers: the same inputs give the same rows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gzip
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from socsched import __version__
+from socsched.descriptor.platform import Platform
+from socsched.descriptor.study import Study
+from socsched.errors import MachineError, SocschedError
+from socsched.plan.plan import Plan
+from socsched.study import columns
+from socsched.study.design import AUTO, Point
+from socsched.study.inputs import Inputs, Opened
+from socsched.study.runs import NOTHING_RUN, simulated
+
+_PLACE = "@inputs@"
+_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Configurations that share a plan, and how many runs each is given in this round.
+
+    With `vehicles` (first, count): vehicles of a fleet in the one configuration, instead.
+    """
+
+    key: str
+    points: tuple[Point, ...]
+    runs: int
+    rung: int = 0
+    vehicles: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Finished rows of a job; `plan` is packed where the worker had to make it.
+
+    `seconds`: processor time of the simulations, for those who want to know what they cost.
+    """
+
+    key: str
+    rows: tuple[dict[str, Any], ...]
+    plan: bytes | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan with what rows say of it; `throttle_mc`: where the platform's clocks go down, 0 where nobody says."""
+
+    plan: Plan
+    facts: Mapping[str, Any]
+    throttle_mc: int = 0
+
+
+def plan_key(inputs_digest: str, point: Point) -> str:
+    """Return the key of the plan a configuration needs: all a plan depends on, and nothing else."""
+    fields = tuple((n, v) for n, v in point.values if n.startswith(("platform.", "pipeline.", "rate.")))
+    told = (inputs_digest, point.platform, point.mode, point.pipeline, point.objective, planned_policy(point), fields)
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:20]
+
+
+def planned_policy(point: Point) -> str:
+    """Return the policy to plan with: the simulated one where bounds exist for it."""
+    return point.policy if point.policy in ("edf", "fp") else "edf"
+
+
+def open_inputs(inputs: Inputs, folder: Path | None = None) -> Opened:
+    """Write inputs into `folder`, or a folder of this process, and return them for reading."""
+    if inputs.version != __version__:
+        raise MachineError(
+            f"the study was started with socsched {inputs.version}, this worker has {__version__}",
+            "install the same version on every host",
+        )
+    if folder is None:
+        folder = _own_folder(inputs.digest())
+    inputs.write(folder)
+    return Opened(inputs, folder)
+
+
+@lru_cache(maxsize=4)
+def _own_folder(digest: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix=f"socsched-{digest[:8]}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
+    """Return the rows of a job; the plan is made where `packed` does not hold it."""
+    made: bytes | None = None
+    try:
+        if packed is None:
+            planned = make(opened, job.points[0])
+            packed = made = pack(planned, opened.folder)
+        # through the file's form either way, so that a row cannot depend on who made the plan
+        planned = _unpacked(job.key, packed, opened.folder)
+    except SocschedError as error:
+        if job.vehicles is not None:
+            raise
+        return Done(job.key, tuple(_failed(opened, point, job, error) for point in job.points))
+    started = time.process_time()
+    if job.vehicles is not None:
+        from socsched.study.fleet import vehicle_rows
+
+        rows = vehicle_rows(opened.inputs.study, job.points[0], planned, *job.vehicles)
+    else:
+        rows = tuple(_row(opened, point, job, planned) for point in job.points)
+    return Done(job.key, rows, made, time.process_time() - started)
+
+
+def make(opened: Opened, point: Point) -> Planned:
+    """Plan a configuration; the search has a budget of mappings, not of seconds."""
+    from socsched.compile.analyze import stage_work
+    from socsched.plan.planner import make_plan
+    from socsched.plan.sensitivity import growth
+
+    platform, study = opened.platform(point), opened.inputs.study
+    plan = make_plan(
+        opened.pipeline(point),
+        platform,
+        None if point.mode == AUTO else point.mode,
+        point.objective,
+        planned_policy(point),
+        work=stage_work,
+        time_limit=None,
+        cuts=study.cuts,
+        explain=False,
+    )
+    facts = _facts(plan, platform, study.prices.get(point.platform))
+    if study.holds.growth is not None and plan.tasks:
+        found = growth(plan)
+        facts["growth"] = None if found is None else round(found, 6)
+    throttle = platform.thermal.get("throttle")
+    return Planned(plan, facts, round(throttle.value * 1000) if throttle else 0)
+
+
+def _facts(plan: Plan, platform: Platform, price: float | None) -> dict[str, Any]:
+    caps = [round(mode.cap_mw.value) for mode in platform.modes if mode.cap_mw]
+    cap = platform.mode(plan.mode).cap_mw
+    most = max(caps, default=None)
+    longest = max(plan.chains, key=lambda chain: chain.expected_ns, default=None)
+    bounds = [chain.bound_ns for chain in plan.chains]
+    slack = None
+    if bounds and all(bound is not None for bound in bounds):
+        slack = min(1 - (chain.bound_ns or 0) / chain.deadline_ns for chain in plan.chains)
+    return {
+        "mode": plan.mode,
+        "verdict": plan.verdict,
+        "tdp_mw": round(cap.value) if cap else most,
+        "platform_tdp_mw": most,
+        "price": price,
+        "planned_power_mw": int(plan.power.get("expected_mw") or 0),
+        "latency_ns": sum(chain.expected_ns for chain in plan.chains) if plan.tasks else None,
+        "longest_chain": longest.name if longest else None,
+        "longest_latency_ns": longest.expected_ns if longest else None,
+        "slack": None if slack is None else round(slack, 9),
+        "growth": None,
+    }
+
+
+def pack(planned: Planned, folder: Path) -> bytes:
+    """Return a plan and its facts as compressed JSON, the same bytes wherever and whenever it was made."""
+    from socsched.plan.io import to_document
+
+    document = to_document(planned.plan)
+    document["solver"] = {**document["solver"], "seconds": 0.0}
+    document["tool"] = {**document["tool"], "version": __version__}
+    text = json.dumps({"plan": document, "facts": dict(planned.facts), "throttle_mc": planned.throttle_mc})
+    text = text.replace(json.dumps(str(folder))[1:-1], _PLACE)
+    return gzip.compress(text.encode(), 6, mtime=0)
+
+
+def unpack(packed: bytes, folder: Path) -> Planned:
+    """Return the plan and the facts that `pack` made bytes of."""
+    from socsched.plan.io import from_document
+
+    text = gzip.decompress(packed).decode().replace(_PLACE, json.dumps(str(folder))[1:-1])
+    document = json.loads(text)
+    return Planned(from_document(document["plan"]), document["facts"], document["throttle_mc"])
+
+
+_recent: OrderedDict[str, Planned] = OrderedDict()
+
+
+def _unpacked(key: str, packed: bytes, folder: Path) -> Planned:
+    """Return a plan, kept while this worker simulates configurations that share it."""
+    if key not in _recent:
+        _recent[key] = unpack(packed, folder)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+    _recent.move_to_end(key)
+    return _recent[key]
+
+
+def _row(opened: Opened, point: Point, job: Job, planned: Planned) -> dict[str, Any]:
+    study = opened.inputs.study
+    row = {**_blank(study, point, job), **planned.facts}
+    if planned.plan.tasks:
+        try:
+            row |= simulated(study, point, planned.plan, opened.faults(point), job.runs)
+        except SocschedError as error:
+            return _failed(opened, point, job, error)
+    row["holds"] = _holds(study, row)
+    return row
+
+
+def _holds(study: Study, row: Mapping[str, Any]) -> bool | None:
+    """Say whether a row shows all the study asks for; None while misses are open."""
+    asked = study.holds
+    met = row["verdict"] == "feasible"
+    if asked.slack is not None:
+        met = met and row["slack"] is not None and row["slack"] >= asked.slack
+    if asked.growth is not None:
+        met = met and row["growth"] is not None and row["growth"] >= asked.growth
+    if met and asked.misses is not None:
+        return {"holds": True, "fails": False}.get(row["settled"])
+    return bool(met)
+
+
+def _blank(study: Study, point: Point, job: Job) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(column.name for column in columns.columns(study))
+    named = ("config", "platform", "mode", "pipeline", "objective", "policy", "faults", "load", "seed")
+    row |= {name: getattr(point, name) for name in named}
+    row |= columns.values(study, dict(point.values))
+    return row | {"plan": job.key, "error": "", "rung": job.rung, "measured": False, **NOTHING_RUN}
+
+
+def _failed(opened: Opened, point: Point, job: Job, error: SocschedError) -> dict[str, Any]:
+    told = str(error).replace(f"{opened.folder}/", "")
+    return {**_blank(opened.inputs.study, point, job), "error": told, "verdict": "error", "holds": False}
+
+
+def front(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> set[int]:
+    """Return the configurations among `rows` that no other beats in all of `axes` (smaller is better)."""
+    known = [row for row in rows if all(row[axis] is not None for axis in axes)]
+    found: set[int] = set()
+    ends = sorted((tuple(row[axis] for axis in axes), row["config"]) for row in known)
+    kept: list[tuple[Any, ...]] = []
+    for place, config in ends:
+        if not any(other != place and all(a <= b for a, b in zip(other, place, strict=True)) for other in kept):
+            kept.append(place)
+            found.add(config)
+    return found

@@ -1,0 +1,49 @@
+"""The pool of processes: dead, hung and complaining workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_jobs import squares
+
+from socsched.errors import MachineError
+from socsched.study.engines.pool import ATTEMPTS, Pool
+
+
+def collect(pool: Pool, jobs: list[tuple[str, int]]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    with pool:
+        for job in jobs:
+            pool.submit(job)
+        while len(found) < len(jobs):
+            found |= dict(pool.finished(1.0))
+    return found
+
+
+def test_jobs_of_dead_and_hung_workers_are_done_by_others(tmp_path: Path) -> None:
+    jobs = [("square", n) for n in range(8)] + [("die once", 8), ("hang once", 9)]
+    pool = Pool(squares, (str(tmp_path),), 2, timeout_s=2)
+    assert collect(pool, jobs) == {job: job[1] ** 2 for job in jobs}
+    assert pool.restarts == 2
+
+
+def test_what_kills_every_worker_is_given_up(tmp_path: Path) -> None:
+    pool = Pool(squares, (str(tmp_path),), 1, give_up=lambda job, why: why)
+    assert collect(pool, [("die", 1), ("square", 2)]) == {("die", 1): "its worker died", ("square", 2): 4}
+    assert pool.restarts == ATTEMPTS
+    pool = Pool(squares, (str(tmp_path),), 1)
+    pool._attempts["x"] = ATTEMPTS - 1
+    with pytest.raises(MachineError, match=f"failed {ATTEMPTS} times: lost"):
+        pool.again("x", "lost")
+
+
+def test_what_a_worker_raises_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no 3"):
+        collect(Pool(squares, (str(tmp_path),), 1), [("raise", 3)])
+
+
+def test_no_more_is_handed_out_than_keeps_workers_busy(tmp_path: Path) -> None:
+    pool = Pool(squares, (str(tmp_path),), 2)
+    assert pool.room == 4

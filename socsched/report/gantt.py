@@ -1,7 +1,8 @@
 """Who occupied which engine when: one window of a trace as the data that `assets/gantt.js` draws and moves in.
 
 A job's stay on lanes is one bar, its segments joined.  Where a window holds more than the page has room for, short
-stays that follow one another on a lane become one bar that says how many they are; what was late never does.
+stays that follow one another on a lane become one bar that says how many they are; what was late never does, nor does
+what is shown first as long as that is no more than half of the room.
 """
 
 from __future__ import annotations
@@ -158,7 +159,14 @@ def gantt(
         + element("noscript", "<p>The timeline is drawn by the page's script, which is switched off.</p>")
     )
     keys = element("summary", "Keys and gestures") + element("p", escape(_KEYS), id=f"{name}-k")
-    tail = _told(data["marks"], start=window[0]) + element("details", keys, class_="keys")
+    joined = ""
+    if data["resolution"]:
+        text = (
+            f"Outside the first view, jobs on time that take less than {format_duration(data['resolution'])} and follow "
+            "one another are one bar. The Perfetto trace has every one."
+        )
+        joined = element("p", text, class_="dim keys")
+    tail = joined + _told(data["marks"], start=window[0]) + element("details", keys, class_="keys")
     return element("div", body + tail, class_="gantt", id=name)
 
 
@@ -188,6 +196,9 @@ def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], r
     engine, lanes = columns.slices.engine[pieces], columns.slices.lanes[pieces]
     state = states(record, held.job[shown])
     keep = _latest(record, held.job[shown][state > 0], room)
+    first = held.job[shown][(ends[shown] > view[0]) & (begins[shown] < view[1])]
+    if len(first) <= room // 2:
+        keep |= set(first.tolist())
     bars, width = _thinned(begins[shown], ends[shown], engine, lanes, held.job[shown], keep, window, room)
     kept = list(dict.fromkeys(bar[2] for bar in bars if bar[2] >= 0))
     numbers = {job: i for i, job in enumerate(kept)}

@@ -90,6 +90,15 @@ def test_joined_bars_tell_how_many_they_are_and_leave_late_ones_alone(plan: Plan
     assert all(end <= start for end, (_, _, start, _) in zip(ends, data["stays"][1:], strict=False))
 
 
+def test_what_is_shown_first_is_not_joined(plan: Plan) -> None:
+    trace = busy(plan)
+    data = gantt.document(gantt.Recorded.of(plan, trace), (0, trace.duration_ns), (1_000_000, 1_500_000), 300)
+    single = {data["jobs"][job][1] for _, job, _, _ in data["stays"] if job >= 0}
+    assert single >= set(range(100, 150))
+    assert len(data["stays"]) <= 350
+    assert sum(1 if job >= 0 else -job for _, job, _, _ in data["stays"]) == 3000
+
+
 def test_of_too_many_late_jobs_the_latest_stay(plan: Plan) -> None:
     trace = busy(plan, 1000, tuple(range(1000)))
     trace.jobs[500].deadline_ns -= 500

@@ -12,7 +12,7 @@ from html import escape
 
 from socsched.models.parts import PartOf, part_of
 from socsched.plan.plan import Plan, Task
-from socsched.report.gantt import colours
+from socsched.report.gantt_data import colours
 from socsched.report.svg import element, fit, picture, text
 from socsched.units import format_duration
 

@@ -1,4 +1,4 @@
-"""The section of timelines: a hyperperiod, and the worst frame of every chain with the way it took."""
+"""The section of timelines: a hyperperiod, and the worst frames of chains with the way they took."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_WORST = 4
 
 
 def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
-    """Return the timelines of a hyperperiod and around the worst frame of every chain; `name` is unique on the page."""
+    """Return the timelines of a hyperperiod and around the worst frames of chains; `name` is unique on the page."""
     record = Recorded.of(plan, trace)
     steady = gantt.steady_window(plan, trace)
     window = gantt.shown_window(record, trace, steady)

@@ -106,7 +106,8 @@ def over_time(
         x, y = frame.x(int(release_ns[at]) / 1e9), frame.y(int(response_ns[at]) / 1e6)
         (crosses if response_ns[at] > deadline_ns else dots).append((x, y))
     crosses += [(frame.x(at / 1e9), TOP + 6.0) for at in thinned(lost_ns, end_ns)]
-    body += element("path", d="".join(f"M{x - 1.5:.1f} {y - 1.5:.1f}h3v3h-3z" for x, y in dots), class_="dot")
+    places = dict.fromkeys((round(x * 2) / 2 - 1.5, round(y * 2) / 2 - 1.5) for x, y in dots)
+    body += element("path", d="".join(f"M{x:g} {y:g}h3v3h-3z" for x, y in places), class_="dot")
     ticks_ = "".join(f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" for x, y in crosses)
     body += element("path", d=ticks_, class_="late-dot") if crosses else ""
     body += frame.level(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
@@ -232,4 +233,11 @@ def _part(kind: str, x: float, width: float, height: float) -> str:
 
 
 def _line(frame: Frame, points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{frame.x(x):.1f} {frame.y(y):.1f}" for x, y in points)
+    """Return a path through points; those on a level or upright line between their neighbours are left out."""
+    places = [(f"{frame.x(x):.1f}", f"{frame.y(y):.1f}") for x, y in points]
+    kept: list[tuple[str, str]] = []
+    for place in places:
+        while len(kept) > 1 and any(kept[-2][axis] == kept[-1][axis] == place[axis] for axis in (0, 1)):
+            kept.pop()
+        kept.append(place)
+    return "M" + "L".join(f"{x} {y}" for x, y in kept)

@@ -12,7 +12,7 @@ from html import escape
 
 from socsched.models.parts import PartOf, part_of
 from socsched.plan.plan import Plan, Task
-from socsched.report.gantt import colours
+from socsched.report.gantt_data import colours
 from socsched.report.svg import element, fit, picture, text
 from socsched.units import format_duration
 
@@ -57,7 +57,10 @@ def depths(plan: Plan) -> dict[str, int]:
 def mapping(plan: Plan) -> str:
     """Return the mapping diagram as SVG."""
     column = depths(plan)
-    lanes = [SENSORS, *(engine.id for engine in plan.engines if any(t.engine == engine.id for t in plan.tasks))]
+    lanes = [
+        *([SENSORS] if plan.sensors else []),
+        *(engine.id for engine in plan.engines if any(t.engine == engine.id for t in plan.tasks)),
+    ]
     cells: dict[tuple[str, int], list[str]] = defaultdict(list)
     for sensor in plan.sensors:
         cells[SENSORS, 0].append(sensor.name)

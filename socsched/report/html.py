@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from socsched.plan.plan import Plan
-from socsched.report import resources, sections
+from socsched.report import resources, sections, timeline
 from socsched.report.background import Background
-from socsched.report.gantt import ROOM
+from socsched.report.gantt_data import ROOM
 from socsched.report.svg import element, table
 from socsched.trace.trace import Trace
 
@@ -85,7 +85,7 @@ def _part(part: Part, number: int, several: bool, room: int) -> str:
         sections.mapping(plan),
         sections.measured(plan, trace, result, part.simulated),
         _picture(part),
-        sections.timeline(plan, trace, name, room),
+        timeline.timeline(plan, trace, name, room),
         sections.chains(plan, trace, result),
         resources.power(plan, trace, result),
         resources.bandwidth(plan, trace, result) + resources.others(plan, trace),

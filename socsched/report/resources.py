@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from socsched.plan.plan import Plan
 from socsched.report import charts, facts
-from socsched.report.gantt import colours
+from socsched.report.gantt_data import colours
 from socsched.report.svg import element, table
 from socsched.trace.columns import CLOCK
 from socsched.trace.trace import Trace

@@ -7,22 +7,15 @@ from html import escape
 from typing import Any
 
 from socsched.plan.plan import ChainResult, Plan, Violation
-from socsched.report import charts, diagram, facts, front, gantt, roofplot
+from socsched.report import charts, diagram, facts, front, roofplot
 from socsched.report.background import Background
+from socsched.report.gantt_data import colours
 from socsched.report.svg import element, table
-from socsched.report.worst import Worst, worst_frames
 from socsched.trace.metrics import frame_fates
 from socsched.trace.trace import Trace
 from socsched.units import format_duration
 
 Result = Mapping[str, Any]
-HOW_TO_READ = (
-    "A bar is a job on a lane, with its stage and frame; colours are engines, as in the diagram above. Odd frames are "
-    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge is late, crossed through never ended. Triangles are "
-    "frames of sensors."
-)
-MOST_WORST = 4
-"""Chains whose worst frame is drawn."""
 
 
 def _mark(good: bool, text: str) -> str:
@@ -128,60 +121,6 @@ def _transitions(plan: Plan) -> str:
         return ""
     listing = table(["hand-over", "from", "to", "size", "converted by", "costs"], rows, [3, 5])
     return element("details", element("summary", f"{len(rows)} hand-overs between engines and formats") + listing)
-
-
-def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
-    """Return the timelines of a hyperperiod and around the worst frame of every chain; `name` is unique on the page."""
-    record = gantt.Recorded.of(plan, trace)
-    steady = gantt.steady_window(plan, trace)
-    window = gantt.shown_window(record, trace, steady)
-    head = gantt.title(plan, steady, window)
-    parts = [
-        element("h2", "Timeline"),
-        element("p", HOW_TO_READ, class_="dim"),
-        element("h3", escape(head)),
-        gantt.gantt(record, window, f"{name}-steady", head, gantt.first_view(plan, steady), room),
-    ]
-    for number, worst in enumerate(worst_frames(plan, trace)[:MOST_WORST]):
-        title = _worst_title(worst)
-        last = (worst.hops[-1].task, worst.hops[-1].frame) if worst.hops else None
-        label = title.removeprefix("✗ ").removeprefix("✓ ")
-        chart = gantt.gantt(record, worst.window, f"{name}-worst{number}", label, room=room, chosen=last) + _hops(worst)
-        if number == 0:
-            parts.append(element("h3", escape(title), class_="worst") + chart)
-        else:
-            parts.append(element("details", element("summary", escape(title)) + chart))
-    return "".join(parts)
-
-
-def _worst_title(worst: Worst) -> str:
-    name, limit = worst.chain.name, format_duration(worst.chain.deadline_ns)
-    if worst.response_ns is None:
-        return f"✗ No frame of {name} arrived; the first one lost, frame {worst.frame}, {limit} allowed"
-    late = worst.response_ns - worst.chain.deadline_ns
-    end = f"{format_duration(late)} late" if late > 0 else f"{format_duration(-late)} slack"
-    sign, kind = ("✗", "Worst miss") if late > 0 else ("✓", "Tightest slack")
-    return f"{sign} {kind} of {name}: frame {worst.frame}, {format_duration(worst.response_ns)} of {limit}, {end}"
-
-
-def _hops(worst: Worst) -> str:
-    """Return the way of the worst frame job by job: the timeline in words."""
-    rows = []
-    for hop in worst.hops:
-        rows.append(
-            [
-                escape(hop.task),
-                escape(hop.engine),
-                str(hop.frame),
-                format_duration(hop.ready_ns - worst.release_ns),
-                format_duration(max(hop.start_ns - hop.ready_ns, 0)),
-                format_duration(hop.runs_ns),
-                format_duration(max(hop.end_ns - hop.start_ns - hop.runs_ns, 0)),
-                format_duration(hop.end_ns - worst.release_ns),
-            ]
-        )
-    header = ["job", "engine", "frame", "ready after", "waited", "ran", "interrupted for", "ended after"]
-    return table(header, rows, range(2, 8)) if rows else ""
 
 
 def chains(plan: Plan, trace: Trace, result: Result) -> str:
@@ -291,7 +230,7 @@ def roofline(plan: Plan, background: Background) -> str:
     )
     above = any(point.predicted > point.attainable for point in background.points)
     said += " Above the roof: fewer multiplications than counted (Winograd)." if above else ""
-    drawn = roofplot.rooflines(background.roofs, background.points, gantt.colours(plan))
+    drawn = roofplot.rooflines(background.roofs, background.points, colours(plan))
     return head + element("p", said, class_="dim") + drawn
 
 

@@ -44,6 +44,7 @@ class Watch:
         self.samples: list[tuple[float, int, int, int]] = []
         self.going = threading.Event()
         self.held: list[Any] = []
+        self.maps: list[dict[str, int]] = []
         self._blame = blame
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -64,6 +65,8 @@ class Watch:
             files = sum(1 for _ in Path("/proc/self/fd").iterdir())
             since = time.monotonic() - start
             self.samples.append((since, pages * 4096, files, threading.active_count()))
+            if since >= FIRST_S * (len(self.maps) + 1):
+                self.maps.append(_resident())
             if self._blame and (not self.held or since > self.held[-1][0] + FIRST_S):
                 self.held.append((since, tracemalloc.take_snapshot()))
 
@@ -76,6 +79,19 @@ class Watch:
         mean = sum(v for _, v in points) / len(points)
         rate = sum((t - middle) * (v - mean) for t, v in points) / sum((t - middle) ** 2 for t, _ in points)
         return rate * (points[-1][0] - points[0][0])
+
+
+def _resident() -> dict[str, int]:
+    """Return the resident KiB of every mapping, by address and name."""
+    found: dict[str, int] = {}
+    name = ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            name = f"{first.split('-')[0]} {rest[-1] if len(rest) > 4 else 'anonymous'}"
+        elif first == "Rss:":
+            found[name] = int(rest[0])
+    return found
 
 
 def main() -> int:
@@ -120,6 +136,13 @@ def main() -> int:
         print(f"resident {watch.samples[at][1] / 2**20:8.2f} MiB at {watch.samples[at][0]:5.0f} s")
     print(f"resident {first[1] / 2**20:.2f} MiB at {first[0]:.0f} s, {last[1] / 2**20:.2f} MiB at {last[0]:.0f} s,")
     print(f"at most {max(s[2] for s in watch.samples)} descriptors, {max(s[3] for s in watch.samples)} threads")
+    if len(watch.maps) > 1:
+        before, after_ = watch.maps[0], watch.maps[-1]
+        more = sorted(((size - before.get(name, 0), name) for name, size in after_.items()), reverse=True)
+        for grown_, name in more[:5]:
+            if grown_ > 0:
+                steps = " ".join(str(found.get(name, 0) - before.get(name, 0)) for found in watch.maps)
+                print(f"  {name} grew by {grown_} KiB, minute by minute: {steps}")
     if len(watch.held) > 1:
         for line in watch.held[-1][1].compare_to(watch.held[1 if len(watch.held) > 2 else 0][1], "lineno")[:15]:
             print(f"  {line}")

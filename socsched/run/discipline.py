@@ -157,7 +157,7 @@ class EventChained:
 class Sequential:
     """One job at a time, those of the oldest frame first; with `straight` those that became ready last.
 
-    Straight on, a stage finds the data of the one before in the caches, as it does where stages have lanes of their own.
+    Straight on, a stage finds the data of the one before in the caches, as where stages have lanes of their own.
     """
 
     name, blocking, chained, disorder = "sequential", False, False, 0

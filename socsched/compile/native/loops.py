@@ -16,6 +16,8 @@ from socsched.compile.native.shared_object import shared_object
 from socsched.models.loops import Floats, Ints, Loops
 
 _ALIGNMENT = 64
+_ROOM = 1 << 20
+"""Steps in bytes of the memory kept for voxels, whose number differs from frame to frame."""
 
 
 @cache
@@ -26,9 +28,13 @@ def loops() -> Loops | None:
 
 
 class CompiledLoops:
-    """Loops in C; every thread has scratch memory of its own."""
+    """Loops in C; every thread has scratch memory of its own.
+
+    Voxels lie in memory that goes round: it is used again when nobody holds an array of it any more.
+    """
 
     def __init__(self, code: ctypes.CDLL) -> None:
+        self._free: dict[int, list[Any]] = {}
         self._code = code
         self._local = threading.local()
         code.number_pillars.restype = code.best_anchors.restype = code.suppress.restype = c_int64
@@ -47,10 +53,8 @@ class CompiledLoops:
             scan, c_int64(len(points)), _at(low, c_float), _at(size, c_float), _at(cells, c_int32), c_int64(most),
             _at(table, c_int32), pillars, places,
         )  # fmt: skip
-        voxels, counts, coords = (
-            _aligned(shape, kind)
-            for shape, kind in (((count, max_points, 4), np.float32), ((count,), np.int32), ((count, 2), np.int32))
-        )
+        counts, coords = _aligned((count,), np.int32), _aligned((count, 2), np.int32)
+        voxels = self._lent(count * max_points * 16).view(np.float32).reshape(count, max_points, 4)
         self._code.fill_pillars(
             scan, c_int64(len(points)), pillars, places, c_int64(count), c_int64(max_points), c_int32(columns),
             _at(voxels, c_float), _at(counts, c_int32), _at(coords, c_int32),
@@ -93,12 +97,33 @@ class CompiledLoops:
         found: list[int] = kept[:count].tolist()
         return found
 
+    def _lent(self, size: int) -> Any:
+        """Return an aligned, uninitialised array of bytes out of the memory that goes round."""
+        room = -(-max(size, 1) // _ROOM) * _ROOM
+        free = self._free.setdefault(room, [])
+        try:
+            raw = free.pop()
+        except IndexError:
+            raw = _aligned((room,), np.uint8)
+        return np.asarray(_Lent(raw, free))[:size]
+
     def _scratch(self, name: str, count: int, kind: Any, value: int | None = None) -> Any:
         """Return at least `count` elements that stay with this thread, filled once."""
         known: dict[str, Any] = self._local.__dict__
         if name not in known or len(known[name]) < count:
             known[name] = np.empty(count, kind) if value is None else np.full(count, value, kind)
         return known[name]
+
+
+class _Lent:
+    """Memory while some array lies in it; goes back to `free` with the last one."""
+
+    def __init__(self, raw: Any, free: list[Any]) -> None:
+        self._raw, self._free = raw, free
+        self.__array_interface__ = raw.__array_interface__
+
+    def __del__(self) -> None:
+        self._free.append(self._raw)
 
 
 def _aligned(shape: tuple[int, ...], kind: Any) -> Any:

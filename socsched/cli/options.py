@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from socsched.cli.progress import Bar
 
 SCHEMA_VERSION = "1"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,14 +25,22 @@ class Output:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
+    progress: Bar | None = None
 
     def note(self, text: str) -> None:
         """Print progress to stderr unless quiet."""
         if not self.quiet:
+            self.clear()
             click.echo(text, err=True)
+
+    def clear(self) -> None:
+        """Take the line that shows progress away; it comes back with the next step."""
+        if self.progress is not None:
+            self.progress.clear()
 
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""
+        self.clear()
         click.echo(f"warning: {text}", err=True)
 
     def document(self, content: Mapping[str, Any]) -> None:
@@ -41,6 +52,7 @@ class Output:
         if self.json:
             self.document(content)
         elif not self.quiet:
+            self.clear()
             show()
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from socsched.cli.names import MODE, POLICY
+
 if TYPE_CHECKING:
     from socsched.cli.progress import Bar
 
@@ -158,20 +160,9 @@ def platform_option(required: bool = True) -> Callable[[F], F]:
 
 def mode_option(function: F) -> F:
     """Add --mode."""
-    return click.option("--mode", "-m", envvar="SOCSCHED_MODE", help="Power mode; auto or none: every one is tried.")(
-        function
-    )
-
-
-class Named(click.ParamType[str]):
-    """A name that is looked up later; `name` says of what, in help texts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the name as it is."""
-        return str(value)
+    return click.option(
+        "--mode", "-m", type=MODE, envvar="SOCSCHED_MODE", help="Power mode; auto or none: every one is tried."
+    )(function)
 
 
 class Objectives(click.ParamType[str]):
@@ -197,7 +188,7 @@ class Objectives(click.ParamType[str]):
 
 def planning_options(function: F, simulated: bool = False) -> F:
     """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
-    chosen: click.ParamType[str] = Named("policy") if simulated else click.Choice(["edf", "fp"])
+    chosen: click.ParamType[str] = POLICY if simulated else click.Choice(["edf", "fp"])
     policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines.")
     decorators = (
         click.option(

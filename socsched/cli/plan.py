@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from socsched.cli.names import PIN
 from socsched.cli.options import (
     Output,
     Quantity,
@@ -32,7 +33,12 @@ from socsched.cli.options import (
     help="heft: list schedule and local search; cpsat: proof or better mapping by OR-Tools; auto: if it is installed.",
 )
 @click.option(
-    "--pin", "pins", multiple=True, metavar="STAGE=ENGINE", help="Let a stage run on this engine (or kind) only."
+    "--pin",
+    "pins",
+    type=PIN,
+    multiple=True,
+    metavar="STAGE=ENGINE",
+    help="Let a stage run on this engine (or kind) only.",
 )
 @click.option(
     "--cuts/--no-cuts", default=True, show_default=True, help="Cut networks between engines where that is worth it."

@@ -30,6 +30,7 @@ VERBS = (
     "compare",
     "demo",
     "doctor",
+    "completion",
 )
 EXIT_INTERRUPTED = 130
 

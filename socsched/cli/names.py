@@ -35,13 +35,13 @@ class Completed(click.ParamType[str]):
 
 def _given(ctx: click.Context, *names: str) -> str:
     """Return what stands on the line under one of the names; of an unfinished line arguments are left in `ctx.args`."""
-    found = next((ctx.params[name] for name in names if ctx.params.get(name)), None)
-    return str(found or next(iter(ctx.args), ""))
+    left = [word for word in ctx.args if not word.startswith("-")]
+    return left[0] if left else str(next((ctx.params[name] for name in names if ctx.params.get(name)), ""))
 
 
 def _plan(ctx: click.Context) -> dict[str, Any]:
     """Return the plan that stands on the line, as a file or in a result folder; {} for none."""
-    given = Path(_given(ctx, "folder", "plan", "pipeline"))
+    given = Path(_given(ctx, "plan", "pipeline", "folder"))
     file = given / "plan.json" if given.is_dir() else given
     if file.suffix != ".json":
         return {}

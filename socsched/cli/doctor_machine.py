@@ -126,7 +126,7 @@ def power() -> Check:
     if list(ROOT.glob("sys/class/powercap/*:[0-9]*/energy_uj")):
         remedy = "sudo chmod a+r /sys/class/powercap/*/energy_uj"
         return Check("power sensors", "broken", "this user may not read them", purpose, remedy)
-    remedy = "none here can be mended; results then say that power was not observed"
+    remedy = "nothing to do: results say that power was not observed"
     return Check("power sensors", "missing", "this machine offers none", purpose, remedy)
 
 

@@ -143,11 +143,11 @@ command.add_command(rules)
 @click.pass_obj
 def check_platform(output: Output, file: str, strict: bool) -> None:
     """Check a platform file; all faults at once as file:line:col, exit code 2."""
-    from socsched.cli.checks import grounds
+    from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_platform
 
     platform = get_platform(file)
     text = f"{file}: a valid platform with {len(platform.engines)} engines and {len(platform.modes)} power modes"
     covered, remark = grounds(platform.file, strict)
     document = {"valid": True, "name": platform.name, "numbers": covered}
-    output.result(document, lambda: click.echo(text + remark))
+    output.result(document, lambda: say(text + remark))

@@ -20,7 +20,7 @@ class Fake:
     """A machine that is made up as a test needs it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.set = folder, monkeypatch.setattr
+        self.folder, self.set, self.put = folder, monkeypatch.setattr, monkeypatch.setitem
         self.nvml(False)
         monkeypatch.setattr(doctor_machine, "ROOT", folder)
 
@@ -149,7 +149,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "a TVM that does not load",
         doctor_machine.codegen,
-        lambda f: f.set(sys, "modules", {**sys.modules, "socsched.compile.environment": None}),
+        lambda f: f.put(sys.modules, "socsched.compile.environment", None),
         "broken",
         "does not load",
         "tvm above",
@@ -172,7 +172,7 @@ def _tvm(fake: Fake, processors: list[str]) -> None:
         target=target, get_global_func=lambda name, allow_missing: name.endswith("cuda")
     )
     fake.set(doctor_machine.system, "machine", lambda: "x86_64")
-    fake.set(sys, "modules", {**sys.modules, "socsched.compile.environment": module})
+    fake.put(sys.modules, "socsched.compile.environment", module)
 
 
 @pytest.mark.parametrize(

@@ -22,3 +22,13 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
     if found.uncovered:
         remark += f", {len(found.uncovered)} say nothing of their origin (--strict lists them)"
     return counts, remark
+
+
+def say(text: str) -> None:
+    """Print a sentence, broken between words where the terminal ends."""
+    from rich.text import Text
+
+    from socsched.cli.options import terminal_width
+    from socsched.report.terminal import console
+
+    console(terminal_width()).print(Text(text))

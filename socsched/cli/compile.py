@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
+from socsched.cli.names import ENGINE, STAGE
 from socsched.cli.options import NameOrPath, Output, output_options, platform_option, ready_to_write, terminal_width
 
 
 @click.command("compile", short_help="Compile a plan, or the stages of a pipeline, for a platform.")
 @click.argument("pipeline", metavar="PLAN.json|PIPELINE", type=NameOrPath("pipelines"))
 @platform_option(required=False)
-@click.option("--stage", help="Only this stage.")
-@click.option("--engine", help="Only for this engine.")
+@click.option("--stage", type=STAGE, help="Only this stage.")
+@click.option("--engine", type=ENGINE, help="Only for this engine.")
 @click.option("--part", help="With --stage: only the layers between two cuts, BEGIN:END (layer names joined by +).")
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
 @click.option(

@@ -6,10 +6,8 @@ import os
 import platform as system
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 
 import click
@@ -82,6 +80,8 @@ def _python() -> Check:
 
 
 def _tvm() -> Check:
+    from importlib import metadata
+
     from socsched.compile.versions import PINNED
 
     found: dict[str, str] = {}
@@ -105,6 +105,8 @@ def _compiler() -> Check:
 
 
 def _cache() -> Check:
+    import tempfile
+
     from socsched.compile.store import cache_dir
     from socsched.errors import MachineError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform as system
-from importlib import metadata, util
 from pathlib import Path
 
 from socsched.cli.doctor_targets import Check
@@ -38,6 +37,8 @@ def codegen() -> Check:
 def solver() -> Check:
     """Return whether plans can be proved optimal."""
     purpose = "plan --solver cpsat"
+    from importlib import metadata
+
     try:
         return Check("OR-Tools", "ok", metadata.version("ortools"), purpose)
     except metadata.PackageNotFoundError:
@@ -81,6 +82,8 @@ def cudart() -> Check:
 
 def tensorrt() -> Check:
     """Return whether engines for a DLA can be built and run here."""
+    from importlib import util
+
     from socsched.errors import MachineError
     from socsched.run.backends import tensorrt_dla
 
@@ -123,7 +126,7 @@ def power() -> Check:
     if list(ROOT.glob("sys/class/powercap/*:[0-9]*/energy_uj")):
         remedy = "sudo chmod a+r /sys/class/powercap/*/energy_uj"
         return Check("power sensors", "broken", "this user may not read them", purpose, remedy)
-    remedy = "none here can be mended; results then say that power was not observed"
+    remedy = "nothing to do: results say that power was not observed"
     return Check("power sensors", "missing", "this machine offers none", purpose, remedy)
 
 

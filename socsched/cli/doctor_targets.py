@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform as system
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +76,8 @@ def nvcc() -> Check:
 
 def _architectures(path: str) -> set[str] | None:
     """What this nvcc builds device code for ("sm_87"), None when it cannot be asked."""
+    import subprocess
+
     try:
         done = subprocess.run([path, "--list-gpu-code"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError):

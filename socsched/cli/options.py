@@ -6,10 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from socsched.cli.names import MODE, POLICY
+
+if TYPE_CHECKING:
+    from socsched.cli.progress import Bar
 
 SCHEMA_VERSION = "1"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,14 +27,22 @@ class Output:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
+    progress: Bar | None = None
 
     def note(self, text: str) -> None:
         """Print progress to stderr unless quiet."""
         if not self.quiet:
+            self.clear()
             click.echo(text, err=True)
+
+    def clear(self) -> None:
+        """Take the line that shows progress away; it comes back with the next step."""
+        if self.progress is not None:
+            self.progress.clear()
 
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""
+        self.clear()
         click.echo(f"warning: {text}", err=True)
 
     def document(self, content: Mapping[str, Any]) -> None:
@@ -41,6 +54,7 @@ class Output:
         if self.json:
             self.document(content)
         elif not self.quiet:
+            self.clear()
             show()
 
 
@@ -146,20 +160,9 @@ def platform_option(required: bool = True) -> Callable[[F], F]:
 
 def mode_option(function: F) -> F:
     """Add --mode."""
-    return click.option("--mode", "-m", envvar="SOCSCHED_MODE", help="Power mode; auto or none: every one is tried.")(
-        function
-    )
-
-
-class Named(click.ParamType[str]):
-    """A name that is looked up later; `name` says of what, in help texts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the name as it is."""
-        return str(value)
+    return click.option(
+        "--mode", "-m", type=MODE, envvar="SOCSCHED_MODE", help="Power mode; auto or none: every one is tried."
+    )(function)
 
 
 class Objectives(click.ParamType[str]):
@@ -185,7 +188,7 @@ class Objectives(click.ParamType[str]):
 
 def planning_options(function: F, simulated: bool = False) -> F:
     """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
-    chosen: click.ParamType[str] = Named("policy") if simulated else click.Choice(["edf", "fp"])
+    chosen: click.ParamType[str] = POLICY if simulated else click.Choice(["edf", "fp"])
     policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines.")
     decorators = (
         click.option(

@@ -102,7 +102,7 @@ def _trigger(stage: Stage) -> str:
 @click.pass_obj
 def check_pipeline(output: Output, file: str, platform: str | None, strict: bool) -> None:
     """Check a pipeline file; all faults at once as file:line:col, exit code 2."""
-    from socsched.cli.checks import grounds
+    from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.descriptor.places import check_places
     from socsched.models.registry import bindings
@@ -119,4 +119,4 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
         require_engines(pipeline, get_platform(platform), stage_work)
         remark += f"; {platform} has an engine for every stage"
     document = {"valid": True, "name": pipeline.name, "numbers": covered}
-    output.result(document, lambda: click.echo(text + remark))
+    output.result(document, lambda: say(text + remark))

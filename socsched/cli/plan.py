@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from socsched.cli.names import PIN
 from socsched.cli.options import (
     Output,
     Quantity,
@@ -38,7 +39,12 @@ from socsched.cli.options import (
 )
 @click.option("-O", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the --planner.")
 @click.option(
-    "--pin", "pins", multiple=True, metavar="STAGE=ENGINE", help="Let a stage run on this engine (or kind) only."
+    "--pin",
+    "pins",
+    type=PIN,
+    multiple=True,
+    metavar="STAGE=ENGINE",
+    help="Let a stage run on this engine (or kind) only.",
 )
 @click.option(
     "--cuts/--no-cuts", default=True, show_default=True, help="Cut networks between engines where that is worth it."

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from socsched.cli.names import ENGINE
 from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("name", type=NameOrPath("platforms"))
 @click.argument("operator", required=False)
 @click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=NUMBER]...")
-@click.option("--engine", help="Engine; the first one with rules if not given.")
+@click.option("--engine", type=ENGINE, help="Engine; the first one with rules if not given.")
 @click.option("--runtime-version", "version", help="Version of the runtime, such as TensorRT 8.5.2.")
 @click.option("--dtype", default="fp16", type=click.Choice(["fp32", "fp16", "int8"]), show_default=True)
 @output_options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from socsched.cli.names import ENGINE
 from socsched.cli.options import NameOrPath, Output, mode_option, output_options, strict_option, terminal_width
 from socsched.cli.platform_rules import command as rules
 
@@ -56,9 +57,15 @@ def list_platforms(output: Output) -> None:
 @command.command("show")
 @click.argument("name", type=NameOrPath("platforms"))
 @mode_option
-@click.option("--engine", help="Show only this engine, with its operating points.")
+@click.option("--engine", type=ENGINE, help="Show only this engine, with its operating points.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the rooflines: FILE.svg or .png.")
-@click.option("--pipeline", default="pointpillars", show_default=True, help="Stages to place on the rooflines.")
+@click.option(
+    "--pipeline",
+    type=NameOrPath("pipelines"),
+    default="pointpillars",
+    show_default=True,
+    help="Stages to place on the rooflines.",
+)
 @click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), help="Draw one precision only.")
 @output_options
 @click.pass_obj
@@ -136,11 +143,11 @@ command.add_command(rules)
 @click.pass_obj
 def check_platform(output: Output, file: str, strict: bool) -> None:
     """Check a platform file; all faults at once as file:line:col, exit code 2."""
-    from socsched.cli.checks import grounds
+    from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_platform
 
     platform = get_platform(file)
     text = f"{file}: a valid platform with {len(platform.engines)} engines and {len(platform.modes)} power modes"
     covered, remark = grounds(platform.file, strict)
     document = {"valid": True, "name": platform.name, "numbers": covered}
-    output.result(document, lambda: click.echo(text + remark))
+    output.result(document, lambda: say(text + remark))

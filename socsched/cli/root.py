@@ -12,6 +12,7 @@ import click
 
 from socsched import __version__
 from socsched.cli.options import Output, output_options
+from socsched.cli.progress import shown
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
 
 VERBS = (
@@ -31,6 +32,7 @@ VERBS = (
     "fleet",
     "demo",
     "doctor",
+    "completion",
 )
 EXIT_INTERRUPTED = 130
 
@@ -87,7 +89,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; no user error ends in a traceback (`-v` shows one)."""
     output = Output()
     try:
-        code = cli.main(list(arguments), prog_name="socsched", obj=output, standalone_mode=False)
+        with shown(lambda: output.quiet) as output.progress:
+            code = cli.main(list(arguments), prog_name="socsched", obj=output, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:

@@ -61,12 +61,21 @@ def execute(
     accounts: dict[str, dict[str, int]] | None = None,
 ) -> Trace:
     """Run a plan on this machine or `board`; `note` is told of every finished frame."""
+    from socsched.progress import tell
     from socsched.run.executor import FrameReport
     from socsched.run.executor import execute as run
     from socsched.run.options import PLAIN
     from socsched.units import format_duration
 
+    done = 0
+
     def on_frame(report: FrameReport) -> None:
+        nonlocal done
+        done += 1
+        if duration_ns:
+            tell("running", report.finish_ns, duration_ns, "ns")
+        else:
+            tell("running", done, (frames or len(scans or ())) * len(plan.chains), "frames")
         late = "" if report.met else f", late: {format_duration(report.deadline_ns)} allowed"
         note(f"     {report.chain} frame {report.frame}: {format_duration(report.response_ns)}{late}")
 

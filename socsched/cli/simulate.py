@@ -31,10 +31,11 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     if ctx.ensure_object(Output).json:
         ctx.obj.document({"policies": found})
     else:
-        width = max(map(len, found))
-        for name, text in found.items():
-            click.echo(f"{name:{width}}  {text}")
-        click.echo(f"{'np-NAME':{width}}  Any of them without preemption.")
+        from socsched.report.sheet import Sheet
+        from socsched.report.terminal import console
+
+        rows = [*found.items(), ("np-NAME", "Any of them without preemption.")]
+        console(terminal_width()).print(Sheet(["policy", "what it does"], rows))
     ctx.exit(0)
 
 

@@ -5,37 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
+from socsched.cli.names import CHAIN
 from socsched.cli.options import Output, output_options, terminal_width
-
-
-class ChainName(click.ParamType[str]):
-    """A chain of the plan in DIR; completes those."""
-
-    name = "chain"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the name as it is."""
-        return str(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the chains of the result folder that was named."""
-        import json
-
-        try:
-            plan = json.loads((Path(ctx.params["folder"]) / "plan.json").read_text(encoding="utf-8"))
-            names = [str(chain["name"]) for chain in plan["chains"]]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.command("why", short_help="Say what a frame's time went into, and who it waited for.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--frame", type=click.IntRange(0), help="Number of the frame at its sensor.")
 @click.option("--worst", is_flag=True, help="The frame that was latest for its deadline; the default.")
-@click.option("--chain", type=ChainName(), help="Which chain, where there are several; of --worst: only this one.")
+@click.option("--chain", type=CHAIN, help="Which chain, where there are several; of --worst: only this one.")
 @output_options
 @click.pass_obj
 def command(output: Output, folder: Path, frame: int | None, worst: bool, chain: str | None) -> int:

@@ -31,6 +31,7 @@ from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import MachineError, UsageError
 from socsched.graph.partition import Part
 from socsched.graph.rules import check_operators
+from socsched.progress import tell
 
 SCHEMA_VERSION = "1"
 MANIFEST = "manifest.json"
@@ -93,7 +94,8 @@ def compile_bundle(
     choices = list(_Choices(pipeline, platform, request, note))
     _require_takers(choices, request.part)
     try:
-        for chosen, target, precision in choices:
+        for number, (chosen, target, precision) in enumerate(choices):
+            tell("compiling", number, len(choices), "stages", chosen.name)
             if handover.has_toolchain(target):
                 folder = out_dir / _folder(chosen, target, precision, request.part)
                 known = request.scales.get(chosen.name)

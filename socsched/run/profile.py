@@ -24,6 +24,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan, Task
+from socsched.progress import tell
 from socsched.run.backends.base import Backend
 from socsched.run.executor import execute
 from socsched.run.worker import warn
@@ -81,6 +82,7 @@ def measure(
                 if job.task in times and job.status == "done":
                     times[job.task].append(job.exec_ns)
             taken = max(map(len, times.values()))
+            tell("measuring", taken, most if interval else repeat, "frames", ", ".join(times))
             open_ = [name for name, found in times.items() if interval and half_width(found) > interval]
             if not open_ or taken >= most:
                 break

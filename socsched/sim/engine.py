@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from socsched.plan.plan import Plan
+from socsched.progress import tell
 from socsched.sim.build import kernel
 from socsched.sim.conductor import Conductor
 from socsched.sim.faults import Faults
@@ -76,7 +77,7 @@ def run(
     gc.disable()
     try:
         while found.run_on(_EVENTS):
-            pass
+            tell("simulating", found.time(), duration_ns, "ns")
     except KeyboardInterrupt:
         interrupted = True
         duration_ns = found.time()

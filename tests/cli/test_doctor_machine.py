@@ -6,7 +6,7 @@ import json
 import sys
 import types
 from collections.abc import Callable
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ class Fake:
     """A machine that is made up as a test needs it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.set = folder, monkeypatch.setattr
+        self.folder, self.set, self.put = folder, monkeypatch.setattr, monkeypatch.setitem
         self.nvml(False)
         monkeypatch.setattr(doctor_machine, "ROOT", folder)
 
@@ -59,7 +59,7 @@ def _driver(fake: Fake, answers: bool) -> None:
 
 
 def _trt(fake: Fake, version: str) -> None:
-    fake.set(doctor_machine.util, "find_spec", lambda name: object())
+    fake.set(util, "find_spec", lambda name: object())
     fake.set(
         "socsched.run.backends.tensorrt_dla.import_module", lambda name: types.SimpleNamespace(__version__=version)
     )
@@ -92,7 +92,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "no TensorRT",
         doctor_machine.tensorrt,
-        lambda f: (f.set(doctor_machine.util, "find_spec", lambda name: None), f.file("dev/nvhost-nvdla0")),
+        lambda f: (f.set(util, "find_spec", lambda name: None), f.file("dev/nvhost-nvdla0")),
         "missing",
         "1 DLA cores here",
         "python3-libnvinfer",
@@ -138,7 +138,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "OR-Tools",
         doctor_machine.solver,
-        lambda f: f.set(doctor_machine.metadata, "version", lambda name: "9.15.1"),
+        lambda f: f.set(metadata, "version", lambda name: "9.15.1"),
         "ok",
         "9.15.1",
         "",
@@ -149,7 +149,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "a TVM that does not load",
         doctor_machine.codegen,
-        lambda f: f.set(sys, "modules", {**sys.modules, "socsched.compile.environment": None}),
+        lambda f: f.put(sys.modules, "socsched.compile.environment", None),
         "broken",
         "does not load",
         "tvm above",
@@ -161,7 +161,7 @@ def _absent(fake: Fake) -> None:
     def version(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    fake.set(doctor_machine.metadata, "version", version)
+    fake.set(metadata, "version", version)
 
 
 def _tvm(fake: Fake, processors: list[str]) -> None:
@@ -172,7 +172,7 @@ def _tvm(fake: Fake, processors: list[str]) -> None:
         target=target, get_global_func=lambda name, allow_missing: name.endswith("cuda")
     )
     fake.set(doctor_machine.system, "machine", lambda: "x86_64")
-    fake.set(sys, "modules", {**sys.modules, "socsched.compile.environment": module})
+    fake.put(sys.modules, "socsched.compile.environment", module)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_core_lines_in_their_states(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (doctor._disk().status, "0.1 GB" in doctor._disk().found) == ("missing", True)
     monkeypatch.setattr("socsched.resources.names", lambda kind: [])
     assert doctor._descriptors().status == "broken"
-    monkeypatch.setattr(doctor.metadata, "version", lambda name: "0.1")
+    monkeypatch.setattr(metadata, "version", lambda name: "0.1")
     assert (doctor._tvm().status, doctor._tvm().remedy.startswith("pip install")) == ("broken", True)
 
 

@@ -236,7 +236,9 @@ def _background(rng: np.random.Generator, street: Street, side: int) -> Iterator
         if choice < 0.4:
             yield Thing(actors.thicket, middle, y, (length, tall, float(rng.random())), float(rng.normal(0, 0.1)))
         elif choice < 0.65:
-            yield Thing(actors.hedge, middle, y, (length, float(rng.uniform(1.0, 4.0)), tall), float(rng.normal(0, 0.05)))
+            yield Thing(
+                actors.hedge, middle, y, (length, float(rng.uniform(1.0, 4.0)), tall), float(rng.normal(0, 0.05))
+            )
         elif choice < 0.8:
             yield Thing(actors.wall, middle, y, (length, float(rng.uniform(1.0, 2.5))))
         else:

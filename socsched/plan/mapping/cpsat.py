@@ -11,6 +11,7 @@ evaluation of the last schedule shows (`refined`).
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from socsched.plan.mapping import grains
 from socsched.plan.mapping.jobs import Jobs
 from socsched.plan.mapping.overlaps import add_losses, losses_of
 from socsched.plan.mapping.problem import JobKey, Problem, Schedule
+from socsched.progress import listening, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class Program(Jobs):
         solver.parameters.num_workers = workers
         solver.parameters.interleave_search = workers > 1
         solver.parameters.random_seed = seed
-        status = solver.solve(self.model)
+        status = solver.solve(self.model, *([self._watched(solver, seconds)] if listening() else []))
         names = {self.cp.OPTIMAL: "optimal", self.cp.FEASIBLE: "feasible", self.cp.INFEASIBLE: "infeasible"}
         name = names.get(status, "unknown")
         if name not in ("optimal", "feasible"):
@@ -175,6 +177,30 @@ class Program(Jobs):
         order = sorted(starts, key=lambda key: (starts[key], self._rank(key, place), key))
         self.best = (expression, value)
         return Answer(name, Schedule(choice, tuple(order)), value * unit, bound, starts)
+
+    def _watched(self, solver: Any, seconds: float) -> Any:
+        """Have the gap told whenever a better solution or bound is found; return what the solver is to call."""
+        started, found = time.monotonic(), dict[str, float]()
+
+        def told() -> None:
+            detail = ""
+            if len(found) == 2 and found["value"]:
+                gap = (found["value"] - found["bound"]) / abs(found["value"])
+                detail = f"gap {gap:.1%}"
+            tell("proving", time.monotonic() - started, seconds, "s", detail)
+
+        def risen(bound: float) -> None:
+            found["bound"] = bound
+            told()
+
+        class Better(self.cp.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]
+            def on_solution_callback(self) -> None:
+                found["value"], found["bound"] = self.objective_value, self.best_objective_bound
+                told()
+
+        told()
+        solver.best_bound_callback = risen
+        return Better()
 
     def _slip(self, objective: str) -> int:
         """Return by how much rounding may make an objective larger than that of the schedule it stands for."""

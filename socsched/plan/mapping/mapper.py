@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from socsched.cost.cost import Cost
 from socsched.plan.mapping.heft import earliest_slot, upward_ranks
 from socsched.plan.workload import Unconnectable, Workload
+from socsched.progress import tell
 
 Score = tuple[float, ...]
 """(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
@@ -160,6 +161,7 @@ def improve(
             continue
         known.add(_key(trial))
         evaluated += 1
+        tell("planning", evaluated, budget, "mappings")
         found = beats(trial, best)
         if found is not None:
             mapping, best, idle = trial, found, 0

@@ -1,0 +1,83 @@
+"""Names on the command line that a shell can complete: power modes, engines, stages, pins, policies, chains.
+
+Completion reads the platform or pipeline that stands on the line already; whatever goes wrong there completes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+
+class Completed(click.ParamType[str]):
+    """A name that is looked up later; `names` finds those there are from the other words of the line."""
+
+    def __init__(self, name: str, names: Callable[[click.Context], Iterable[str]]) -> None:
+        self.name, self._names = name, names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take the name as it is."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        try:
+            found = list(self._names(ctx))
+        except Exception:  # a half-typed line is no place for an error
+            return []
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def _given(ctx: click.Context, *names: str) -> str:
+    """Return what stands on the line under one of the names; of an unfinished line arguments are left in `ctx.args`."""
+    left = [word for word in ctx.args if not word.startswith("-")]
+    return left[0] if left else str(next((ctx.params[name] for name in names if ctx.params.get(name)), ""))
+
+
+def _plan(ctx: click.Context) -> dict[str, Any]:
+    """Return the plan that stands on the line, as a file or in a result folder; {} for none."""
+    given = Path(_given(ctx, "plan", "pipeline", "folder"))
+    file = given / "plan.json" if given.is_dir() else given
+    if file.suffix != ".json":
+        return {}
+    document = json.loads(file.read_text(encoding="utf-8"))
+    return document if isinstance(document, dict) else {}
+
+
+def _platform(ctx: click.Context) -> Any:
+    from socsched.descriptor.catalog import get_platform
+
+    plan = _plan(ctx)
+    return get_platform(str(ctx.params.get("platform") or plan.get("platform") or _given(ctx, "name")))
+
+
+def _stages(ctx: click.Context) -> list[str]:
+    from socsched.descriptor.catalog import get_pipeline
+
+    plan = _plan(ctx)
+    if plan:
+        return [str(stage["name"]) for stage in plan["stages"]]
+    return [stage.name for stage in get_pipeline(_given(ctx, "pipeline")).stages]
+
+
+def _engines(ctx: click.Context) -> list[str]:
+    return [engine.id for engine in _platform(ctx).engines]
+
+
+def _policies(_: click.Context) -> list[str]:
+    from socsched.sim.policies import known
+
+    return [*known(), *(f"np-{name}" for name in known())]
+
+
+MODE = Completed("text", lambda ctx: [*(mode.name for mode in _platform(ctx).modes), "auto"])
+ENGINE = Completed("text", _engines)
+STAGE = Completed("text", _stages)
+PIN = Completed("text", lambda ctx: (f"{stage}={engine}" for stage in _stages(ctx) for engine in _engines(ctx)))
+POLICY = Completed("policy", _policies)
+CHAIN = Completed("chain", lambda ctx: (str(chain["name"]) for chain in _plan(ctx)["chains"]))

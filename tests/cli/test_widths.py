@@ -1,0 +1,76 @@
+"""What every verb prints fits a terminal of 80 columns and one of 60, without a colour where none is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from socsched.cli.root import VERBS, run
+
+BOARD = "jetson-agx-orin-64gb"
+LINES = {
+    "platforms": ["platforms list", f"platforms show {BOARD} --mode 30W", f"platforms show {BOARD} --engine gpu"],
+    "pipelines": ["pipelines list", "pipelines show perception-stack", "pipelines check pointpillars"],
+    "plan": [f"plan pointpillars -p {BOARD} --mode MAXN --no-refine", "plan pointpillars -p odroid-xu4 --no-refine"],
+    "analyze": ["analyze {root}/plan.json"],
+    "simulate": ["simulate {root}/plan.json --duration 300ms", "simulate --policies"],
+    "why": ["why {root}/good", "why {root}/slow --frame 1"],
+    "compare": ["compare {root}/good {root}/slow", "compare {root}/plan.json {root}/other.json"],
+    "report": ["report {root}/good -o {root}/x.md"],
+    "doctor": ["doctor"],
+    "profile": [],  # its table is that of `plan`, and making it takes a minute
+    "run": [],
+    "compile": [],
+    "calibrate": [],
+    "demo": [],
+    "completion": [],  # a script
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with two plans and two results."""
+    folder = tmp_path_factory.mktemp("w")
+    plan = ["plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "--no-refine", "-q"]
+    assert run([*plan, "-o", str(folder / "plan.json")]) == 0
+    assert run([*plan, "--pin", "backbone=dla0", "-o", str(folder / "other.json")]) == 0
+    (folder / "faults.yaml").write_text("slowdowns: [{engine: gpu, from: 0 s, until: 1 s, factor: 30}]\n")
+    simulate = ["simulate", str(folder / "plan.json"), "--duration", "300ms", "-q", "-o"]
+    assert run([*simulate, str(folder / "good")]) == 0
+    assert run([*simulate, str(folder / "slow"), "--faults", str(folder / "faults.yaml")]) == 1
+    return folder
+
+
+def test_every_verb_is_here() -> None:
+    assert set(LINES) == set(VERBS)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
+def test_tables_fit(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    capsys.readouterr()
+    assert run([word.format(root=root) for word in line.split()]) in (0, 1)
+    out = capsys.readouterr().out
+    assert out
+    assert "\x1b[" not in out
+    # a path or command that is longer than the screen is left whole, to be copied
+    wide = [text for text in out.splitlines() if cell_len(text) > width and " " in text and not _copied(text)]
+    assert wide == []
+
+
+def _copied(text: str) -> bool:
+    remedies = ("real time", "GPU", "libcudart", "nvcc", "TensorRT", "power sensors", "aarch64 compiler", "OpenCL")
+    return "/" in text.split()[-1] or text.split(":")[0] in remedies
+
+
+@pytest.mark.parametrize("line", ["platforms list", "plan pointpillars -p odroid-xu4 --no-refine", "doctor"])
+def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    capsys.readouterr()
+    run([*line.split(), "-q"])
+    assert capsys.readouterr().out == ""

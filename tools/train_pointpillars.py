@@ -104,16 +104,18 @@ def one_cycle(at: float, top: float) -> tuple[float, float]:
 
 def train(args: argparse.Namespace) -> None:
     """Train and write weights and figures."""
+    import pillar_training as pt
     import torch
 
-    import pillar_training as pt
     from socsched.models.pointpillars.grid import KITTI
     from socsched.models.pointpillars.small import backbone_network, pfn_network, small_head_network
 
     context = mp.get_context("fork")
     made: Any = context.Queue(maxsize=64)
     start = FIRST_SEED + args.seed * 10_000_000
-    workers = [context.Process(target=make, args=(start + i, args.workers, made), daemon=True) for i in range(args.workers)]
+    workers = [
+        context.Process(target=make, args=(start + i, args.workers, made), daemon=True) for i in range(args.workers)
+    ]
     for worker in workers:
         worker.start()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -167,7 +169,9 @@ def train(args: argparse.Namespace) -> None:
             sums.zero_()
             spent = time.monotonic() - begun
             names = ("cls", "box", "dir", "norm")
-            log.append({"step": step, "seconds": spent, "scenes": len(pool.scenes), **dict(zip(names, figures, strict=True))})
+            log.append(
+                {"step": step, "seconds": spent, "scenes": len(pool.scenes), **dict(zip(names, figures, strict=True))}
+            )
             print(
                 f"{step:6d} {spent:6.1f} s {len(pool.scenes):6d} scenes {step * args.batch / spent:6.1f} samples/s "
                 + " ".join(f"{name} {value:.4f}" for name, value in zip(names, figures, strict=True)),
@@ -182,10 +186,11 @@ def train(args: argparse.Namespace) -> None:
         worker.kill()
 
 
-def _write(args: argparse.Namespace, model: Any, step: int, begun: float, pool: Pool, log: list[Any], device: Any) -> None:
-    import torch
-
+def _write(
+    args: argparse.Namespace, model: Any, step: int, begun: float, pool: Pool, log: list[Any], device: Any
+) -> None:
     import pillar_training as pt
+    import torch
 
     halves = {name: array.astype(np.float16) for name, array in pt.folded(model).items()}
     if not all(np.isfinite(array).all() for array in halves.values()):

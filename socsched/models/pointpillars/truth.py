@@ -124,7 +124,9 @@ def truths_of(scene: Scene, seen: Survey, camera: Camera = KITTI_CAMERA) -> list
     counts = np.bincount(seen.owner[seen.owner >= 0], minlength=len(scene.users))
     boxes, calibration = scene.boxes, calibration_of(camera)
     clipped, whole = image_boxes(boxes, calibration)
-    area = np.prod(clipped[:, 2:] - clipped[:, :2], axis=1) / np.maximum(np.prod(whole[:, 2:] - whole[:, :2], axis=1), 1)
+    area = np.prod(clipped[:, 2:] - clipped[:, :2], axis=1) / np.maximum(
+        np.prod(whole[:, 2:] - whole[:, :2], axis=1), 1
+    )
     hidden = 1 - seen.hits / np.maximum(seen.rays, 1)
     occlusion = np.where(counts < LEAST_POINTS, 3, np.searchsorted(HIDDEN, hidden))
     kept = np.flatnonzero((counts > 0) & (area > 0) & (boxes[:, 0] > camera.ahead))
@@ -158,7 +160,9 @@ def read_labels(path: str | Path, calibration: Calibration) -> list[Truth]:
             cut, hidden, _, *values = (float(word) for word in words[1:15])
             left, top, right, bottom, h, w, length, x, y, z, ry = values
         except ValueError:
-            raise InputError(f"{path}:{number}: not a KITTI label: {line!r}", "expected a class and 14 numbers") from None
+            raise InputError(
+                f"{path}:{number}: not a KITTI label: {line!r}", "expected a class and 14 numbers"
+            ) from None
         place = back @ np.array([x, y, z, 1.0])
         box = np.array([*place[:3], w, length, h, ry], np.float32)
         found.append(Truth(words[0], box, (left, top, right, bottom), cut, int(hidden)))

@@ -50,7 +50,8 @@ def command(
     chosen, scans = get_pipeline(pipeline), scans_of(input_path)
     networks = networks_of(chosen)
     if weights is None:
-        output.warn("no weights given: scales of seeded random ones fit no others")
+        if networks:
+            output.warn("no weights given: scales of seeded random ones fit no others")
         given = {name: array for network in networks for name, array in seeded_weights(network).items()}
     else:
         given = load_weights(weights)

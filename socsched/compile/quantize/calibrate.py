@@ -169,7 +169,7 @@ def calibrate_pipeline(
 def networks_of(pipeline: Pipeline) -> list[Network]:
     """Return the networks of a pipeline's stages that bring no weights of their own."""
     models = [get_model(stage.model, stage.params) for stage in pipeline.stages if stage.model]
-    return [model.network() for model in models if model.network is not None and model.weights is None]
+    return [model.network() for model in models if model.network is not None and not model.ready]
 
 
 def _pass(

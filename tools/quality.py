@@ -151,7 +151,7 @@ def _points(value: float | None) -> float | None:
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the figures as a Markdown table."""
     lines = [
-        "| target and data type | class | BEV easy | moderate | hard | 3D moderate | BEV 0-20 m | 20-40 m | 40-70 m | found |",
+        "| target, data type | class | BEV easy | moderate | hard | 3D moderate | 0-20 m | 20-40 m | 40-70 m | found |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, result in results.items():

@@ -105,7 +105,8 @@ def fitting(weights: Path | None) -> str:
 def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
     """Return what a reader must know to take the measured numbers for what they are.
 
-    `trained`: the user's own weights were used; `others`: processors that other programs took meanwhile, None where that is not known.
+    `trained`: the user's own weights were used; `others`: processors that other programs took meanwhile, None where
+    that is not known.
     """
     from socsched.run.neighbours import MUCH
     from socsched.units import format_duration
@@ -149,7 +150,7 @@ def _write(
     results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
     for name, notes in (("simulated", [MODELLED]), ("measured", remarked)):
         (folder / name / results.NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
-    runs.draw(here.trace, scans, folder / results.PICTURE, True, street)
+    runs.draw(here.trace, scans, folder / results.PICTURE, street)
     for source, name in (
         (folder / results.PICTURE, "measured/" + results.PICTURE),
         (folder / "simulated" / results.PERFETTO, results.PERFETTO),

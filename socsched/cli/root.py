@@ -25,6 +25,7 @@ VERBS = (
     "run",
     "profile",
     "report",
+    "weights",
     "compare",
     "demo",
     "doctor",

@@ -57,9 +57,9 @@ class Model:
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
     compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
     with the network (a file's own), None for a network without; `trained` those socsched ships for a network of its
-    own, which stand in where the user names no weights file, and `scales` the file of int8 scales that go with them.  `loops`: the function takes compiled loops under
-    that name (`models.loops`).  `whole` is the network this one is a part of, if any:
-    seeded weights are drawn for that, so that parts compute what the whole does.
+    own, which stand in where the user names no weights file, and `scales` the file of int8 scales that go with them.
+    `loops`: the function takes compiled loops under that name (`models.loops`).  `whole` is the network this one is a
+    part of, if any: seeded weights are drawn for that, so that parts compute what the whole does.
     """
 
     name: str

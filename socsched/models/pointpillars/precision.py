@@ -1,10 +1,10 @@
 """Average precision as KITTI's object benchmark computes it: 40 recall positions, boxes seen from above or in 3D.
 
-Matching is that of the benchmark's development kit (Geiger et al., CVPR 2012): objects harder than asked for, and those
-of a neighbouring class, are neither found nor missed; so are detections too small in the image for the level.  Precision
-is the best at recall of at least 1/40, 2/40, ..., 1 (Simonelli et al., Disentangling Monocular 3D Object Detection, ICCV
-2019, section 5).  The kit samples recall at its own scores and so cannot give high figures for few objects; here
-positions are exact, whatever the number of objects.
+Matching is that of the benchmark's development kit (Geiger et al., CVPR 2012): objects harder than asked for, and
+those of a neighbouring class, are neither found nor missed; so are detections too small in the image for the level.
+Precision is the best at recall of at least 1/40, 2/40, ..., 1 (Simonelli et al., Disentangling Monocular 3D Object
+Detection, ICCV 2019, section 5).  The kit samples recall at its own scores and so cannot give high figures for few
+objects; here positions are exact, whatever the number of objects.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def ignored(label: int) -> int:
 
 
 class Pillars(nn.Module):
-    """Pillar feature net on live points only: linear, batch norm over them, maximum of a pillar, zero slots taken in."""
+    """Pillar feature net on live points: linear, batch norm over them, maximum of a pillar with its empty slots."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def folded(model: Detector) -> dict[str, np.ndarray]:
 
 @dataclass
 class Voxels:
-    """Live points of a batch: decorated features [T, 9], pillar of each [T]; counts [P], cell number [P] in the batch."""
+    """Live points of a batch: decorated features [T, 9], pillar of each [T]; counts [P], cell numbers [P]."""
 
     features: Tensor
     pillar: Tensor

@@ -104,9 +104,9 @@ def one_cycle(at: float, top: float) -> tuple[float, float]:
 
 def train(args: argparse.Namespace) -> None:
     """Train and write weights and figures."""
+    import pillar_training as pt
     import torch
 
-    import pillar_training as pt
     from socsched.models.pointpillars.grid import KITTI
     from socsched.models.pointpillars.small import backbone_network, pfn_network, small_head_network
 
@@ -189,9 +189,8 @@ def train(args: argparse.Namespace) -> None:
 def _write(
     args: argparse.Namespace, model: Any, step: int, begun: float, pool: Pool, log: list[Any], device: Any
 ) -> None:
-    import torch
-
     import pillar_training as pt
+    import torch
 
     halves = {name: array.astype(np.float16) for name, array in pt.folded(model).items()}
     if not all(np.isfinite(array).all() for array in halves.values()):

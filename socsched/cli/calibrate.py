@@ -51,7 +51,8 @@ def command(
     networks = networks_of(chosen)
     ready_to_write(file=file)
     if weights is None:
-        output.warn("no weights given: scales of seeded random ones fit no others")
+        if networks:
+            output.warn("no weights given: scales of seeded random ones fit no others")
         given = {name: array for network in networks for name, array in seeded_weights(network).items()}
     else:
         given = load_weights(weights)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from socsched.plan.plan import Plan
     from socsched.trace.trace import Trace
 
-PIPELINE, BOARD, MODE = "pointpillars", "jetson-agx-orin-64gb", "MAXN"
+PIPELINE, BOARD, MODE = "pointpillars-s", "jetson-agx-orin-64gb", "MAXN"
+FULL = "pointpillars"
+"""The pipeline for users' weights that do not fit `PIPELINE`."""
 SIMULATED_NS = 10_000_000_000
 MODELLED = "Everything about the Jetson is derived or simulated from the plan's stage times; no Jetson was involved."
 
@@ -51,25 +53,27 @@ def command(
 ) -> None:
     """Take a LiDAR scan through compile, plan, simulate and run.
 
-    Plans the PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
-    machine, runs it, and compares prediction with measurement.
+    Plans a PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
+    machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with the weights that
+    come along; weights of the KITTI three-class network bring that network.
     """
     from socsched.cli import line, planning, runs
     from socsched.run.neighbours import Neighbours
 
     ready_to_write(folder=folder)
+    pipeline_name = fitting(weights)
     scans = runs.scans(input_path, folder, frames, seed)
     folder.mkdir(parents=True, exist_ok=True)
     output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")
 
-    output.note(f"2/3  planning {PIPELINE} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
-    plan = planning.planned(PIPELINE, BOARD, MODE)
+    output.note(f"2/3  planning {pipeline_name} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
+    plan = planning.planned(pipeline_name, BOARD, MODE)
     trace = line.simulate(plan, SIMULATED_NS, seed)
     board = Outcome(plan, trace, line.result(plan, trace))
 
     output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
     # Jobs here are never preempted: EDF's test with local deadlines proves nothing where one stage takes half a period.
-    plan = planning.planned(PIPELINE, "host", how=planning.How(policy="fp", refine=False))
+    plan = planning.planned(pipeline_name, "host", how=planning.How(policy="fp", refine=False))
     pipeline = line.pipeline_of(plan, None, output.warn)
     neighbours = Neighbours()
     trace = runs.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
@@ -77,7 +81,7 @@ def command(
     here = Outcome(plan, trace, line.result(plan, trace))
 
     notes = remarks(here, weights is not None, others)
-    files = _write(folder, board, here, notes, scans, weights is not None, None if input_path else seed)
+    files = _write(folder, board, here, notes, scans, None if input_path else seed)
     document = {
         "simulated": {"plan": line.plan_document(board.plan), "result": board.result},
         "measured": {"plan": line.plan_document(here.plan), "result": here.result},
@@ -87,10 +91,23 @@ def command(
     output.result(document, lambda: _show(board, here, notes, files))
 
 
+def fitting(weights: Path | None) -> str:
+    """Return the pipeline a weights file is for, the small one without a file."""
+    if weights is None:
+        return PIPELINE
+    from socsched.models.pointpillars.small import networks
+    from socsched.models.weights import load_weights
+
+    given = load_weights(weights)
+    shapes = {name: shape for network in networks() for name, shape in network.params.items()}
+    return PIPELINE if all(name in given and given[name].shape == shapes[name] for name in shapes) else FULL
+
+
 def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
     """Return what a reader must know to take the measured numbers for what they are.
 
-    `others`: processors that other programs took meanwhile, None where that is not known.
+    `trained`: the user's own weights were used; `others`: processors that other programs took meanwhile, None where
+    that is not known.
     """
     from socsched.run.neighbours import MUCH
     from socsched.units import format_duration
@@ -98,8 +115,8 @@ def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
     notes = ["Measured just now on this machine, which ran the compiled network on every scan."]
     if not trained:
         notes.append(
-            "The weights are seeded random numbers, so the boxes found mean nothing and are not drawn; the timing does "
-            "not depend on them. Name trained ones with --weights."
+            "The weights are PointPillars-S's own, trained on synthetic scans: of real streets they know what those "
+            "resemble (docs/models/pointpillars-s.md). Name others with --weights."
         )
     if others is not None and others > MUCH:
         notes.append(
@@ -123,7 +140,6 @@ def _write(
     here: Outcome,
     remarked: list[str],
     scans: list[Path],
-    trained: bool,
     street: int | None,
 ) -> list[Path]:
     import json
@@ -135,7 +151,7 @@ def _write(
     results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
     for name, notes in (("simulated", [MODELLED]), ("measured", remarked)):
         (folder / name / results.NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
-    runs.draw(here.trace, scans, folder / results.PICTURE, trained, street)
+    runs.draw(here.trace, scans, folder / results.PICTURE, street)
     for source, name in (
         (folder / results.PICTURE, "measured/" + results.PICTURE),
         (folder / "simulated" / results.PERFETTO, results.PERFETTO),
@@ -152,7 +168,7 @@ def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) ->
     from socsched.report import terminal
 
     screen = terminal.console(terminal_width())
-    screen.rule(f"SIMULATED: {PIPELINE} on {BOARD}, mode {board.plan.mode}", align="left")
+    screen.rule(f"SIMULATED: {board.plan.pipeline} on {BOARD}, mode {board.plan.mode}", align="left")
     screen.print(terminal.plan_view(board.plan))
     screen.print()
     screen.print(terminal.outcome(board.result))

@@ -27,6 +27,7 @@ VERBS = (
     "profile",
     "report",
     "why",
+    "weights",
     "compare",
     "sweep",
     "fleet",

@@ -204,33 +204,32 @@ def _spread(plan: Plan, pipeline: Pipeline) -> Plan:
     return replace(plan, tasks=tuple(tasks))
 
 
-def draw(trace: Trace, files: Sequence[Path], target: Path, trained: bool, street: int | None) -> None:
-    """Draw the first frame that came to boxes, from above: the boxes if the weights are trained, true ones if known.
+def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) -> None:
+    """Draw the first frame that came to boxes, as a range image and from above, with the true boxes where known.
 
     `street` is the seed of the synthetic street the scans are of, None for other scans.
     """
+    import tempfile
+
     import numpy as np
 
     from socsched.models.pointpillars.scan import read_scan
     from socsched.report.birdseye import draw as birdseye
+    from socsched.report.rangeview import draw_range, stack
 
     numbers = {file.name: number for number, file in enumerate(files)}
     frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)
     if frame is None:
         return
     name, found = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
-    shown = found if trained else []
-    note = "" if trained else f"random weights: the {len(found)} boxes found mean nothing and are not drawn"
-    birdseye(
-        np.asarray(read_scan(files[numbers[name]])),
-        np.array([entry["box"] for entry in shown]),
-        [entry["label"] for entry in shown],
-        [entry["score"] for entry in shown],
-        _truth(street, numbers[name]) if street is not None else None,
-        target,
-        f"{name}, frame {frame}",
-        note,
-    )
+    points = np.asarray(read_scan(files[numbers[name]]))
+    boxes = np.array([entry["box"] for entry in found])
+    labels, scores = ([entry[key] for entry in found] for key in ("label", "score"))
+    truth = _truth(street, numbers[name]) if street is not None else None
+    with tempfile.TemporaryDirectory() as scratch:
+        above = birdseye(points, boxes, labels, scores, truth, Path(scratch) / "above.png", f"{name}, frame {frame}")
+        ahead = draw_range(points, boxes, labels, scores, truth, Path(scratch) / "ahead.png")
+        stack(ahead, above, target)
 
 
 def _truth(street: int, number: int) -> Any:

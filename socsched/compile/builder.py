@@ -31,7 +31,7 @@ from socsched.compile.gpu.tiles import OLDEST, capability
 from socsched.compile.layouts import native_layout
 from socsched.compile.link import tools, write_library
 from socsched.compile.quantize.build import build_int8, key_part
-from socsched.compile.quantize.scales import Scales
+from socsched.compile.quantize.scales import Scales, read_pipeline_scales
 from socsched.compile.store import cache_dir, digest, publish, require_space, scratch, write_json
 from socsched.compile.targets import TargetSpec, resolve, share_in_code
 from socsched.compile.values import value_types
@@ -65,16 +65,20 @@ def compile_stage(
 ) -> Artifact:
     """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
 
-    `weights` are the whole network's parameters (others are ignored); None means random ones of seed 0.  `share` is how
+    `weights` are the whole network's parameters (others are ignored); None means those socsched ships
+    for the network, or random ones of seed 0.  `share` is how
     many of the engine's units (cores, SMs) the stage may occupy, 0 for all; `threads` how many threads the loaded stage
     will use, 0 for the share, or all the process may.  `scales` are those of the network's values in int8
-    (`quantize.calibrate`); None means ones calibrated on seeded normal inputs.  `tuning` are choices for a CPU's
-    convolutions measured on this share of its cores (`cpu.share_tuning`), which the key then carries.
+    (`quantize.calibrate`); None means those that go with shipped weights, or ones calibrated on seeded normal inputs.
+    `tuning` are choices for a CPU's convolutions measured on this share of its cores (`cpu.share_tuning`), which the
+    key then carries.
 
     Raises UsageError for a stage that is no network, a part or a share that does not exist, InputError for weights that
     do not fit, CompileError for what the engine or target cannot do, MachineError for a missing tool or a full disk.
     """
     model, network = network_of(stage)
+    if scales is None and weights is None and precision == "int8" and model.scales:
+        scales = read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])
     spec = resolve(engine.target, engine.id)
     check_share(engine, share)
     if tuning is not None:

@@ -91,6 +91,7 @@ def part_model(model: Model, part: PartOf) -> Model:
         classes=model.classes,
         weights=model.weights,
         trained=model.trained,
+        scales=model.scales,
         whole=model.network,
     )
 

@@ -57,9 +57,9 @@ class Model:
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
     compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
     with the network (a file's own), None for a network without; `trained` those socsched ships for a network of its
-    own, which stand in where the user names no weights file.  `loops`: the function takes compiled loops under
-    that name (`models.loops`).  `whole` is the network this one is a part of, if any:
-    seeded weights are drawn for that, so that parts compute what the whole does.
+    own, which stand in where the user names no weights file, and `scales` the file of int8 scales that go with them.
+    `loops`: the function takes compiled loops under that name (`models.loops`).  `whole` is the network this one is a
+    part of, if any: seeded weights are drawn for that, so that parts compute what the whole does.
     """
 
     name: str
@@ -73,6 +73,13 @@ class Model:
     loops: bool = False
     whole: Callable[[], Network] | None = None
     trained: Callable[[], dict[str, Any]] | None = None
+    scales: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to be trained: no network, or one that comes with weights."""
+        given = self.network is None or self.weights is not None or self.trained is not None
+        return given or not (self.network and self.network().params)
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:

@@ -11,7 +11,7 @@ from pathlib import Path
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
-from socsched.models.registry import bindings
+from socsched.models.registry import bindings, get_model
 from socsched.plan.plan import Plan
 from socsched.run import timetable
 from socsched.run.backends.base import Backend, Setting
@@ -77,9 +77,10 @@ def execute(
     networks = [
         task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
     ]
-    if weights is None and networks:
+    unready = [task for task in networks if not _ready(pipeline, task.name)]
+    if weights is None and unready:
         warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
-    if scales is None and any(task.precision == "int8" for task in networks):
+    if scales is None and any(task.precision == "int8" for task in (unready if weights is None else networks)):
         warn("no int8 scales given: ones of seeded inputs are used, so what the networks find may be worth little")
     for name in timetable.names(plan):
         if name in feeds:
@@ -91,3 +92,9 @@ def execute(
         finally:
             if accounts is not None:
                 accounts.update(session.accounts)
+
+
+def _ready(pipeline: Pipeline, stage: str) -> bool:
+    """Return whether a stage's network comes with weights, so that nothing needs to be given."""
+    chosen = next((one for one in pipeline.stages if one.name == stage), None)
+    return bool(chosen and chosen.model and get_model(chosen.model, chosen.params).ready)

@@ -150,7 +150,8 @@ def calibrate_pipeline(
 
     A frame gives arrays by port name, as `{"points": scan}`.  Stages run one after the other in fp32 on this machine,
     so that each sees the inputs it will see in service; weights that come with a network (a file's own) win, and those
-    socsched ships stand in where `weights` is empty.  Raises UsageError without frames, InputError for weights that do not fit.
+    socsched ships stand in where `weights` is empty.  Raises UsageError without frames, InputError for weights that do
+    not fit.
     """
     bound = bindings(pipeline)
     stages = [(stage, get_model(stage.model, stage.params)) for stage in pipeline.stages if stage.model]
@@ -169,7 +170,7 @@ def calibrate_pipeline(
 def networks_of(pipeline: Pipeline) -> list[Network]:
     """Return the networks of a pipeline's stages that bring no weights of their own."""
     models = [get_model(stage.model, stage.params) for stage in pipeline.stages if stage.model]
-    return [model.network() for model in models if model.network is not None and model.weights is None]
+    return [model.network() for model in models if model.network is not None and not model.ready]
 
 
 def _pass(

@@ -12,7 +12,8 @@ CLOTH = Material(0.35)
 DARK_CLOTH = Material(0.15)
 SKIN = Material(0.5)
 METAL = Material(0.35, loss=0.05)
-SIGN = Material(0.9)
+SIGN = Material(1.5)
+REFLECTOR = Material(1.6)
 SPOKES = Material(0.25, loss=0.7)
 BARK = Material(0.3)
 LEAVES = Material(0.4, loss=0.1, depth=0.6)
@@ -45,12 +46,26 @@ def car(frame: Frame, width: float, length: float, height: float, look: float) -
     belt = (-length / 2, length / 2, -width / 2, width / 2)
     waist = (-0.49 * length, 0.49 * length, -0.46 * width, 0.46 * width)
     return [
+        *_lights(frame, width, length, height, look),
         frame.block(length, width, sill, 0.4 * height, lacquer, cut=cut),
         frame.prism(belt, waist, 0.4 * height, body, lacquer, cut),
         frame.prism(cabin, roof, body, 0.93 * height, glass, 0.1 * width),
         frame.prism(roof, roof, 0.93 * height, height, lacquer, 0.1 * width),
         *(frame.block(0.6, 0.98 * width, 0.0, 0.4 * height, RUBBER, at=axle * length) for axle in (-0.32, 0.32)),
     ]
+
+
+def _lights(frame: Frame, width: float, length: float, height: float, look: float) -> list[Solid]:
+    """Return number plates and lamps, which send light back where it came from."""
+    low, lamp = (0.24 + 0.2 * (look * 17 % 1)) * height, (0.4 + 0.14 * (look * 29 % 1)) * height
+    found: list[Solid] = []
+    for end in (-1, 1):
+        if look * (83 + end) % 1 < 0.75:
+            found.append(frame.block(0.03, 0.5, low, low + 0.11, REFLECTOR, at=end * (length / 2 - 0.012)))
+        for side in (-1, 1):
+            x, y, z = frame.point(end * (length / 2 - 0.13), side * (0.5 * width - 0.17), lamp)
+            found.append(Ellipsoid((x, y, z), 0.13, 0.09, REFLECTOR))
+    return found if look * 211 % 1 < 0.85 else found[:1]
 
 
 def van(frame: Frame, width: float, length: float, height: float, look: float) -> list[Solid]:
@@ -99,6 +114,7 @@ def cyclist(frame: Frame, width: float, length: float, height: float, look: floa
         *(frame.block(2 * wheel, 0.06, 0.0, 2 * wheel, SPOKES, at=axle) for axle in axles),
         frame.block(0.5 * length, 0.06, wheel, 0.5 * height, SPOKES),
         frame.block(0.08, width, 0.54 * height, 0.6 * height, METAL, at=0.2 * length),
+        *([frame.block(0.04, 0.12, 0.3 * height, 0.36 * height, REFLECTOR, at=-0.34 * length)] if look < 0.7 else []),
         Cylinder(*seat[:2], seat[2] + 0.18 * height, seat[2] + 0.55 * height, 0.14, DARK_CLOTH),
         Ellipsoid(frame.point(-0.08 * length + lean, 0, 0.7 * height), 0.22, 0.2 * height, cloth),
         Ellipsoid(frame.point(-0.08 * length + 2 * lean, 0, 0.92 * height), 0.1, 0.08 * height, SKIN),
@@ -122,7 +138,7 @@ def bush(frame: Frame, radius: float, height: float) -> list[Solid]:
 def thicket(frame: Frame, length: float, height: float, look: float) -> list[Solid]:
     """Return an overgrown strip along the heading: bushes of all sizes up to `height`, drawn by `look` (0 to 1)."""
     rng = np.random.default_rng(int(look * 2**32))
-    grown = []
+    grown: list[Solid] = []
     for forward in np.arange(-length / 2, length / 2, 1.4):
         wide, tall = rng.uniform(0.5, 1.5), height * rng.uniform(0.25, 1.0)
         at = frame.point(float(forward + rng.uniform(-0.7, 0.7)), float(rng.normal(0, 0.9)), tall / 2)
@@ -153,12 +169,16 @@ def cabinet(frame: Frame, length: float, width: float, height: float) -> list[So
     return [frame.block(length, width, 0.0, height, FACADE)]
 
 
-def house(frame: Frame, length: float, depth: float, height: float) -> list[Solid]:
-    """Return a house with a bay, its front `depth` / 2 metres to one side of the frame's line."""
-    return [
-        frame.block(length, depth, -0.5, height, FACADE),
-        frame.block(0.25 * length, depth + 1.2, -0.5, 0.5 * height, FACADE, at=0.2 * length),
-    ]
+def house(frame: Frame, length: float, depth: float, height: float, look: float = 0.5) -> list[Solid]:
+    """Return a house with bays, steps and columns before its fronts, `depth` / 2 metres to both sides of the frame."""
+    built: list[Solid] = [frame.block(length, depth, -0.5, height, FACADE)]
+    rng = np.random.default_rng(int(look * 2**32))
+    for _ in range(int(rng.integers(1, 5))):
+        wide, out, tall = rng.uniform(0.3, 3.0), rng.uniform(0.1, 0.9), rng.choice((0.5, 1.0, 1.5, 2.5, 5.0))
+        at = float(rng.uniform(-0.5, 0.5) * (length - wide))
+        low = float(rng.choice((-0.5, -0.5, 2.2)))
+        built.append(frame.block(float(wide), depth + 2 * float(out), low, max(low, 0.0) + float(tall), FACADE, at=at))
+    return built
 
 
 def fence(frame: Frame, length: float, height: float) -> list[Solid]:

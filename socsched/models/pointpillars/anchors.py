@@ -32,23 +32,29 @@ def map_shape(grid: Grid = KITTI) -> tuple[int, int]:
     return ny // STRIDE, nx // STRIDE
 
 
-def anchors_at(index: npt.NDArray[np.intp], grid: Grid = KITTI) -> Floats:
-    """Return the anchors [n, 7] numbered `index` = (row * columns + column) * PER_CELL + class * 2 + rotation."""
+def anchors_at(index: npt.NDArray[np.intp], grid: Grid = KITTI, edges: bool = False) -> Floats:
+    """Return the anchors [n, 7] numbered `index` = (row * columns + column) * PER_CELL + class * 2 + rotation.
+
+    They stand at the middle of cells or, with `edges`, spread evenly from edge to edge of the range.
+    """
     cell, kind = np.divmod(index, PER_CELL)
     row, column = np.divmod(cell, map_shape(grid)[1])
-    xs, ys, kinds = _tables(grid)
+    xs, ys, kinds = _tables(grid, edges)
     boxes = kinds[kind]
     boxes[:, 0], boxes[:, 1] = xs[column], ys[row]
     return boxes
 
 
 @lru_cache(maxsize=8)
-def _tables(grid: Grid) -> tuple[Floats, Floats, Floats]:
+def _tables(grid: Grid, edges: bool = False) -> tuple[Floats, Floats, Floats]:
     """Return cell centres along x and y, and the anchors of a cell at the origin."""
     rows, columns = map_shape(grid)
     step_x, step_y = (STRIDE * size for size in grid.pillar[:2])
     xs = np.arange(columns) * step_x + (grid.low[0] + step_x / 2)
     ys = np.arange(rows) * step_y + (grid.low[1] + step_y / 2)
+    if edges:
+        xs = np.linspace(grid.low[0], grid.high[0], columns)
+        ys = np.linspace(grid.low[1], grid.high[1], rows)
     kinds = [(0.0, 0.0, z, width, length, height, ry) for width, length, height, z in SIZES for ry in ROTATIONS]
     return xs.astype(np.float32), ys.astype(np.float32), np.array(kinds, np.float32)
 

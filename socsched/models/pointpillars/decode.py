@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from socsched.errors import UsageError
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.loops import Loops
 from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchors_at, decode_boxes, map_shape
@@ -21,7 +22,16 @@ from socsched.models.registry import Model, Port
 from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "pointpillars.decode"
-PARAMS: dict[str, Any] = {"score": 0.1, "iou": 0.01, "candidates": 100, "max_boxes": 50, "range": None}
+PARAMS: dict[str, Any] = {
+    "turn": 0.0,
+    "anchors": "centres",
+    "score": 0.1,
+    "iou": 0.01,
+    "candidates": 100,
+    "max_boxes": 50,
+    "range": None,
+}
+PLACES = ("centres", "edges")
 OPS_PER_ANCHOR, OPS_PER_CANDIDATE, OPS_PER_PAIR = 4, 60, 400
 """Counted from the code: two comparisons for the best class, one with the threshold and one for finiteness an anchor;
 sigmoid of three classes, seven box terms and the angle a candidate; four edges of about 100 operations a pair."""
@@ -35,13 +45,18 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Least score kept, greatest IoU between two boxes of a class, anchors looked at and boxes returned at most."""
+    """Least score kept, greatest IoU between two boxes of a class, anchors looked at and boxes returned at most.
+
+    `turn` is the angle at which direction bin 0 begins, `edges` where anchors stand (`anchors.anchors_at`).
+    """
 
     score: float = 0.1
     iou: float = 0.01
     candidates: int = 100
     max_boxes: int = 50
     grid: Grid = KITTI
+    turn: float = 0.0
+    edges: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +86,13 @@ def detect(
     shape = (PER_CELL, -1, rows * columns)
     logits, offsets, bins = (np.asarray(maps, np.float32).reshape(shape) for maps in (cls, reg, direction))
     kinds, cells, broken = _candidates(logits, settings, loops)
-    boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid), offsets[kinds, :, cells])
+    boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid, settings.edges), offsets[kinds, :, cells])
     turns = bins[kinds, :, cells]
     usable = np.isfinite(boxes).all(axis=1) & np.isfinite(turns).all(axis=1)
     boxes, turns, scores = boxes[usable], turns[usable], sigmoid(logits[kinds[usable], :, cells[usable]])
     row, label = _best(boxes, scores, settings, loops)
     found = boxes[row]
-    found[:, 6] = _heading(found[:, 6], turns[row])
+    found[:, 6] = _heading(found[:, 6], turns[row], settings.turn)
     chosen = scores[row, label].astype(np.float32)
     return Detections(found, chosen, label.astype(np.int32), broken + int(np.count_nonzero(~usable)))
 
@@ -129,10 +144,13 @@ def _best(
     return row[order], label_of[order]
 
 
-def _heading(angle: Floats, turns: Floats) -> Floats:
-    """Return angles moved by whole half turns into [-pi, 0) or, where the direction bin is 0, into [0, pi)."""
+def _heading(angle: Floats, turns: Floats, start: float = 0.0) -> Floats:
+    """Return angles moved by whole half turns into [start - pi, start) or, where the direction bin is 0, [start, start
+    + pi)."""
     forward = turns[:, 1] <= turns[:, 0]
+    angle = angle - np.float32(start) if start else angle
     turned: Floats = (angle - np.floor(angle / np.pi + 1) * np.pi + forward * np.pi).astype(np.float32)
+    turned = turned + np.float32(start) if start else turned
     return turned
 
 
@@ -147,10 +165,21 @@ def decode(
 
 
 def model(params: Mapping[str, Any]) -> Model:
-    """Return the stage for `params`: `score`, `iou`, `candidates`, `max_boxes` as in Settings, `range` as voxelise."""
+    """Return the stage for `params`: `score`, `iou`, `candidates`, `max_boxes` as in Settings, `range` as voxelise.
+
+    `turn` (0 to 1, rad) and `anchors` ("centres" or "edges") are conventions of weights from elsewhere.
+    """
     known = check_params(NAME, params, PARAMS)
+    if known["anchors"] not in PLACES:
+        raise UsageError(f"{NAME}: param 'anchors' is {known['anchors']!r}", f"one of {', '.join(PLACES)}")
     settings = Settings(
-        known["score"], known["iou"], known["candidates"], known["max_boxes"], grid_of(NAME, known["range"])
+        known["score"],
+        known["iou"],
+        known["candidates"],
+        known["max_boxes"],
+        grid_of(NAME, known["range"]),
+        known["turn"],
+        known["anchors"] == "edges",
     )
     rows, columns = map_shape(settings.grid)
     inputs = tuple(

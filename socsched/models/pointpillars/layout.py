@@ -94,7 +94,7 @@ def _clear(things: Iterable[Thing], users: tuple[RoadUser, ...]) -> tuple[Thing,
     """Return the things, without the small ones that users stand on."""
     places = np.array([(user.x, user.y) for user in users]).reshape(-1, 2)
     reach = np.array([user.size[1] / 2 for user in users]) + 0.6
-    small = (actors.pole, actors.sign, actors.bin_, actors.cabinet, actors.tree, actors.bush)
+    small = (actors.pole, actors.sign, actors.bin_, actors.cabinet, actors.tree, actors.bush, actors.thicket)
     kept = []
     for thing in things:
         near = np.hypot(places[:, 0] - thing.x, places[:, 1] - thing.y) < reach
@@ -210,14 +210,19 @@ def _plots(rng: np.random.Generator, street: Street, kind: Kind) -> tuple[list[R
                 continue
             if rng.random() < built:
                 y = street.middle + side * (edge + setback + rng.uniform(0, 1.5) + depth / 2)
-                things.append(Thing(actors.house, middle, float(y), (length - 0.5, depth, float(rng.uniform(5, 13)))))
+                things.append(
+                    Thing(actors.house, middle, float(y), (length - 0.5, depth, *rng.uniform((5, 0), (13, 1)).tolist()))
+                )
                 if setback > 2:
                     things.append(_boundary(rng, middle, street.middle + side * edge, length))
+                    things += _front_garden(rng, middle, street.middle, side, edge, length, setback)
             elif rng.random() < kind.lots:
                 users += _lot(rng, street, side, middle, length)
             else:
                 things += _open_ground(rng, street, side, middle, length)
         things += _background(rng, street, side)
+        if rng.random() < 0.3:
+            things += _close(rng, street, side)
     if street.crossing is not None:
         things += _beside_the_crossing(rng, street)
     return users, things
@@ -242,7 +247,38 @@ def _background(rng: np.random.Generator, street: Street, side: int) -> Iterator
         elif choice < 0.8:
             yield Thing(actors.wall, middle, y, (length, float(rng.uniform(1.0, 2.5))))
         else:
-            yield Thing(actors.house, middle, y + side * 5, (length, 8.0, tall + 3))
+            yield Thing(actors.house, middle, y + side * 5, (length, 8.0, tall + 3, float(rng.random())))
+
+
+def _front_garden(
+    rng: np.random.Generator, x: float, middle: float, side: int, edge: float, length: float, depth: float
+) -> Iterator[Thing]:
+    """Yield what stands between a fence and a house: bushes, steps, bicycle stands, bins."""
+    for _ in range(int(rng.integers(0, 4))):
+        place = float(x + rng.uniform(-0.5, 0.5) * length), middle + side * (edge + 0.8 + float(rng.uniform(0, depth)))
+        if rng.random() < 0.5:
+            yield Thing(actors.bush, *place, tuple(rng.uniform((0.25, 0.6), (1.2, 2.2)).tolist()))
+        else:
+            sizes = tuple(rng.uniform((0.4, 0.4, 0.4), (3.5, 1.8, 1.8)).tolist())
+            yield Thing(actors.cabinet, *place, sizes, float(rng.uniform(-np.pi, np.pi)))
+
+
+def _close(rng: np.random.Generator, street: Street, side: int) -> Iterator[Thing]:
+    """Yield the hedge or wall that some streets have right beside the kerb, for a stretch."""
+    away, choice = street.half_width + float(rng.uniform(0.15, 0.9)), rng.random()
+    start, tall = float(rng.uniform(-40, 60)), float(rng.uniform(0.8, 3.2))
+    for x in np.arange(start, min(start + float(rng.uniform(15, 70)), BLOCK / 2 - 8), 8.0):
+        if not _open(street, x, 8.0):
+            continue
+        if choice < 0.5:
+            wide = float(rng.uniform(0.6, 1.6))
+            y = street.middle + side * (away + wide / 2)
+            yield Thing(actors.hedge, float(x), y, (8.0, wide, tall * float(rng.uniform(0.8, 1.2))))
+        elif choice < 0.75:
+            yield Thing(actors.wall, float(x), street.middle + side * (away + 0.15), (8.0, tall))
+        else:
+            look = float(rng.random())
+            yield Thing(actors.thicket, float(x), street.middle + side * (away + 1.6), (8.0, tall, look))
 
 
 def _lot(rng: np.random.Generator, street: Street, side: int, x: float, length: float) -> Iterator[RoadUser]:
@@ -333,6 +369,8 @@ def _beside_the_crossing(rng: np.random.Generator, street: Street) -> Iterator[T
                 depth = float(rng.uniform(8, 12))
                 x, place = middle + flank * (half + 4 + depth / 2), street.middle + side * float(y)
                 if rng.random() < 0.5:
-                    yield Thing(actors.house, x, place, (14.0, depth, float(rng.uniform(4, 10))), np.pi / 2)
+                    yield Thing(
+                        actors.house, x, place, (14.0, depth, *rng.uniform((4, 0), (10, 1)).tolist()), np.pi / 2
+                    )
                 else:
                     yield Thing(actors.tree, x, place, (0.2, float(rng.uniform(1.5, 3)), float(rng.uniform(5, 10))))

@@ -59,12 +59,13 @@ def network_model(
     ports: Mapping[str, TensorType],
     pillars: int,
     trained: Callable[[], Weights] | None = None,
+    scales: str = "",
 ) -> Model:
     """Ports of a network with its varying dimension replaced by the nominal pillar count."""
     built = network()
     inputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in built.inputs.items())
     outputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in ports.items())
-    return Model(name, inputs, outputs, network=network, trained=trained)
+    return Model(name, inputs, outputs, network=network, trained=trained, scales=scales)
 
 
 def _nominal(tensor: TensorType, pillars: int) -> TensorType:

@@ -1,8 +1,10 @@
 """Average precision as KITTI's object benchmark computes it: 40 recall positions, boxes seen from above or in 3D.
 
-The algorithm is that of the benchmark's development kit (Geiger et al., CVPR 2012; 40 positions after Simonelli et al.,
-Disentangling Monocular 3D Object Detection, ICCV 2019, section 5): objects harder than asked for, and those of a
-neighbouring class, are neither found nor missed; so are detections too small in the image for the level.
+Matching is that of the benchmark's development kit (Geiger et al., CVPR 2012): objects harder than asked for, and
+those of a neighbouring class, are neither found nor missed; so are detections too small in the image for the level.
+Precision is the best at recall of at least 1/40, 2/40, ..., 1 (Simonelli et al., Disentangling Monocular 3D Object
+Detection, ICCV 2019, section 5).  The kit samples recall at its own scores and so cannot give high figures for few
+objects; here positions are exact, whatever the number of objects.
 """
 
 from __future__ import annotations
@@ -91,15 +93,12 @@ def average_precision(frames: Sequence[Judged], question: Question) -> float | N
     if not total:
         return None
     hits = np.sort(np.concatenate([_hits(frame) for frame in asked]))[::-1]
-    precision = np.zeros(POSITIONS + 1)
-    for place, threshold in enumerate(_thresholds(hits, total)):
-        right = wrong = 0
-        for frame in asked:
-            one_right, one_wrong = _count(frame, threshold)
-            right, wrong = right + one_right, wrong + one_wrong
-        precision[place] = right / max(right + wrong, 1)
-    best = np.maximum.accumulate(precision[::-1])[::-1]
-    return float(best[1:].mean())
+    # the rank of the hit that brings recall to 1/40, 2/40, ...; several positions may share one
+    ranks = [-(-position * total // POSITIONS) - 1 for position in range(1, POSITIONS + 1)]
+    ranks = [rank for rank in ranks if rank < len(hits)]
+    at = {rank: _precision(asked, float(hits[rank])) for rank in set(ranks)}
+    precision = np.array([at[rank] for rank in ranks])
+    return float(np.maximum.accumulate(precision[::-1]).sum()) / POSITIONS
 
 
 def recall(frames: Sequence[Judged], question: Question, score: float) -> tuple[int, int]:
@@ -148,17 +147,11 @@ def _hits(frame: _Frame) -> Array:
     return np.array(scores)
 
 
-def _thresholds(scores: Array, total: int) -> list[float]:
-    """Return the scores nearest to the recall positions 0, 1/40, ... as far as recall goes; scores descend."""
-    chosen, recall_now = [], 0.0
-    for number, score in enumerate(scores.tolist()):
-        last = number == len(scores) - 1
-        here, after = (number + 1) / total, (number + (1 if last else 2)) / total
-        if after - recall_now < recall_now - here and not last:
-            continue
-        chosen.append(score)
-        recall_now += 1 / POSITIONS
-    return chosen[: POSITIONS + 1]
+def _precision(frames: Sequence[_Frame], threshold: float) -> float:
+    """Return the share of right ones among the detections of at least a score."""
+    counts = [_count(frame, threshold) for frame in frames]
+    right, wrong = sum(r for r, _ in counts), sum(w for _, w in counts)
+    return right / max(right + wrong, 1)
 
 
 def _count(frame: _Frame, threshold: float) -> tuple[int, int]:

@@ -34,8 +34,10 @@ CHANNELS = 32
 BLOCKS = ((4, 32), (5, 64), (3, 96))
 UP_CHANNELS = 64
 NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
-FILE = Path(__file__).parents[1] / "trained" / "pointpillars-s.npz"
+FILE = Path(__file__).parents[2] / "trained" / "pointpillars-s.npz"
 """Trained weights, fp16, batch norm folded."""
+SCALES = str(FILE.with_name("pointpillars-s.scales.json"))
+"""int8 scales of backbone and head with these weights, from synthetic scenes no figure is computed on."""
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +77,7 @@ def pfn(params: Mapping[str, Any]) -> Model:
     known = checked(params)
     ports = {"features": TensorType((-1, CHANNELS), "fp32")}
     return network_model(
-        "pointpillars-s.pfn", lambda: pfn_network(known["max_points"]), ports, known["pillars"], trained
+        "pointpillars-s.pfn", lambda: pfn_network(known["max_points"]), ports, known["pillars"], trained, SCALES
     )  # fmt: skip
 
 
@@ -93,10 +95,10 @@ def backbone(params: Mapping[str, Any]) -> Model:
         sizes = ((channels, NY >> i + 1, NX >> i + 1) for i, (_, channels) in enumerate(BLOCKS))
         ports |= {f"block{i + 1}": image(*size) for i, size in enumerate(sizes)}
     network = lambda: backbone_network(taps=known["taps"])  # noqa: E731
-    return network_model("pointpillars-s.backbone", network, ports, known["pillars"], trained)
+    return network_model("pointpillars-s.backbone", network, ports, known["pillars"], trained, SCALES)
 
 
 def head(params: Mapping[str, Any]) -> Model:
     """Anchor head: class scores, box regression and direction, six anchors a cell."""
     ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
-    return network_model("pointpillars-s.head", small_head_network, ports, checked(params)["pillars"], trained)
+    return network_model("pointpillars-s.head", small_head_network, ports, checked(params)["pillars"], trained, SCALES)

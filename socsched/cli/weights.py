@@ -1,0 +1,78 @@
+"""`socsched weights`: bring weights of other projects into the form the built-in networks take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from socsched.cli.options import Output, output_options
+
+LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
+
+
+@click.group("weights", short_help="Weights from elsewhere: import checkpoints of other projects.")
+def command() -> None:
+    """Bring weights of other projects into the form the built-in networks take."""
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--layout", type=click.Choice(LAYOUTS), default="auto", show_default=True, help="Whose names and conventions."
+)
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="weights.npz",
+    show_default=True,
+    help="File for the weights.",
+)
+@output_options
+@click.pass_obj
+def import_(output: Output, file: Path, layout: str, target: Path) -> None:
+    """Read a PointPillars checkpoint (.pth) or ONNX export and write its weights, batch norm folded, as .npz.
+
+    Checkpoints of zhulf0804/PointPillars, mmdetection3d and OpenPCDet are known. A checkpoint is never unpickled: only
+    tensors are read from it. Every tensor without a place is named.
+    """
+    import numpy as np
+
+    from socsched.errors import UsageError
+    from socsched.models.pointpillars import checkpoints
+
+    if file.suffix == ".onnx":
+        if layout == "auto":
+            raise UsageError(f"{file}: an ONNX file does not say whose it is", "name it with --layout")
+        found = checkpoints.from_onnx(str(file), layout)
+    else:
+        from socsched.models.torch_file import read_checkpoint
+
+        read = read_checkpoint(file)
+        layout = checkpoints.guess(read.tensors, read.meta) if layout == "auto" else layout
+        found = checkpoints.convert(read.tensors, layout)
+    np.savez(target, **found.weights)  # type: ignore[arg-type]
+    result: dict[str, Any] = {
+        "file": str(target),
+        "layout": layout,
+        "model": found.model,
+        "tensors": len(found.weights),
+        "unplaced": list(found.unplaced),
+        "decode": found.decode,
+        "remarks": found.remarks,
+    }
+    output.result(result, lambda: _show(result))
+
+
+def _show(result: dict[str, Any]) -> None:
+    click.echo(f"{result['file']}: {result['tensors']} parameters of {result['model']}, read as {result['layout']}")
+    for remark in result["remarks"]:
+        click.echo(f"- {remark}")
+    if result["unplaced"]:
+        click.echo(f"- tensors without a place: {', '.join(result['unplaced'])}")
+    if result["decode"]:
+        params = ", ".join(f"{name}: {value}" for name, value in result["decode"].items())
+        click.echo(f"- the decode stage needs `params: {{{params}}}`")

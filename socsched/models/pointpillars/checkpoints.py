@@ -1,0 +1,227 @@
+"""Weights of other projects' PointPillars: their names, batch norms and conventions turned into this one's.
+
+What differs, beside names (read in the code of zhulf0804/PointPillars, open-mmlab/mmdetection3d and OpenPCDet):
+    features    mmdetection3d (its `legacy` default) and zhulf0804 put the offsets from the pillar's centre in place of
+                x and y; OpenPCDet and mmdetection3d of ten features add z from the pillar's centre.
+    classes     OpenPCDet: Car, Pedestrian, Cyclist; here and in the others Pedestrian, Cyclist, Car.
+    boxes       l, w, h and headings counter-clockwise from +x in OpenPCDet and mmdetection3d from 1.0; w, l, h and
+                -heading - pi/2 here.  So sizes swap, angles change sign, the anchor of rotation 0 is the other one.
+    directions  mmdetection3d 1.x: the half turn behind -pi/2; OpenPCDet: behind pi/4, which `decode` must be told.
+    anchors     OpenPCDet spreads them from edge to edge of the range (align_center False): also for `decode`.
+All code z by the centres of box and anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import pi
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.errors import InputError, UsageError
+from socsched.graph.network import Network
+from socsched.models.pointpillars import network as full
+from socsched.models.pointpillars import small
+from socsched.models.weights import Weights, check_weights
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+EPS = 1e-3
+"""Of every batch norm in these projects."""
+LAYOUTS = ("zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
+MIDDLE = -1.0
+"""Height of the pillars' centre, metres."""
+TURNED = pi / 2 - 1.57
+"""What the second anchor's 1.57 lacks of a quarter turn."""
+
+
+@dataclass(slots=True)
+class Imported:
+    """Weights under this project's names, the model they fit, what `decode` must be told, tensors without a place, and
+    remarks on what was folded."""
+
+    weights: Weights
+    model: str
+    decode: dict[str, Any]
+    unplaced: tuple[str, ...]
+    remarks: list[str] = field(default_factory=list)
+
+
+def models() -> dict[str, tuple[Network, ...]]:
+    """Return the networks of every model weights can be for."""
+    whole = (full.pfn_network(), full.backbone_network(), full.head_network())
+    return {"pointpillars": whole, "pointpillars-s": small.networks()}
+
+
+def guess(names: Arrays, meta: Mapping[str, Any]) -> str:
+    """Return the layout a checkpoint's names show; UsageError where they show none."""
+    if any(name.startswith("pillar_encoder.") for name in names):
+        return "zhulf0804"
+    if any(name.startswith("voxel_encoder.") for name in names):
+        version = str(meta.get("mmdet3d_version", "1"))
+        return "mmdet3d-0.x" if version.startswith("0.") else "mmdet3d-1.x"
+    if any(name.startswith(("vfe.", "backbone_2d.")) for name in names):
+        return "openpcdet"
+    raise UsageError(f"no known layout: names like {', '.join(list(names)[:3])}", f"layouts: {', '.join(LAYOUTS)}")
+
+
+def convert(tensors: Arrays, layout: str) -> Imported:
+    """Return the weights of a checkpoint in `layout`; InputError names every parameter that is missing."""
+    if layout not in LAYOUTS:
+        raise UsageError(f"no layout {layout!r}", f"layouts: {', '.join(LAYOUTS)}")
+    plain = {name.removeprefix("module."): np.asarray(array, np.float64) for name, array in tensors.items()}
+    pfn = f"{_prefixes(layout)[0]}.weight"
+    model = "pointpillars-s" if pfn in plain and len(plain[pfn]) == small.CHANNELS else "pointpillars"
+    networks = models()[model]
+    raw, used = _placed(plain, layout, [name for network in networks for name in network.params])
+    return _finished(raw, layout, model, tuple(sorted(set(plain) - used)))
+
+
+def _finished(raw: Weights, layout: str, model: str, unplaced: tuple[str, ...]) -> Imported:
+    """Return weights under this project's names with the conventions of a layout taken out."""
+    networks = models()[model]
+    remarks: list[str] = []
+    if "pfn.weight" in raw:
+        _features(raw, layout, remarks)
+    if layout in ("mmdet3d-1.x", "openpcdet"):
+        _anchors(raw, layout)
+    for network in networks:
+        check_weights(network, raw, f"checkpoint ({layout})")
+    decode = {"turn": round(pi / 4, 6), "anchors": "edges"} if layout == "openpcdet" else {}
+    known = {name for network in networks for name in network.params}
+    return Imported({n: raw[n].astype(np.float32) for n in raw if n in known}, model, decode, unplaced, remarks)
+
+
+def _prefixes(layout: str) -> tuple[str, str, str, str]:
+    """Return where pillar feature net, blocks, upsampling and heads are."""
+    if layout == "zhulf0804":
+        return "pillar_encoder.conv", "backbone.multi_blocks", "neck.decoder_blocks", "head"
+    if layout == "openpcdet":
+        return "vfe.pfn_layers.0.linear", "backbone_2d.blocks", "backbone_2d.deblocks", "dense_head"
+    return "voxel_encoder.pfn_layers.0.linear", "backbone.blocks", "neck.deblocks", "bbox_head"
+
+
+def _source(name: str, layout: str) -> tuple[str, str]:
+    """Return the layer that has a parameter's weight in the checkpoint, and its batch norm ("" for none)."""
+    pfn, blocks, ups, heads = _prefixes(layout)
+    kind, *place = name.removesuffix(".weight").removesuffix(".bias").split(".")
+    if kind == "pfn":
+        return pfn, "pillar_encoder.bn" if layout == "zhulf0804" else f"{pfn.removesuffix('linear')}norm"
+    if kind == "blocks":
+        # convolution, norm, activation in turn; OpenPCDet pads in a layer of its own first
+        number = 3 * int(place[1]) + (layout == "openpcdet")
+        return f"{blocks}.{place[0]}.{number}", f"{blocks}.{place[0]}.{number + 1}"
+    if kind == "de":
+        return f"{ups}.{place[0]}.0", f"{ups}.{place[0]}.1"
+    if kind == "reg" and layout == "openpcdet":
+        return f"{heads}.conv_box", ""
+    return f"{heads}.conv_{'dir_cls' if kind == 'dir' else kind}", ""
+
+
+def _placed(plain: Arrays, layout: str, names: list[str]) -> tuple[Weights, set[str]]:
+    """Return parameters under this project's names, batch norm folded, and which tensors went into them."""
+    found: Weights = {}
+    used: set[str] = set()
+    for name in names:
+        layer, norm = _source(name, layout)
+        if not name.endswith(".weight") or f"{layer}.weight" not in plain:
+            continue
+        weight = np.array(plain[f"{layer}.weight"])
+        if name == "pfn.weight":
+            weight = weight.reshape(len(weight), -1)
+        bias = np.array(plain.get(f"{layer}.bias", np.zeros(weight.shape[1 if name.startswith("de.") else 0])))
+        parts = [f"{norm}.{part}" for part in ("weight", "bias", "running_mean", "running_var")]
+        if norm and all(part in plain for part in parts):
+            gain, shift, mean, var = (plain[part] for part in parts)
+            weight, bias = fold(weight, bias, (gain, shift, mean, var), transposed=name.startswith("de."))
+            used |= {*parts, f"{norm}.num_batches_tracked"}
+        used |= {f"{layer}.weight", f"{layer}.bias"}
+        found[name], found[name.removesuffix("weight") + "bias"] = weight, bias
+    return found, used
+
+
+def fold(
+    weight: npt.NDArray[Any], bias: npt.NDArray[Any], norm: tuple[npt.NDArray[Any], ...], transposed: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return weight and bias that do what they and a batch norm (gain, shift, mean, variance) behind them do."""
+    gain, shift, mean, var = norm
+    scale = gain / np.sqrt(var + EPS)
+    along = (1, -1) if transposed else (-1, 1)
+    return weight * scale.reshape(along + (1,) * (weight.ndim - 2)), (bias - mean) * scale + shift
+
+
+def _features(raw: Weights, layout: str, remarks: list[str]) -> None:
+    """Fold the pillar features of a layout into the nine of this project."""
+    weight, bias = np.array(raw["pfn.weight"]), np.array(raw["pfn.bias"])
+    if layout != "openpcdet":  # x and y are offsets from the pillar's centre already
+        weight[:, 7:9] += weight[:, 0:2]
+        weight[:, 0:2] = 0
+        remarks.append("x and y of the pillar features were offsets from the pillar's centre: weights moved there")
+    if weight.shape[1] == 10:
+        rise = weight[:, 9] + (weight[:, 2] if layout != "openpcdet" else 0)
+        weight[:, 2] += weight[:, 9]
+        weight, bias = weight[:, :9], bias - MIDDLE * rise
+        changed = np.abs(np.maximum(bias, 0) - np.maximum(bias + MIDDLE * rise, 0))
+        remarks.append(
+            "height above the pillar's centre went into z and the bias, which empty slots of a pillar see too: "
+            f"{np.count_nonzero(changed > 1e-3)} of {len(bias)} channels there change, by {changed.max():.3g} at most"
+        )
+    raw["pfn.weight"], raw["pfn.bias"] = weight, bias
+
+
+def _anchors(raw: Weights, layout: str) -> None:
+    """Put anchors, classes, sizes, angles and directions of the heads into this project's order and sense."""
+    classes = (1, 2, 0) if layout == "openpcdet" else (0, 1, 2)  # where Pedestrian, Cyclist and Car are there
+    anchors = np.array([2 * label + rotation for label in classes for rotation in (1, 0)])
+    for name, width in (("cls", 3), ("reg", 7), ("dir", 2)):
+        for part in ("weight", "bias"):
+            key = f"{name}.{part}"
+            if key not in raw:
+                continue
+            array = np.array(raw[key])
+            array = array.reshape(-1, width, *array.shape[1:])[anchors]
+            if name == "cls":
+                array = array[:, list(classes)]
+            elif name == "reg":
+                array = array[:, [0, 1, 2, 4, 3, 5, 6]]
+                array[:, 6] *= -1
+                if part == "bias":
+                    array[:, 6] += TURNED
+            elif layout == "mmdet3d-1.x":
+                array = array[:, ::-1]
+            raw[key] = array.reshape(-1, *array.shape[2:])
+
+
+def from_onnx(path: str, layout: str) -> Imported:
+    """Return the weights of an ONNX export, found by the order and the shapes of its layers, whatever their names.
+
+    Pillar feature net and the rest may be in files of their own: what a file lacks is named.  Raises InputError where a
+    file cannot be read, MachineError without the package onnx.
+    """
+    from socsched.models.pointpillars.onnx_weights import layers_of
+
+    found = layers_of(path)
+    model = (
+        "pointpillars-s" if any(len(w) == small.CHANNELS for w, _, kind in found if kind == "pfn") else "pointpillars"
+    )
+    names = [name for network in models()[model] for name in network.params if name.endswith(".weight")]
+    shapes = {name: shape for network in models()[model] for name, shape in network.params.items()}
+    raw: Weights = {}
+    left = list(found)
+    for name in names:
+        kind = "pfn" if name.startswith("pfn") else "deconv" if name.startswith("de.") else "conv"
+        fits = [
+            entry
+            for entry in left
+            if entry[2] == kind and (kind == "pfn" or tuple(entry[0].shape) == tuple(shapes[name]))
+        ]  # fmt: skip
+        if not fits:
+            continue
+        left.remove(fits[0])
+        raw[name], raw[name.removesuffix("weight") + "bias"] = fits[0][0], fits[0][1]
+    if not raw:
+        raise InputError(f"{path}: no layer of PointPillars in it", "expected an export of the KITTI network")
+    unplaced = tuple(f"{kind} {list(weight.shape)}" for weight, _, kind in left)
+    return _finished(raw, layout, model, unplaced)

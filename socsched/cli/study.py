@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from socsched.cli.options import output_options
+
 
 class Subjects(click.Group):
     """Imports `socsched.cli.study_NAME` when asked for it."""
@@ -24,5 +26,6 @@ class Subjects(click.Group):
 
 
 @click.group("study", cls=Subjects, short_help="Compare scheduling policies, planners, ...")
+@output_options
 def command() -> None:
     """Compare what the literature has to offer on a workload and platform of your own."""

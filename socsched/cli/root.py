@@ -31,6 +31,7 @@ VERBS = (
     "compare",
     "sweep",
     "fleet",
+    "study",
     "demo",
     "doctor",
     "completion",

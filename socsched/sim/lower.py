@@ -75,7 +75,10 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         _task(rows, task, streams)
         process = (True, task.process) if task.process else (False, task.name)
         rows.row("t", process=processes.setdefault(process, len(processes)))
-        rows.row("t", **task_row(task, policies[engines[task.engine]], rows["waits"]))
+        rows.row(
+            "t",
+            **task_row(task, plan.engines[engines[task.engine]].kind, policies[engines[task.engine]], rows["waits"]),
+        )
     rules = {engine.id: rule for engine, rule in zip(plan.engines, policies, strict=True)}
     rows["g_class"], beside = pairs(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
     scale = lcm(*(max(engine.lanes, 1) for engine in plan.engines)) if plan.engines else 1

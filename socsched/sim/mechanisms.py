@@ -66,13 +66,13 @@ def thresholds(rule: Policy) -> tuple[int, ...]:
     return levels
 
 
-def task_row(task: Task, rule: Policy, waits: array[int]) -> dict[str, int]:
-    """Return the columns of a task under the policy of its engine; `waits` gets how long it waits for each threshold.
+def task_row(task: Task, kind: str, rule: Policy, waits: array[int]) -> dict[str, int]:
+    """Return the columns of a task under the policy of its engine, of a kind; `waits` gets when thresholds are reached.
 
     Tokens are the weight, and as many again for every own execution time waited.
     """
     weight = rule.weight(task) if rule.weight else 1
-    most = rule.batch.most(task) if rule.batch else 1
+    batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
     if not 0 < weight < _MOST_WEIGHT:
         raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
     first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
@@ -82,7 +82,12 @@ def task_row(task: Task, rule: Policy, waits: array[int]) -> dict[str, int]:
     # with `strict` more than so many: a nanosecond more than those that are had in whole ones
     for level in levels:
         waits.append(max((level - weight) * cost // weight + 1, 0) if strict else waits[first + levels.index(level)])
-    return {"weight": weight, "batch": most, "more": rule.batch.more if rule.batch else 0, "levels": first}
+    return {
+        "weight": weight,
+        "batch": batch.most(task) if batch else 1,
+        "more": batch.more if batch else 0,
+        "levels": first,
+    }
 
 
 def pairs(

@@ -55,6 +55,8 @@ class Guests(Queues):
         own: i64 = self.first[t] + self.place[t]
         pair: i64 = self.g_class[g] * self.classes + self.g_class[own]
         self.guest[u], self.host[u], self.guest_from[u] = t, host, now
+        self.guests += 1
+        self.memory_changed = 1
         if self.j_start[self.job[t]] < 0:
             self.take_up(t, now)
         if self.host_time[pair] != self.g_time[g]:

@@ -27,7 +27,7 @@ class Places(Orders):
     A unit whose engine lingers stays with the process `holder[u]` that has it since `held_from[u]` and used it last at
     `used_at[u]`, even while nothing runs there.
 
-    `guest[u]` (-1: nobody) runs beside `host[u]` since `guest_from[u]`, without lanes of its own.
+    The guest of a unit (`Progress`) runs beside `host[u]` since `guest_from[u]`.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -40,7 +40,6 @@ class Places(Orders):
         self.shape = self.fill(len(tables["lane_speed"]), -1)
         self.stored = self.fill(self.engines, 0)
         self.uses = 0
-        self.guest = self.fill(self.units, -1)
         self.host = self.fill(self.units, 0)
         self.guest_from = self.fill(self.units, 0)
         self.holder = self.fill(self.units, -1)
@@ -210,6 +209,8 @@ class Places(Orders):
         if c < 0:
             return
         self.guest[u] = -1
+        self.guests -= 1
+        self.memory_changed = 1
         self.events.set(c, FAR)
         self.advance(c, now)
         self.timed[c] = 0

@@ -25,7 +25,8 @@ class Progress(Credits):
     What is left is rounded up when the pace changes, so nothing finishes early, and at one pace a segment takes exactly
     that long however often it is preempted.  `active` lists the tasks that draw on the DRAM.
 
-    `beside[t]`: ns its running segment takes as a whole beside a guest (0: there is none).
+    `beside[t]`: ns its running segment takes as a whole beside a guest (0: there is none).  `guest[u]` (-1: nobody, or
+    one of `guests`) runs beside another, without lanes of its own.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -39,6 +40,8 @@ class Progress(Credits):
         self.drawing = self.fill(self.tasks, 0)
         self.active = self.fill(self.tasks, 0)
         self.beside = self.fill(self.tasks, 0)
+        self.guest = self.fill(self.units, -1)
+        self.guests = 0
         self.slice_row = self.fill(self.width, 0)
         self.slice_name = self.fill(self.width, 0)
         self.actives = self.memory_changed = self.hog = self.slices_begun = 0
@@ -197,6 +200,14 @@ class Progress(Credits):
                 pace = self.load_time(t, g)
             self.keep_pace(t, self.slowed(t, pace), now)
             rate += size / self.pace[t]
+        if self.guests:
+            for i in range(self.units):
+                t = self.guest[i]
+                if t >= 0 and self.pace[t] > 0:
+                    size = self.g_bytes[self.first[t] + self.place[t]]
+                    if self.up[t] != self.down[t]:
+                        size = scaled(self.g_bytes[self.first[t] + self.place[t]], self.up[t], self.down[t])
+                    rate += size / self.pace[t]
         if self.hog:
             rate += mixes.pool[at + self.actives] / 1e9 if self.memory_limits else self.hog_rate
         self.memory_changed = 0

@@ -30,7 +30,7 @@ def make(*, batch: int = 8, more: int = 400, slowdown: int = 1400, save_ns: int 
         return segment.time_ns * slowdown // 1000, its.time_ns * slowdown // 1000
 
     how = Taking("full", KINDS, save_ns=save_ns, restore_ns=save_ns, drain="completion")
-    together = Batch(lambda task: batch, more)
+    together = Batch(lambda task: batch, more, KINDS)
     order = (Term.REMAINING, Term.ACTIVATION)
     return Policy("irina", order, dynamic=True, taking=(how,), beside=Beside(pace, True, KINDS), batch=together)
 

@@ -78,7 +78,8 @@ class Beside:
     `pace(task, segment, guest, its segment)`: ns that both segments take as a whole beside each other, host's first;
     None: not together.  It is asked once a pair, before time begins.  `kinds`: of engines, none named: all.  With
     `weigh` a guest is let in only where both end sooner in sum than one after the other; with `once` at most one
-    segment of guests ends beside a host's.  Guests occupy no lanes: they draw no power and no memory traffic.
+    segment of guests ends beside a host's.  Guests occupy no lanes; their memory traffic is counted and costs energy,
+    but neither waits nor makes others wait.
     """
 
     pace: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]
@@ -91,8 +92,9 @@ class Beside:
 class Batch:
     """A job that starts takes waiting ones of its task along, `most(task)` in all.
 
-    Every one more costs `more` thousandths of a job alone; they end together.
+    Every one more costs `more` thousandths of a job alone; they end together.  `kinds`: of engines, none named: all.
     """
 
     most: Callable[[Task], int]
     more: int
+    kinds: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ Config = tuple[tuple[str, str], ...]
 class Options:
     """`mix` services on a GPU, one more once less than `last_mile` of a GPU's worth is missing; `clip` utilities."""
 
-    mix: int = 2
+    mix: int = 3
     last_mile: float = 0.5
     clip: bool = True
     slack: float = 1.1

@@ -14,13 +14,13 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "socsched"
 LOWEST = {"units", "errors", "resources"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
-UP_TO_PLAN = {*UP_TO_MODELS, "compile", "cost", "plan"}
+UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
     "errors": set(),
     "resources": {"errors"},
     "descriptor": LOWEST,
-    "sharing": {*LOWEST},
+    "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},
     "models": {*LOWEST, "descriptor", "graph"},
     "compile": UP_TO_MODELS,
@@ -30,7 +30,8 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {*UP_TO_PLAN, "trace"},
     "run": {*UP_TO_PLAN, "trace"},
     "report": {*UP_TO_PLAN, "trace", "sim", "run"},
-    "cli": {*UP_TO_PLAN, "sharing", "trace", "sim", "run", "report"},
+    "study": {*UP_TO_PLAN, "trace", "sim", "run", "report"},
+    "cli": {*UP_TO_PLAN, "trace", "sim", "run", "report", "study"},
 }
 """Part of socsched -> the parts it may import besides itself."""
 ONLY_IN = {

@@ -208,6 +208,13 @@ def test_search_is_between_the_bound_and_greedy_and_serves_what_is_asked(seed: i
     assert search(given_one, Search(rounds=4)) == slow
 
 
+def test_a_crumb_is_served_too() -> None:
+    """What is left may be far below the rounding of scores: greedy must still end."""
+    given_one = drawn_problem(1, 3)
+    assert len(rms.greedy(given_one, (1.0, 1 - 1e-8, 1.0))) == 1
+    assert len(rms.greedy(given_one, (1 - 2e-8, 1.0, 1 - 1e-8))) == 1
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_search_finds_the_fewest_gpus_of_small_problems(seed: int) -> None:
     """All pairs of configurations are tried: where two GPUs are enough, search has two."""

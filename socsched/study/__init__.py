@@ -1,0 +1,1 @@
+"""Studies: many configurations planned and simulated, on one machine or a cluster; fleets of vehicles."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from socsched.errors import UsageError
 from socsched.sharing import gpulet, rms, squishy
+from socsched.sharing.compare import with_guests
 from socsched.sharing.deployment import Demand, Deployment, Part
 from socsched.sharing.gslice import Gslice
 from socsched.sharing.mechanisms import mechanism
@@ -37,7 +38,8 @@ class Setting:
 class Row:
     """A system at a load, over seeds: means of satisfaction, worst network's, goodput (1/s), and the worst p99 (ns).
 
-    `unserved`: share of the requests for which the planner found no place; `reason` why a system was left out.
+    `unserved`: share of the requests for which the planner found no place, which the least used part serves all the
+    same; `reason` why a system was left out.
     """
 
     system: str
@@ -113,7 +115,8 @@ def _simulation(
         ), made  # fmt: skip
     how = {"time-slicing": mechanism("time-slicing"), "streams": mechanism("streams"), "mig": mechanism("mig")}
     made = _PLANS[name](demands, source, setting)
-    return Simulation(made, how.get(name, parts), source.interference), made
+    served = with_guests(made, setting.devices)
+    return Simulation(served, how.get(name, parts), source.interference), made
 
 
 def _dealt(demands: Sequence[Demand], devices: int) -> list[list[Demand]]:

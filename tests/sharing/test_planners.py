@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from socsched.errors import UsageError
 from socsched.sharing import gpulet, rms, squishy
-from socsched.sharing.compare import Scenario, System, capacity, trial
-from socsched.sharing.deployment import Demand, Part
+from socsched.sharing.compare import Scenario, System, capacity, trial, with_guests
+from socsched.sharing.deployment import Demand, Deployment, Part
 from socsched.sharing.interference import LinearInterference, NoInterference, Running
 from socsched.sharing.mechanisms import mechanism
 from socsched.sharing.mig import geometry
@@ -158,6 +158,17 @@ def test_capacity_is_where_time_runs_out() -> None:
     assert over.satisfaction < 0.9 and over.goodput <= 100.5
     most = capacity(system, scenario, {"a": one}, duration_ns=8 * SECOND)
     assert most is not None and 0.2 < most.load < 0.8  # Poisson, 99 % in time
+
+
+def test_guests_go_to_the_part_that_is_used_least() -> None:
+    """a is busy 80 %, b 20 %; c found no place: it joins b, and d the third accelerator, which nobody uses."""
+    a, b, c, d = (net(name, 500, 10, 0, largest=1) for name in "abcd")
+    parts = (Part(0, 100, (squishy.Served(a, 1, 80.0),)), Part(1, 100, (squishy.Served(b, 1, 20.0),)))
+    made = with_guests(Deployment(parts, (Demand(c, 30.0),)), 2)
+    assert [[one.profile.name for one in part.served] for part in made.parts] == [["a"], ["b", "c"]]
+    made = with_guests(Deployment(parts, (Demand(c, 30.0), Demand(d, 40.0))), 3)
+    assert [[one.profile.name for one in part.served] for part in made.parts] == [["a"], ["b", "c"], ["d"]]
+    assert made.complete
 
 
 def toy() -> rms.Problem:

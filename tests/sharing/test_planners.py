@@ -160,6 +160,19 @@ def test_capacity_is_where_time_runs_out() -> None:
     assert most is not None and 0.2 < most.load < 0.8  # Poisson, 99 % in time
 
 
+def test_capacity_is_looked_for_beyond_loads_a_planner_cannot_place_all_of() -> None:
+    one = Profile("a", 100 * MS, (Sample(1, 1 * MS, 0.5),))
+
+    def plan(demands: list[Demand]) -> Deployment:
+        rate = demands[0].rate
+        lost = rate * (0.2 if rate < 50 else 0.5 if rate > 200 else 0.0)
+        return Deployment((Part(0, 100, (squishy.Served(one, 1, rate),)),), (Demand(one, lost),) if lost else ())
+
+    system = System("odd", plan, mechanism("mps"), NoInterference())  # type: ignore[arg-type]
+    most = capacity(system, Scenario("one", {"a": 100.0}), {"a": one}, duration_ns=SECOND)
+    assert most is not None and 1.8 < most.load <= 2.2
+
+
 def test_guests_go_to_the_part_that_is_used_least() -> None:
     """a is busy 80 %, b 20 %; c found no place: it joins b, and d the third accelerator, which nobody uses."""
     a, b, c, d = (net(name, 500, 10, 0, largest=1) for name in "abcd")

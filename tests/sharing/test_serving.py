@@ -120,6 +120,17 @@ def test_a_batch_grows_only_as_far_as_the_oldest_request_has_time() -> None:
     assert (done.within, done.dropped) == (5, 2)
 
 
+def test_late_answers_are_counted_as_such() -> None:
+    one = net("a", 10, slo_ms=15)
+    served = Deployment((Part(0, 100, (Served(one, 1, 1),)),))
+    kept = Simulation(served, mechanism("mps"), drop=False).run(at((0, "a"), (1, "a"), (2, "a")), FAR)
+    assert [ns // MS for ns in kept.models[0].latencies] == [10, 19, 28]
+    assert (kept.within, kept.satisfaction, kept.worst, kept.end_ns) == (1, 1 / 3, 1 / 3, 30 * MS)
+    assert (kept.models[0].percentile(0.5), kept.models[0].percentile(1)) == (19 * MS, 28 * MS)
+    dropped = Simulation(served, mechanism("mps")).run(at((0, "a"), (1, "a"), (2, "a")), FAR)
+    assert (dropped.within, dropped.models[0].dropped, dropped.end_ns) == (1, 2, 10 * MS)
+
+
 def test_the_network_due_first_goes_first_in_a_shared_part() -> None:
     part = whole([(net("slow", 10, slo_ms=100), 1), (net("fast", 5, slo_ms=20), 1)])
     done = Simulation(Deployment((part,)), mechanism("mps")).run(at((0, "slow"), (1, "slow"), (2, "fast")), FAR)
@@ -183,12 +194,15 @@ def test_changing_a_share(name: str, standby: bool, late: float) -> None:
         if not ready:
             ready.append(simulation.change(now, 0, [after], standby=standby))
 
-    asked = [Request(i * 10 * MS, "a") for i in range(2000)]
+    asked = [Request(i * 10 * MS + 9_500_000, "a") for i in range(2000)]
     simulation = Simulation(Deployment((before,)), mechanism(name), controller=change, period_ns=5 * SECOND)
     done = simulation.run(asked, 20 * SECOND)
     lost = 1 - done.satisfaction
     how = mechanism(name)
-    assert ready[0] >= 5 * SECOND + how.reconfigure_ns
+    away_ns = how.downtime_ns if name == "mps" and standby else 0
+    # A batch of 0.5 + 0.5 / 0.5 ms is under way since half a ms, for which only MIG waits.
+    begin = 5 * SECOND + (1 * MS if name == "mig" else 0)
+    assert ready[0] == begin + how.reconfigure_ns + away_ns
     assert simulation.parts == [after]
     away = {0.0: 0.0, 1.0: 10.0, 0.1: 1.0}[late]
     assert lost == pytest.approx(away / 20, abs=0.002)

@@ -14,14 +14,14 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "socsched"
 LOWEST = {"units", "errors", "resources", "progress"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
-UP_TO_PLAN = {*UP_TO_MODELS, "compile", "cost", "plan"}
+UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
     "errors": set(),
     "resources": {"errors"},
     "progress": set(),
     "descriptor": LOWEST,
-    "sharing": {*LOWEST},
+    "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},
     "models": {*LOWEST, "descriptor", "graph"},
     "compile": UP_TO_MODELS,

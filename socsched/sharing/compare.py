@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from socsched.sharing.deployment import Demand, Deployment
+from socsched.sharing.deployment import Demand, Deployment, Part, Served
 from socsched.sharing.interference import Interference
 from socsched.sharing.mechanisms import Mechanism
 from socsched.sharing.outcome import Outcome
@@ -51,6 +51,27 @@ class Trial:
     load: float
     deployment: Deployment
     outcome: Outcome
+
+
+def with_guests(made: Deployment, devices: int) -> Deployment:
+    """Return a deployment where what found no place goes, unplanned, to the part that is used least.
+
+    Planners admit or refuse; who serves everybody all the same has this instead of refusals, at the others' risk.
+    """
+    parts = list(made.parts)
+    parts += [Part(device, 100, ()) for device in range(devices) if device not in {one.device for one in parts}]
+    for demand in sorted(made.unserved, key=lambda one: -one.rate * one.profile.latency(1, 100)):
+        free = [i for i, one in enumerate(parts) if all(each.profile != demand.profile for each in one.served)]
+        if free:
+            least = min(free, key=lambda i: (_used(parts[i]), i))
+            batch = max(1, demand.profile.saturated(parts[least].share)[0])
+            guest = Served(demand.profile, batch, demand.rate)
+            parts[least] = replace(parts[least], served=(*parts[least].served, guest))
+    return Deployment(tuple(parts), ())
+
+
+def _used(part: Part) -> float:
+    return sum(one.rate * one.profile.latency(one.batch, part.share) / one.batch / 1e9 for one in part.served)
 
 
 def trial(

@@ -63,7 +63,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a policy sees: the kernel in real time with what is left of it (None when there is none), others, free units.
+    """What a policy sees: the kernel in real time, if any, and how long it has left, those beside it, free units.
 
     `since_drained_ns` of kernels at best effort started since none was running, `request_ns` of a request in real time.
     """
@@ -164,8 +164,9 @@ class _Loop:
             index, left = self.place[number]
             kernel = self.others[number].kernels[index]
             urgent = self.current
+            left_ns = urgent.left_ns * urgent.pace if urgent else 0.0
             view = View(
-                self.units, self.free, urgent.kernel if urgent else None, urgent.left_ns * urgent.pace if urgent else 0.0,
+                self.units, self.free, urgent.kernel if urgent else None, left_ns,
                 tuple(self.active), self.since, self.urgent.alone_ns,
             )  # fmt: skip
             held, part = self.policy.admit(kernel, left, view)

@@ -31,7 +31,10 @@ from socsched.sharing.serving import Simulation
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Constants: shares are multiples of `grain` percent and at least `least`; all in parts of 1 otherwise."""
+    """Constants: shares are multiples of `grain` percent and at least `least`; all in parts of 1 otherwise.
+
+    `margin`: a careful residual latency below it counts as none, since what a period shows of the tail is a sample.
+    """
 
     threshold: float = 0.2
     largest_change: float = 0.5
@@ -39,6 +42,7 @@ class Options:
     least: int = 5
     latency: Literal["mean", "p99"] = "p99"
     careful: bool = True
+    margin: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class Measured:
 def next_share(share: float, measured: Measured, slo_ns: int, options: Options = Options()) -> float:
     """Return the share that the measurement asks for, neither rounded nor fair yet."""
     latency, throughput = measured.residuals(slo_ns)
+    if options.careful:
+        latency -= options.margin
     scarce = min(latency, throughput)
     if 0 < latency < options.threshold and 0 < throughput < options.threshold:
         return share

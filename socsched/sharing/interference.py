@@ -70,3 +70,24 @@ class LinearInterference:
     def factor(self, me: Running, others: Sequence[Running]) -> float:
         """Return by how much `others` stretch `me`."""
         return max(1.0, self.predicted(me, others)) if others else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBandwidth:
+    """Memory shared in proportion to what is asked for: what a part takes of it is stretched once all ask for more.
+
+    A sample's `dram` is the share of the bandwidth it uses on the whole accelerator; on a part it asks for less, as it
+    takes longer.  As max-min sharing among equals (`cost.contention`), without its rounds.
+    """
+
+    def factor(self, me: Running, others: Sequence[Running]) -> float:
+        """Return by how much `others` stretch `me`."""
+        mine = _asked(me)
+        total = mine + sum(map(_asked, others))
+        return 1.0 + mine * (total - 1.0) if total > 1 else 1.0
+
+
+def _asked(one: Running) -> float:
+    return (
+        one.profile.at(one.batch).dram * one.profile.latency(one.batch, 100) / one.profile.latency(one.batch, one.share)
+    )

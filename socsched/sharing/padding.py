@@ -53,7 +53,7 @@ class ElasticPadding:
 
 
 def fitting(kernel: Kernel, units: int, within_ns: float) -> float:
-    """Return the share of a kernel's blocks that `units` can do in time: rounds of as many blocks a unit as end in it."""
+    """Return the share of a kernel's blocks that `units` can do in time, in rounds of as many blocks a unit as end."""
     rounds = kernel.by_occupancy or (kernel.alone_ns,)
     occupancy = max((i for i, one in enumerate(rounds, 1) if one <= within_ns), default=0)
     if not occupancy or not units:

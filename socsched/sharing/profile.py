@@ -9,7 +9,8 @@ but no latencies by share, from f, how far a batch fills the accelerator (achiev
   the largest batch, is launching and waiting, which does not grow on fewer units either.
 - `fill`    t max(1, f / p): all kernels fill the accelerator alike.
 
-The first is the least favourable to sharing.
+The first is the least favourable to sharing.  Where times on shares are known, `known` takes them: (share, times as
+long as on the whole) pairs, of which the next smaller share counts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Literal
 
 from socsched.errors import UsageError
 
-ShareLaw = Literal["amdahl", "fixed", "fill"]
+ShareLaw = Literal["amdahl", "fixed", "fill", "known"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Profile:
-    """A served network; `samples` by rising batch, `slo_ns` from a request's arrival to its answer."""
+    """A served network; `samples` by rising batch, `slo_ns` from a request's arrival to its answer.
+
+    `longer`: with the law `known`, by rising share in percent, how many times as long it takes there.
+    """
 
     name: str
     slo_ns: int
     samples: tuple[Sample, ...]
     law: ShareLaw = "amdahl"
+    longer: tuple[tuple[int, float], ...] = ()
     _known: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,4 +124,14 @@ def _fill(profile: Profile, sample: Sample, part: float) -> float:
     return sample.latency_ns * max(1.0, sample.fill / part)
 
 
-_LAWS: dict[ShareLaw, Callable[[Profile, Sample, float], float]] = {"amdahl": _amdahl, "fixed": _fixed, "fill": _fill}
+def _known(profile: Profile, sample: Sample, part: float) -> float:
+    below = [one for one in profile.longer if one[0] <= part * 100 + 1e-9]
+    if below:
+        return sample.latency_ns * below[-1][1]
+    share, longer = profile.longer[0]
+    return sample.latency_ns * longer * share / 100 / part
+
+
+_LAWS: dict[ShareLaw, Callable[[Profile, Sample, float], float]] = {
+    "amdahl": _amdahl, "fixed": _fixed, "fill": _fill, "known": _known,
+}  # fmt: skip

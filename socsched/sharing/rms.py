@@ -33,7 +33,7 @@ Config = tuple[tuple[str, str], ...]
 class Options:
     """`mix` services on a GPU, one more once less than `last_mile` of a GPU's worth is missing; `clip` utilities."""
 
-    mix: int = 2
+    mix: int = 3
     last_mile: float = 0.5
     clip: bool = True
     slack: float = 1.1
@@ -154,7 +154,9 @@ class _Table:
     ) -> list[tuple[Config, tuple[float, ...]]]:  # fmt: skip
         """Return the best by `score`; rounded, so that equals are equal on every machine."""
         useful = np.minimum(self.utilities, missing) if clip else self.utilities
-        scores = np.round(useful @ missing, 10)
+        # In units of what is missing most: rounded otherwise, the last crumb would be nobody's.
+        most = missing.max()
+        scores = np.round((useful / (most if clip else 1.0)) @ (missing / most), 10)
         if first == 1:
             best = [int(np.argmax(scores))]
         else:

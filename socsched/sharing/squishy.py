@@ -4,8 +4,9 @@ A network whose rate fills accelerators gets them for itself, at the largest bat
 (ScheduleSaturate).  What is left of each is a residue: batches are gathered for a duty cycle d = b / rate, L(b) + d
 <= SLO, and occupy L(b) / d of an accelerator.  Residues are merged, best fit by falling occupancy: the merged duty
 cycle is the shorter one, every batch shrinks to what arrives in it, all batches together must fit into it, and all
-objectives must still hold (ScheduleResidue).  This is the baseline of gpulet ("SBP"), and how gpulet shares a part in
-time.
+objectives must still hold (ScheduleResidue): a request waits for the duty cycle and everybody's batch, or, as parts
+do not idle until a batch is full, twice for everybody's batch.  This is the baseline of gpulet ("SBP"), and how
+gpulet shares a part in time.
 """
 
 from __future__ import annotations

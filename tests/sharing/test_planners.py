@@ -1,0 +1,333 @@
+"""Planners of parts: squishy bin packing, gpulet and MIG-Serving by hand, against bounds, and served as planned."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from socsched.errors import UsageError
+from socsched.sharing import gpulet, rms, squishy
+from socsched.sharing.compare import Scenario, System, capacity, trial, with_guests
+from socsched.sharing.deployment import Demand, Deployment, Part
+from socsched.sharing.interference import LinearInterference, NoInterference, Running
+from socsched.sharing.mechanisms import mechanism
+from socsched.sharing.mig import geometry
+from socsched.sharing.profile import Profile, Sample
+from socsched.sharing.published import read_profiles
+from socsched.sharing.rms_search import Search, search
+from socsched.sharing.transition import laid_out, transition
+from socsched.sharing.workload import SECOND
+
+MS = 1_000_000
+NO_SLACK = squishy.Options(slack=1.0)
+
+
+def net(name: str, slo_ms: float, first_ms: float, more_ms: float, largest: int = 32, fill: float = 0.5) -> Profile:
+    """L(b) = first + more (b - 1) ms on the whole accelerator."""
+    last = first_ms + more_ms * (largest - 1)
+    samples = (Sample(1, round(first_ms * MS), fill), Sample(largest, round(last * MS), fill))
+    return Profile(name, round(slo_ms * MS), samples[: 1 + (largest > 1)])
+
+
+def test_a_residue_gathers_the_largest_batch_in_time() -> None:
+    # L = 9 + b ms, 100 requests a second: 8 wait 80 ms and take 17, 9 would wait 90 and take 18.
+    turn = squishy.residue(net("a", 100, 10, 1), 100, 100, 1.0)
+    assert turn is not None and turn.served[0].batch == 8 and turn.duty_ns == 80 * MS
+    assert turn.occupancy(1.0) == pytest.approx(17 / 80)
+
+
+def test_squishy_bin_packing_by_hand() -> None:
+    """Saturated: a at b = 32 (2 L = 82 <= 100) with 32 / 41 ms = 780 a second; residues of a and b share a GPU."""
+    a, b = net("a", 100, 10, 1), net("b", 100, 10, 1)
+    made = squishy.schedule([Demand(a, 880.0), Demand(b, 50.0)], 4, NO_SLACK)
+    assert made.complete and made.devices == 2
+    first, second = made.parts
+    assert [one.batch for one in first.served] == [32]
+    assert first.served[0].rate == pytest.approx(32e9 / (41 * MS))
+    # a's rest, 99.5 a second, gathers 8 in 80.4 ms and b 4 in 80: together they take 17 + 13 of 80 ms.  80 + 30 > 100,
+    # but a part that never waits for a batch has everybody's turn twice in 60 ms.
+    assert [(one.profile.name, one.batch) for one in second.served] == [("b", 4), ("a", 8)] or [
+        (one.profile.name, one.batch) for one in second.served
+    ] == [("a", 8), ("b", 4)]
+    shorter = squishy.merge(
+        squishy.Turn(100, 60 * MS, (squishy.Served(a, 6, 99.5),)),
+        squishy.Turn(100, 80 * MS, (squishy.Served(b, 4, 50.0),)),
+        NO_SLACK,
+    )
+    assert shorter is not None and shorter.duty_ns == 60 * MS
+    assert [one.batch for one in shorter.served] == [6, 3]
+    assert shorter.occupancy(1.0) == pytest.approx((15 + 12) / 60)
+
+
+def test_merging_refuses_what_is_late_or_too_much() -> None:
+    a, b = net("a", 50, 10, 1), net("b", 30, 10, 1)
+    slow = squishy.Turn(100, 25 * MS, (squishy.Served(a, 1, 40.0),))
+    # 20 of 20 ms are used, and a request that has just missed its turn waits 20 + 20 > 30, nor is 2 x 20 <= 30.
+    assert squishy.merge(slow, squishy.Turn(100, 20 * MS, (squishy.Served(b, 1, 50.0),)), NO_SLACK) is None
+    same = squishy.Turn(100, 100 * MS, (squishy.Served(a, 1, 10.0),))
+    assert squishy.merge(slow, same, NO_SLACK) is None
+
+
+def test_the_knee_by_hand() -> None:
+    """Fill 0.5, one request at a time, 10 ms: L = 5 + 5 / p ms, a request 30, 20 and 15 ms of parts 20, 33.., 50 ...
+
+    trp(20) = 33.3, trp(40) = 57.1, trp(50) = 66.7, trp(60) = 75, trp(80) = 88.9, trp(100) = 100: the steepest step
+    is the first, 1.19 a percent.
+    """
+    one = net("a", 1000, 10, 0, largest=1)
+    points = [one.saturated(size)[1] for size in (20, 40, 50, 60, 80, 100)]
+    assert points == pytest.approx([33.33, 57.14, 66.67, 75, 88.89, 100], rel=1e-3)
+    options = gpulet.Options(slack=1.0)
+    assert gpulet.efficient_share(one, options) == 40
+    assert gpulet.required_share(one, 60, options) == 50
+    # A network that fills nothing gains nothing: the smallest part.
+    assert gpulet.efficient_share(net("b", 1000, 10, 0, largest=1, fill=0.01), options) == 20
+
+
+def test_gpulet_splits_a_gpu_and_fits_best() -> None:
+    """a needs 40 % (57 of its 50 requests a second), b 50 %: one GPU is cut 40 / 60, and b takes the 60 as it is."""
+    a, b = net("a", 1000, 10, 0, largest=1), net("b", 2000, 10, 0, largest=1)
+    made = gpulet.schedule([Demand(a, 50.0), Demand(b, 60.0)], 2, options=gpulet.Options(slack=1.0))
+    assert made.complete
+    assert [(part.device, part.share, [one.profile.name for one in part.served]) for part in made.parts] == [
+        (0, 60, ["b"]), (0, 40, ["a"]), (1, 100, []),
+    ]  # fmt: skip
+
+
+def test_gpulet_takes_several_parts_for_a_high_rate() -> None:
+    """57.1 a second on a part of 40 %, the knee: 110 need two; 60 % is left of each GPU."""
+    made = gpulet.schedule([Demand(net("a", 1000, 10, 0, largest=1), 110.0)], 2, options=gpulet.Options(slack=1.0))
+    assert made.complete
+    shares = Counter(part.share for part in made.parts if part.served)
+    assert shares == {40: 1, 60: 1}
+    assert sum(one.rate for part in made.parts for one in part.served) == pytest.approx(110)
+
+
+def test_gpulet_keeps_away_from_a_neighbour_that_would_be_late() -> None:
+    """Half of a GPU is free beside a, but both would take 1.8 times as long; the second GPU is taken instead."""
+    tight = Profile("a", 31 * MS, (Sample(1, 10 * MS, 0.5),))
+    loose = Profile("b", 1000 * MS, (Sample(1, 10 * MS, 0.5),))
+    demands = [Demand(tight, 40.0), Demand(loose, 50.0)]
+    options = gpulet.Options(slack=1.0, sizes=(50, 100))
+    alone = gpulet.schedule(demands, 2, options=options)
+    assert {part.device for part in alone.parts if part.served} == {0}
+    beside = gpulet.schedule(demands, 2, LinearInterference(0, 0, 0, 0, 1.8), options)
+    assert beside.complete and {part.device for part in beside.parts if part.served} == {0, 1}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(20, 200), st.integers(1, 12), st.integers(1, 400)), min_size=1, max_size=6))
+def test_what_is_planned_is_admitted_adds_up_and_is_in_time(drawn: list[tuple[int, int, int]]) -> None:
+    demands = [
+        Demand(net(f"n{i}", slo, first, first / 8, fill=0.4), float(rate)) for i, (slo, first, rate) in enumerate(drawn)
+    ]  # fmt: skip
+    neighbours = LinearInterference(0.1, 0.2, 0.1, 0.2, 1.02)
+    for made in (
+        squishy.schedule(demands, 3),
+        gpulet.schedule(demands, 3, neighbours),
+        gpulet.schedule(demands, 3, neighbours, gpulet.Options(order="falling")),
+    ):
+        planned = Counter[str]()
+        for part in made.parts:
+            for one in part.served:
+                planned[one.profile.name] += one.rate  # type: ignore[assignment]
+                taken = one.profile.latency(one.batch, part.share) * 1.1
+                assert taken <= one.profile.slo_ns and one.rate * taken <= one.batch * 1e9 * 1.001
+        for device in range(3):
+            shares = tuple(part.share for part in made.parts if part.device == device)
+            assert mechanism("mps").admits(shares) and len(shares) <= 2
+        for one in made.unserved:
+            planned[one.profile.name] += one.rate  # type: ignore[assignment]
+        for demand in demands:
+            assert planned[demand.profile.name] == pytest.approx(demand.rate, rel=0.02)
+
+
+def test_capacity_is_where_time_runs_out() -> None:
+    """L(b) = 10 ms, one at a time, periodic requests: 100 a second and no more."""
+    one = Profile("a", 21 * MS, (Sample(1, 10 * MS, 0.5),))
+    system = System("whole", lambda demands: squishy.schedule(demands, 1, NO_SLACK), mechanism("mps"), NoInterference())
+    scenario = Scenario("one", {"a": 100.0})
+    assert trial(system, scenario, {"a": one}, 0.99, arrivals="periodic").outcome.satisfaction == 1.0
+    over = trial(system, scenario, {"a": one}, 1.3, arrivals="periodic").outcome
+    assert over.satisfaction < 0.9 and over.goodput <= 100.5
+    most = capacity(system, scenario, {"a": one}, duration_ns=8 * SECOND)
+    assert most is not None and 0.2 < most.load < 0.8  # Poisson, 99 % in time
+
+
+def test_capacity_is_looked_for_beyond_loads_a_planner_cannot_place_all_of() -> None:
+    one = Profile("a", 100 * MS, (Sample(1, 1 * MS, 0.5),))
+
+    def plan(demands: list[Demand]) -> Deployment:
+        rate = demands[0].rate
+        lost = rate * (0.2 if rate < 50 else 0.5 if rate > 200 else 0.0)
+        return Deployment((Part(0, 100, (squishy.Served(one, 1, rate),)),), (Demand(one, lost),) if lost else ())
+
+    system = System("odd", plan, mechanism("mps"), NoInterference())  # type: ignore[arg-type]
+    most = capacity(system, Scenario("one", {"a": 100.0}), {"a": one}, duration_ns=SECOND)
+    assert most is not None and 1.8 < most.load <= 2.2
+
+
+def test_guests_go_to_the_part_that_is_used_least() -> None:
+    """a is busy 80 %, b 20 %; c found no place: it joins b, and d the third accelerator, which nobody uses."""
+    a, b, c, d = (net(name, 500, 10, 0, largest=1) for name in "abcd")
+    parts = (Part(0, 100, (squishy.Served(a, 1, 80.0),)), Part(1, 100, (squishy.Served(b, 1, 20.0),)))
+    made = with_guests(Deployment(parts, (Demand(c, 30.0),)), 2)
+    assert [[one.profile.name for one in part.served] for part in made.parts] == [["a"], ["b", "c"]]
+    made = with_guests(Deployment(parts, (Demand(c, 30.0), Demand(d, 40.0))), 3)
+    assert [[one.profile.name for one in part.served] for part in made.parts] == [["a"], ["b", "c"], ["d"]]
+    assert made.complete
+
+
+def toy() -> rms.Problem:
+    """Two services on an A30 (1, 2 or 4 slices): x gains little from a larger instance, y nothing from a small one."""
+    x = Profile("x", 100 * MS, (Sample(1, 10 * MS, 0.1),))
+    y = Profile("y", 25 * MS, (Sample(1, 10 * MS, 1.0),))
+    return rms.problem("a30-24gb", [Demand(x, 300.0), Demand(y, 100.0)], rms.Options(slack=1.0))
+
+
+def test_instances_by_hand() -> None:
+    """x takes 10 (0.9 + 0.1 / p): 13 ms on a quarter, 76.9 a second; y is in time on the whole GPU only."""
+    given_one = toy()
+    assert given_one.throughput["1g.6gb", "x"] == pytest.approx(1e9 / (13 * MS))
+    assert given_one.throughput["4g.24gb", "x"] == pytest.approx(100)
+    assert given_one.throughput["2g.12gb", "y"] == 0 and given_one.throughput["4g.24gb", "y"] == pytest.approx(100)
+    # One GPU for y; four quarters do 307 of x: two GPUs, whereas whole ones would be 1 + 3.
+    assert rms.lower_bound(given_one) == 2
+    assert len(rms.greedy(given_one)) == 2
+    assert len(rms.static(given_one, ("4g.24gb",))) == 4
+    with pytest.raises(UsageError, match="y meets"):
+        rms.static(given_one, ("1g.6gb",) * 4)
+
+
+def test_the_score_by_hand() -> None:
+    assert rms.score((0.5, 0.2), (0.8, 0.0), clip=False) == pytest.approx(0.2 * 0.5 + 1.0 * 0.2)
+    assert rms.score((0.5, 0.2), (0.8, 0.0), clip=True) == pytest.approx(0.2 * 0.2 + 1.0 * 0.2)
+
+
+def drawn_problem(seed: int, count: int = 3, most: float = 2.0) -> rms.Problem:
+    draw = random.Random(seed)
+    demands = []
+    for i in range(count):
+        first = draw.uniform(2, 10)
+        one = net(f"s{i}", first * draw.uniform(4, 12), first, first * 0.1, largest=8, fill=draw.uniform(0.1, 0.95))
+        demands.append(Demand(one, one.saturated(100, 1.1)[1] * draw.uniform(0.1, most)))
+    return rms.problem("a100-40gb", demands)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_search_is_between_the_bound_and_greedy_and_serves_what_is_asked(seed: int) -> None:
+    given_one = drawn_problem(seed, 4)
+    fast, slow = rms.greedy(given_one), search(given_one, Search(rounds=4))
+    assert rms.lower_bound(given_one) <= len(slow) <= len(fast) <= len(rms.static(given_one, ("7g.40gb",)))
+    for configs in (fast, slow):
+        assert rms.done(given_one.completed(configs))
+        for config in configs:
+            assert geometry("a100-40gb").legal(tuple(laid_out("a100-40gb", config)))
+    assert search(given_one, Search(rounds=4)) == slow
+
+
+def test_a_crumb_is_served_too() -> None:
+    """What is left may be far below the rounding of scores: greedy must still end."""
+    given_one = drawn_problem(1, 3)
+    assert len(rms.greedy(given_one, (1.0, 1 - 1e-8, 1.0))) == 1
+    assert len(rms.greedy(given_one, (1 - 2e-8, 1.0, 1 - 1e-8))) == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_search_finds_the_fewest_gpus_of_small_problems(seed: int) -> None:
+    """All pairs of configurations are tried: where two GPUs are enough, search has two."""
+    given_one = drawn_problem(seed + 50, 3, most=0.7)
+    configs = {given_one.utility(config) for config in rms.configurations(given_one, 3)}
+    one = any(rms.done(utility) for utility in configs)
+    two = one or any(
+        rms.done([a + b for a, b in zip(first, second, strict=True)]) for first, second in product(configs, repeat=2)
+    )  # fmt: skip
+    found = len(search(given_one, Search(rounds=10)))
+    assert found == 1 if one else found == 2 if two else found >= 3
+
+
+def capacity_of(given_one: rms.Problem, gpus: dict[int, dict[object, str]]) -> Counter[str]:
+    total = Counter[str]()
+    for have in gpus.values():
+        for placed, service in have.items():
+            total[service] += given_one.throughput[placed.profile, service]  # type: ignore[attr-defined, assignment]
+    return total
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_transition_never_serves_less_and_ends_at_the_target(seed: int) -> None:
+    before, after = drawn_problem(seed, 3), drawn_problem(seed + 100, 3)
+    # The same services at other rates.
+    draw = random.Random(seed)
+    after = rms.problem("a100-40gb", [Demand(one.profile, one.rate * draw.uniform(0.3, 2)) for one in before.demands])
+    now, target = rms.greedy(before), search(after, Search(rounds=3))
+    steps = transition("a100-40gb", now, target)
+    gpus: dict[int, dict[object, str]] = {i: dict(laid_out("a100-40gb", config)) for i, config in enumerate(now)}
+    least = capacity_of(before, gpus)
+    goal = {i: dict(laid_out("a100-40gb", config)) for i, config in enumerate(target)}
+    for service, value in capacity_of(after, goal).items():  # type: ignore[arg-type]
+        least[service] = min(least[service], value)
+    cut = geometry("a100-40gb")
+    for action in steps.actions:
+        have = gpus.setdefault(action.gpu, {})
+        if action.kind == "make":
+            have[action.placed] = action.service
+            assert cut.legal(tuple(have))  # type: ignore[arg-type]
+        else:
+            assert have.pop(action.placed) == action.service
+        total = capacity_of(before, gpus)
+        assert all(total[service] >= value - 1e-6 for service, value in least.items())
+        assert sum(bool(one) for one in gpus.values()) <= steps.peak
+
+    def shapes(layouts: list[dict[object, str]]) -> list[list[tuple[str, str]]]:
+        return sorted(sorted((one.profile, who) for one, who in have.items()) for have in layouts if have)  # type: ignore[attr-defined]
+
+    assert shapes(list(gpus.values())) == sorted(sorted(config) for config in target)
+    assert shapes([dict(one) for one in steps.final]) == shapes(list(gpus.values()))
+
+
+def test_nothing_moves_where_nothing_changes() -> None:
+    configs = search(drawn_problem(3), Search(rounds=2))
+    steps = transition("a100-40gb", configs, list(reversed(configs)))
+    assert steps.actions == () and steps.peak == len(configs)
+
+
+def test_a_deployment_on_instances_is_served_in_time() -> None:
+    given_one = drawn_problem(4, 3)
+    made = rms.deployment(given_one, rms.greedy(given_one))
+    rates = {one.profile.name: one.rate for one in given_one.demands}
+    profiles = {one.profile.name: one.profile for one in given_one.demands}
+    system = System("mig", lambda _: made, mechanism("mig"), NoInterference())
+    done = trial(system, Scenario("x", rates), profiles, 0.9, arrivals="periodic", duration_ns=2 * SECOND)
+    assert done.outcome.satisfaction > 0.98
+
+
+def test_gpulet_serves_more_of_the_published_networks_than_time_sharing(shared_data: Path) -> None:
+    """The authors' workload `equal`: five networks at one rate on four GPUs."""
+    file = shared_data / "gpulet" / "3080_UTIL.CSV"
+    if not file.exists():
+        pytest.skip("no published profiles: gpulet/")
+    profiles = {one.name: one for one in read_profiles(file, law="fixed")}
+    scenario = Scenario("equal", dict.fromkeys(("lenet", "googlenet", "resnet50", "ssd", "vgg16"), 50.0))
+    found = {}
+    for name, plan in (
+        ("time", lambda demands: squishy.schedule(demands, 4)),
+        ("space", lambda demands: gpulet.schedule(demands, 4)),
+    ):
+        most = capacity(System(name, plan, mechanism("mps"), NoInterference()), scenario, profiles,
+                        lowest=0.2, step=1.15, duration_ns=2 * SECOND)  # fmt: skip
+        found[name] = most.load if most else 0.0
+    assert found["space"] >= 1.5 * found["time"] > 0
+
+
+def test_a_part_tells_who_is_in_it() -> None:
+    made = gpulet.schedule([Demand(net("a", 1000, 10, 0, largest=1), 50.0)], 1, options=gpulet.Options(slack=1.0))
+    assert str(made.parts[0]) == "0:60% free" and "a b1 50/s" in str(made.parts[1])
+    assert str(Part(2, 100, ())) == "2:100% free"
+    assert Running(net("a", 1, 1, 1), 1, 50).share == 50

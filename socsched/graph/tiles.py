@@ -79,9 +79,12 @@ def fusable(network: Network) -> int:
 
 
 def _tileable(network: Network, layer: Layer) -> bool:
-    if layer.op in WINDOWED:
-        return not layer.attrs.get("ceil", False)
-    return layer.op in POINTWISE
+    if layer.op not in WINDOWED:
+        return layer.op in POINTWISE
+    # Padding as wide as a window makes results that see nothing of the image: a tile of these would have no input.
+    kernel, _, dilation, sides = window(network, layer)
+    reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    return not layer.attrs.get("ceil", False) and all(pad <= reach[n % 2] for n, pad in enumerate(sides))
 
 
 def images(network: Network, depth: int) -> list[Image]:

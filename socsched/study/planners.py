@@ -14,7 +14,7 @@ from rich.text import Text
 from socsched.errors import InputError, SocschedError, UsageError
 from socsched.plan.pareto import Point, mark
 from socsched.plan.plan import Plan
-from socsched.plan.planners import known
+from socsched.plan.planners import known, planner
 from socsched.report import facts
 from socsched.report.pareto import figure
 from socsched.report.terminal import table
@@ -179,6 +179,30 @@ def view(outcomes: Sequence[Outcome]) -> RenderableType:
         *(f"{o.name}: {o.refusal}" for o in outcomes if o.refusal),
     ]
     return Group(table(title, columns, rows, range(3, 11)), Text(""), *(Text(note, "dim") for note in notes))
+
+
+def listing() -> RenderableType:
+    """Return every planner with what it does, its paper, and its options with their defaults."""
+    rows = []
+    for name in known():
+        found = planner(name)
+        options = "; ".join(f"{key}={option.default}: {option.help}" for key, option in found.options.items())
+        rows.append([name, found.summary, found.source, options])
+    return table("Planners", ["planner", "what it does", "paper", "options"], rows)
+
+
+def listing_document() -> dict[str, Any]:
+    """Return the same as plain data."""
+    return {
+        name: {
+            "summary": planner(name).summary,
+            "source": planner(name).source,
+            "options": {
+                key: {"default": option.default, "help": option.help} for key, option in planner(name).options.items()
+            },
+        }
+        for name in known()
+    }
 
 
 def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from socsched.cli.options import Output
@@ -52,6 +53,17 @@ def test_the_data_agree_with_the_plans(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_no_feasible_plan_is_a_violation() -> None:
     assert study(["perception-stack", "-p", "jetson-agx-orin-64gb", "--mode", "15W", "--planners", "herald"]) == 1
+
+
+def test_planners_are_listed_with_papers_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert study(["--list"]) == 0
+    text = capsys.readouterr().out
+    assert "runtime-aware" in text and "Ding et al., MLSys 2021" in text and "share=0.8" in text
+    assert study(["--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["ios"]["options"]["r"]["default"] == 3
+    with pytest.raises(click.UsageError):
+        study([])
 
 
 def test_choices_are_read_and_checked() -> None:

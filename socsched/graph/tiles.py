@@ -1,7 +1,7 @@
 """Fused tiles: the first layers of a network, each tile of the last one's result computed on its own.
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
-Clusters", IEEE TCAD 37(11) 2018, section IV-A ("fused tile partitioning"): the result of layer L is divided into a
+Clusters", IEEE TCAD 37(11) 2018, "fused tile partitioning": the result of layer L is divided into a
 grid; going backwards, a layer that makes rows [y0, y1) with kernel k, stride s, dilation d and padding p needs rows
 [y0 s - p, (y1 - 1) s - p + d (k - 1) + 1) of its input, cut off at the image, and what is cut off is the padding that
 remains.  Neighbouring tiles compute what they share twice.

@@ -1,7 +1,7 @@
 """AxoNN: the fastest layer-wise mapping of one network under an energy cap, transitions counted.
 
 Dagli, Cieslewicz, McClurg, Belviranli, "AxoNN: Energy-Aware Execution of Neural Network Inference on Multi-Accelerator
-Heterogeneous SoCs", DAC 2022, section 3: minimise the sum of layer times and transition times under
+Heterogeneous SoCs", DAC 2022, its problem statement: minimise the sum of layer times and transition times under
 sum of energies <= ECT, the energy consumption target.  The authors hand it to an SMT solver; here the same program is
 solved exactly by labels (changes made, place, time, energy) that no other label dominates.
 

@@ -26,6 +26,7 @@ VERBS = (
     "profile",
     "report",
     "compare",
+    "study",
     "demo",
     "doctor",
 )

@@ -16,6 +16,7 @@ from socsched.sim.board import Board
 from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
+from socsched.sim.steering import Steering
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
 
 _DRAWS = 1024
@@ -52,7 +53,9 @@ class Conductor:
         self.tables["numbers"]["first_edge"] = self._edges[0][0] if self._edges else FAR
         rule = self.plan.throttle
         self.board = Board(self.plan, rule, self.tables) if rule else None
-        self.tables["numbers"]["first_control"] = rule.period_ns if rule else FAR
+        self.steering = Steering(lowered)
+        self._looks = rule.period_ns if rule else FAR
+        self.tables["numbers"]["first_control"] = min(self._looks, self.steering.next_ns)
 
     # -- questions
 
@@ -188,9 +191,13 @@ class Conductor:
         return 0
 
     def control(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
-        """Let the board react to power and temperature; return when it looks again, and which engines changed."""
-        assert self.board is not None
-        return self.board.look(now, spent, traffic)
+        """Let the board and policies' controllers look; return when one looks again, and which engines changed."""
+        changed = 0
+        if self.board is not None and self._looks <= now:
+            self._looks, changed = self.board.look(now, spent, traffic)
+        if self.steering.next_ns <= now:
+            changed |= self.steering.look(now, spent)
+        return min(self._looks, self.steering.next_ns), changed
 
     def all_marks(self) -> list[Mark]:
         """Return every instant that faults and the board add to the trace."""

@@ -69,6 +69,7 @@ def run(
     lowered = lower(plan, seed, policy)
     conductor = Conductor(lowered, faults or Faults(), seed)
     found = kernel(implementation, _segments(plan, duration_ns))(lowered.tables, conductor, duration_ns, int(record))
+    conductor.steering.kernel = found
     interrupted = False
     # The loop makes records, never cycles, and looking for cycles among millions of records takes half the time.
     collecting = gc.isenabled()

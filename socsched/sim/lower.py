@@ -12,6 +12,7 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.sim.chains import chain_tables
+from socsched.sim.mechanisms import dynamic, pairs, taken, task_row, unit_row
 from socsched.sim.policies import Policy, Term, policy
 
 FAR = 1 << 62
@@ -69,10 +70,17 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     rows, streams = _Columns(), _Streams(seed)
     segments = _segments(rows, plan, engines, units)
     processes: dict[tuple[bool, str], int] = {}
+    rows["waits"] = array("q")
     for task in plan.tasks:
         _task(rows, task, streams)
         process = (True, task.process) if task.process else (False, task.name)
         rows.row("t", process=processes.setdefault(process, len(processes)))
+        rows.row(
+            "t",
+            **task_row(task, plan.engines[engines[task.engine]].kind, policies[engines[task.engine]], rows["waits"]),
+        )
+    rules = {engine.id: rule for engine, rule in zip(plan.engines, policies, strict=True)}
+    rows["g_class"], beside = pairs(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
     scale = lcm(*(max(engine.lanes, 1) for engine in plan.engines)) if plan.engines else 1
     levels = max((len(engine.levels) for engine in plan.engines), default=1) or 1
     for unit in units:
@@ -84,6 +92,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     _connect(rows, plan, sources)
     _close_loops(rows, plan, sources)
     rows.update(chain_tables(plan, sources))
+    rows.update(beside)
     uneven = any(value != 1024 for value in rows["lane_speed"])
     numbers = {
         "levels": levels,
@@ -93,17 +102,19 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         "static": float(plan.base_mw + sum(engine.idle_mw for engine in plan.engines)),
         "capacity": int(plan.dram_bandwidth > 0 or bool(plan.contention)),
         "streams": len(streams.names),
+        "classes": beside.pop("classes"),
         "first_edge": FAR,
         "first_control": FAR,
     }
     for name in _EMPTY:
         rows.setdefault(name, array("q"))
-    named = tuple(dict.fromkeys([*_PREFIX, *(segment.name for _, segment in segments)]))
+    named = tuple(dict.fromkeys([*_PREFIX, *(segment.name for _, _, segment in segments)]))
     index = {name: number for number, name in enumerate(named)}
     # a segment that happens to be called like a prefix keeps its own slice name; both read the same
-    rows["g_name"] = array("q", [index[segment.name] for _, segment in segments])
+    rows["g_name"] = array("q", [index[segment.name] for _, _, segment in segments])
     tables = {**rows, "numbers": numbers}
-    return Lowered(plan, tables, tuple(segments), tuple(streams.names), named, sources, units, policies)
+    placed = tuple((engine, segment) for _, engine, segment in segments)
+    return Lowered(plan, tables, placed, tuple(streams.names), named, sources, units, policies)
 
 
 _EMPTY = (
@@ -181,9 +192,9 @@ def _units(plan: Plan, engines: Mapping[str, int]) -> tuple[Unit, ...]:
 
 def _segments(
     rows: _Columns, plan: Plan, engines: Mapping[str, int], units: Sequence[Unit]
-) -> list[tuple[str, Segment]]:
+) -> list[tuple[Task, str, Segment]]:
     """Write one row a segment, and where the segments of every task start."""
-    found: list[tuple[str, Segment]] = []
+    found: list[tuple[Task, str, Segment]] = []
 
     def add(task: Task, segments: Sequence[Segment]) -> int:
         first = len(found)
@@ -197,7 +208,7 @@ def _segments(
             drawn = segment.bytes if segment.time_ns else 0
             rows.row("g", time=segment.time_ns, bytes=drawn, unit=unit, mask=mask, width=width)
             rows.row("g", hold=bool(segment.hold and segment.engine), rest=rest)
-            found.append((name, segment))
+            found.append((task, name, segment))
         return first
 
     for task in plan.tasks:
@@ -231,12 +242,14 @@ def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> No
     if engine.preemption not in KINDS:
         problem = f"engine {engine.id!r}: preemption {engine.preemption!r} is unknown"
         raise UsageError(problem, hint=f"known: {', '.join(KINDS)}")
+    engine, way = taken(engine, rule)
     kind = KINDS[engine.preemption] if rule.preemptive else KINDS["none"]
     asked = callable(rule.order)
     first, second = (Term.ASKED, Term.NOTHING) if asked else rule.order  # type: ignore[misc]
     rows.row("u", engine=unit.engine, mask=unit.mask, kind=kind, flight=max(engine.in_flight, 1), reset=engine.reset_ns)
-    rows.row("u", term0=first, term1=second, dynamic=rule.dynamic, tick=rule.tick_ns, across=rule.across)
+    rows.row("u", term0=first, term1=second, dynamic=dynamic(rule), tick=rule.tick_ns, across=rule.across)
     rows.row("u", quantum=(engine.quantum_ns or 1_000_000) if rule.sliced else 0, serves=rule.serves)
+    rows.row("u", **unit_row(rule, way, engine.kind))
 
 
 def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> None:

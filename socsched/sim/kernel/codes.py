@@ -13,6 +13,9 @@ FULL = cython.declare(cython.longlong, 0)
 SEGMENT = cython.declare(cython.longlong, 1)
 NONE = cython.declare(cython.longlong, 2)
 RESTART = cython.declare(cython.longlong, 3)
+# when a job that runs finishes rather than give way
+SLOWDOWN = cython.declare(cython.longlong, 1)
+COMPLETION = cython.declare(cython.longlong, 3)
 # what to do with a job that will be late
 SKIP = cython.declare(cython.longlong, 1)
 ABORT = cython.declare(cython.longlong, 2)

@@ -1,7 +1,7 @@
 from socsched_kernel.columns cimport column
-from socsched_kernel.queues cimport Queues
+from socsched_kernel.guests cimport Guests
 
-cdef class Dispatcher(Queues):
+cdef class Dispatcher(Guests):
     cdef column chosen, toll
     cdef int settle(self, long long now) except -1
     cdef long long most_urgent(self) noexcept
@@ -11,6 +11,9 @@ cdef class Dispatcher(Queues):
     cdef void hold_back(self, long long u, long long top) noexcept
     cdef long long launched(self, long long t) noexcept
     cdef long long goes_on(self, long long c) noexcept
+    cdef void spare(self, long long u, long long now) noexcept
+    cdef long long finishes(self, long long u, long long c, long long other, long long now) noexcept
+    cdef void go_back(self, long long t, long long u) noexcept
     cdef int exchange(self, long long u, long long now) except -1
     cdef int resume(self, long long t, long long place, long long now) except -1
     cdef int start(self, long long c, long long place, long long now) except -1

@@ -8,14 +8,23 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.codes import FAR, FULL, KILLED, NONE, RESTART, SEGMENT
-    from cython.cimports.socsched_kernel.queues import Queues
+    from cython.cimports.socsched_kernel.codes import (
+        COMPLETION,
+        FAR,
+        FULL,
+        KILLED,
+        NONE,
+        RESTART,
+        SEGMENT,
+        SLOWDOWN,
+    )
+    from cython.cimports.socsched_kernel.guests import Guests
 else:
-    from .codes import FAR, FULL, KILLED, NONE, RESTART, SEGMENT
-    from .queues import Queues
+    from .codes import COMPLETION, FAR, FULL, KILLED, NONE, RESTART, SEGMENT, SLOWDOWN
+    from .guests import Guests
 
 
-class Dispatcher(Queues):
+class Dispatcher(Guests):
     """The lanes of a unit are given greedily by policy order.
 
     Fixed ones are taken together, "any" lanes where some are free, and jobs of lower priority fill what is left.  Who
@@ -64,6 +73,8 @@ class Dispatcher(Queues):
     def dispatch(self, u: i64, now: i64, top: i64) -> None:
         """Give the lanes of a unit to those who come first, of first key `top` at most unless that is -FAR."""
         if not self.n_still[self.u_engine[u]]:
+            if self.u_beside[u]:
+                self.part(u, now)
             if self.u_dynamic[u]:
                 self.sort(u, now)
             if top > -FAR:
@@ -71,11 +82,15 @@ class Dispatcher(Queues):
             self.choose(u, now, top)
             if self.u_flight[u] > 1:
                 self.ask_to_stop(u)
+            if self.u_drain[u]:
+                self.spare(u, now)
             self.exchange(u, now)
+            if self.u_beside[u]:
+                self.accompany(u, now)
             if self.u_kind[u] != FULL and self.u_kind[u] != RESTART:
                 self.note_blocking(u, now)
             if self.u_tick[u] and self.ordered[u] > self.runs[u]:
-                self.events.set(self.from_tick + u, now + self.u_tick[u])
+                self.events.set(self.from_tick + u, now + self.u_tick[u] * self.ticks_until(u, now))
 
     def hold_back(self, u: i64, top: i64) -> None:
         """Let jobs behind a more urgent one elsewhere do what they launched ahead, and nothing more.
@@ -133,6 +148,58 @@ class Dispatcher(Queues):
         """Return whether a claim's next segment was launched before somebody more urgent came."""
         return c < self.tasks and self.place[c] < self.ahead[c]
 
+    def spare(self, u: i64, now: i64) -> None:
+        """Let jobs finish that are about to be stopped, where the policy finds that better."""
+        base: i64 = u * self.width
+        i: i64
+        j: i64
+        for i in range(self.runs[u]):
+            c: i64 = self.run[base + i]
+            if self.locked[c] or c >= self.tasks or self.chosen[c] == self.lanes[c]:
+                continue
+            stays: i64 = 1
+            wanted: i64 = 0
+            for j in range(self.ordered[u]):
+                other: i64 = self.order[base + j]
+                if other != c and other < self.tasks and self.chosen[other] & self.lanes[c]:
+                    wanted = 1
+                    if self.running[other] or not self.finishes(u, c, other, now):
+                        stays = 0
+            if stays and wanted:
+                for j in range(self.ordered[u]):
+                    other = self.order[base + j]
+                    if self.chosen[other] & self.lanes[c]:
+                        self.chosen[other] = 0
+                self.chosen[c] = self.lanes[c]
+
+    def finishes(self, u: i64, c: i64, other: i64, now: i64) -> i64:
+        """Return whether a job that runs had better finish before one that waits (`Taking.drain`)."""
+        left: i64 = self.remaining(c, now)
+        waits: i64 = self.remaining(other, now)
+        if self.u_drain[u] == COMPLETION:
+            return left <= waits + self.u_save[u] + self.u_restore[u] + self.n_switch[self.u_engine[u]]
+        # times in 2**10 ns, so that products of two stay below 2**63
+        whole: i64 = (self.t_cost[c] >> 10) + 1
+        its: i64 = (self.t_cost[other] >> 10) + 1
+        if self.u_drain[u] == SLOWDOWN:
+            return (waits >> 10) * its > (left >> 10) * whole
+        return (left >> 10) * its > (waits >> 10) * whole
+
+    def go_back(self, t: i64, u: i64) -> None:
+        """Have before oneself again what a restart loses besides the running segment."""
+        place: i64 = 0
+        if not self.u_whole[u]:
+            place = self.place[t] + self.u_flight[u]
+            if place > self.count[t]:
+                place = self.count[t]
+            place -= self.u_flight[u]
+            if place < self.begun[t]:
+                place = self.begun[t]
+        # what ran elsewhere is done
+        while self.place[t] > place and self.g_unit[self.first[t] + self.place[t] - 1] == u:
+            self.place[t] -= 1
+        self.begun[t] = self.place[t]
+
     def exchange(self, u: i64, now: i64) -> None:
         """Stop who has lanes that others are to have, then start those."""
         base: i64 = u * self.width
@@ -182,15 +249,9 @@ class Dispatcher(Queues):
         e: i64 = self.u_engine[u]
         slot: i64 = self.job[t]
         if self.j_start[slot] < 0:
-            self.j_start[slot] = now
-            if self.chained:
-                self.chains.started(t, self.j_frame[slot], self.latest)
-            if self.record and self.t_reads[t]:
-                self.write_sample(t, slot, self.latest)
-            if self.depth[t]:
-                self.touch(t)
+            self.take_up(t, now)
         if self.owes[t]:
-            self.prefix[t] = self.n_switch[e]
+            self.prefix[t] = self.n_switch[e] + self.u_restore[u]
             self.owes[t] = 0
         if self.wide[t] and self.j_exec[slot] and self.last[t] != place:
             self.j_migrated[slot] += 1
@@ -203,6 +264,7 @@ class Dispatcher(Queues):
         self.toll[u] = 0
         self.last[t] = place
         self.stop[t] = self.ahead[t]
+        self.begun[t] = self.place[t]
         if self.u_kind[u] == SEGMENT or self.u_kind[u] == NONE:
             self.lock(t)
         self.begin(t, now)
@@ -218,10 +280,14 @@ class Dispatcher(Queues):
                 self.leave_memory(c)
             if self.u_kind[u] == RESTART:
                 self.note(now, KILLED, c, self.j_frame[self.job[c]], 0)
+                self.go_back(c, u)
                 self.load(c, self.first[c] + self.place[c])
                 self.toll[u] = self.u_reset[u]
         self.vacate(c, now)
+        self.sated[u] = 0
         if c < self.tasks:
+            if self.u_save[u]:
+                self.toll[u] = self.u_save[u]
             self.j_preempted[self.job[c]] += 1
             self.owes[c] = 1
             self.prefix[c] = 0

@@ -2,7 +2,7 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.places cimport Places
 
 cdef class Jobs(Places):
-    cdef column waiting, owes, util, head, tail, stop, ahead, blocked, drawn, draw_at
+    cdef column waiting, owes, util, head, tail, stop, ahead, begun, mates, blocked, drawn, draw_at
     cdef int promote(self, long long t, long long slot, long long now) except -1
     cdef int sample_time(self, long long t) except -1
     cdef long long draw(self, long long stream) except *

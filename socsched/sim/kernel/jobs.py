@@ -36,8 +36,9 @@ class Jobs(Places):
 
     `owes[t]`: it has to pay a switch when it resumes.  `stop[t]`: the segment after which it launches nothing more (-1:
     none), `ahead[t]`: that one where somebody more urgent is about on another engine.  `blocked[t]`: since when it
-    waits for what cannot be preempted (-1: it does not).  `util[t]`: the share of its engine it takes in 2**-20, for
-    clocks that follow the load.
+    waits for what cannot be preempted (-1: it does not).  `begun[t]`: the segment it was last resumed at.  `mates[t]`
+    are the jobs served together with its own, linked as waiting ones are (-1: none).  `util[t]`: the share of its
+    engine it takes in 2**-20, for clocks that follow the load.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -49,6 +50,8 @@ class Jobs(Places):
         self.tail = self.fill(self.tasks, -1)
         self.stop = self.fill(self.tasks, -1)
         self.ahead = self.fill(self.tasks, -1)
+        self.begun = self.fill(self.tasks, 0)
+        self.mates = self.fill(self.tasks, -1)
         self.blocked = self.fill(self.tasks, -1)
         streams: i64 = tables["numbers"]["streams"]
         self.drawn = self.fill(streams * DRAWS, 0)
@@ -86,6 +89,10 @@ class Jobs(Places):
                 self.govern(t, self.t_cost[t], now)
             if self.u_serves[self.unit[t]]:
                 self.replenish(t, now)
+            self.credit(t, now)
+            if self.u_weighed[self.unit[t]]:
+                self.catch_up(t, now)
+            self.begun[t] = 0
             self.enlist(t, now)
 
     def sample_time(self, t: i64) -> None:
@@ -135,6 +142,7 @@ class Jobs(Places):
         slot: i64 = self.job[t]
         home: i64 = self.tasks + t
         claim: i64
+        self.part(self.unit[t], now)
         for claim in (home, t):
             if self.listed[claim]:
                 if self.running[claim]:
@@ -148,6 +156,10 @@ class Jobs(Places):
         self.soil(self.unit[t])
         self.owes[t] = self.prefix[t] = self.timed[t] = 0
         self.finish(t, slot, now, status)
+        while self.mates[t] >= 0:
+            slot = self.mates[t]
+            self.mates[t] = self.j_next[slot]
+            self.finish(t, slot, now, status)
         self.job[t] = -1
         self.follow(t, now)
 
@@ -216,6 +228,7 @@ class Jobs(Places):
             if self.u_engine[u] != e:
                 continue
             self.soil(u)
+            self.part(u, now)
             i: i64 = 0
             while i < self.runs[u]:
                 c: i64 = self.run[u * self.width + i]
@@ -237,11 +250,8 @@ class Jobs(Places):
                             self.begin(c, now)
                         else:
                             self.open_slice(c, now, 1)
-                elif c < self.tasks and not self.prefix[c]:
-                    if self.drawing[c]:
-                        self.memory_changed = 1
-                    else:
-                        self.keep_pace(c, self.slowed(c, self.load_time(c, self.first[c] + self.place[c])), now)
+                elif c < self.tasks:
+                    self.pace_again(c, now)
 
     def freeze(self, c: i64, now: i64) -> None:
         """An engine stands still: what runs keeps its lanes and makes no progress."""

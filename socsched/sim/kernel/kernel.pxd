@@ -6,6 +6,8 @@ cdef class Kernel(Dispatcher):
     cdef long long now, edge_at, events_seen
     cpdef object run_on(self, long long most)
     cpdef object time(self)
+    cpdef object ready(self, long long u)
+    cpdef object expected(self, long long source)
     cdef int expect(self, long long source, long long frame) except -1
     cdef int release(self, long long source, long long now) except -1
     cdef int handle(self, long long source, long long now) except -1

@@ -7,9 +7,10 @@ Meaning.  What happens at one instant is handled as a whole before anybody is di
 then jobs complete (by task), sensors release, timers release, the controller acts, jobs are aborted, budgets and quanta
 run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
 
-Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `progress`,
-`orders`, `places`, `jobs`, `queues`, `dispatching`, and the loop here.  What a layer adds to the state it makes itself;
-types are in its .pxd.  There, what may raise (because Python is asked, or a row written) is declared so.
+Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `credits`,
+`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, and the loop here.  What a layer adds to the
+state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a row written) is
+declared so.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class Kernel(Dispatcher):
     def handle(self, source: i64, now: i64) -> None:
         """Handle the event of a source."""
         if source < self.tasks:
-            self.complete(source, now)
+            if self.u_beside[self.unit[source]] and self.guest[self.unit[source]] == source:
+                self.leave(source, now)
+            else:
+                self.complete(source, now)
         elif source < self.from_control:
             self.release(source - self.tasks, now)
         elif source == self.from_control:
@@ -90,6 +94,24 @@ class Kernel(Dispatcher):
         else:
             self.events.set(source, FAR)
             self.soil(source - self.from_tick)
+
+    def ready(self, u: i64) -> list[tuple[int, ...]]:
+        """Return the jobs at a unit in the present order, each as the numbers of `sim.policies.Ready`."""
+        found: list[tuple[int, ...]] = []
+        i: i64
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[u * self.width + i]
+            if t < self.tasks:
+                slot: i64 = self.job[t]
+                found.append((
+                    t, self.j_frame[slot], self.j_activation[slot], self.j_release[slot], self.j_deadline[slot],
+                    self.j_start[slot], self.j_exec[slot], self.remaining(t, self.now), self.running[t],
+                ))  # fmt: skip
+        return found
+
+    def expected(self, source: i64) -> tuple[int, int]:
+        """Return when a source releases its next frame (ns, nominally), and that frame's number."""
+        return self.s_due[source], self.s_frame[source]
 
     def time(self) -> int:
         """Return the instant last handled (ns)."""
@@ -168,6 +190,11 @@ class Kernel(Dispatcher):
         """A task's prefix (a switch, say) or its segment is over."""
         self.events.set(t, FAR)
         self.end_slice(t, now)
+        u: i64 = self.unit[t]
+        if self.u_beside[u]:
+            self.part(u, now)
+            self.sated[u] = 0
+            self.soil(u)
         if self.prefix[t]:
             self.prefix[t] = 0
             self.begin(t, now)
@@ -210,9 +237,14 @@ class Kernel(Dispatcher):
         self.events.set(self.from_turn + t, FAR)
         self.turn[t] = 0
         if self.running[t] and self.listed[t]:
-            self.requeue(t, now)
-            self.turn[t] = now + self.u_quantum[self.unit[t]]
-            self.events.set(self.from_turn + t, self.turn[t])
+            u: i64 = self.unit[t]
+            waits: i64 = self.ordered[u] > self.runs[u]
+            if waits:
+                self.requeue(t, now)
+            self.turn[t] = now + self.u_quantum[u]
+            # with nobody waiting turns pass by unseen (`resume_turns`)
+            if waits:
+                self.events.set(self.from_turn + t, self.turn[t])
 
     def withhold(self, t: i64, now: i64) -> None:
         """Stop a task that has used its budget up until its reservation's deadline; give the next budget then."""
@@ -281,6 +313,15 @@ class Kernel(Dispatcher):
                 if self.record:
                     self.write_job(t, slot, -1, 0)
                 slot = self.head[t] if slot == self.job[t] else self.j_next[slot]
+            while self.mates[t] >= 0:
+                slot = self.mates[t]
+                self.mates[t] = self.j_next[slot]
+                if self.j_deadline[slot] <= end:
+                    overdue[t] += 1
+                    self.note(self.j_deadline[slot], UNFINISHED, t, self.j_frame[slot], 0)
+                self.add_up(t, slot)
+                if self.record:
+                    self.write_job(t, slot, -1, 0)
         for e in range(self.engines):
             self.charge(e, end)
         self.load_now, self.rate = self.shown_load, self.shown_rate

@@ -2,9 +2,11 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.progress cimport Progress
 
 cdef class Orders(Progress):
-    cdef column key0, key1, listed, order, ordered, dirty, dirt
+    cdef column key0, key1, listed, latest_start, order, run, runs, ordered, dirty, dirt
     cdef long long dirts, turns
     cdef int enlist(self, long long t, long long now) except -1
+    cdef void catch_up(self, long long t, long long now) noexcept
+    cdef void resume_turns(self, long long u, long long now) noexcept
     cdef void aim(self, long long t, long long g) noexcept
     cdef void list_claim(self, long long c) noexcept
     cdef void unlist(self, long long c) noexcept
@@ -12,6 +14,8 @@ cdef class Orders(Progress):
     cdef void soil(self, long long u) noexcept
     cdef long long before(self, long long a, long long b) noexcept
     cdef int sort(self, long long u, long long now) except -1
+    cdef long long ticks_until(self, long long u, long long now) noexcept
+    cdef void count_tokens(self, long long u, long long now) noexcept
     cdef int set_keys(self, long long t, long long now) except -1
     cdef long long term(self, long long code, long long t, long long now) noexcept
     cdef long long remaining(self, long long t, long long now) noexcept

@@ -9,11 +9,11 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import scaled
-    from cython.cimports.socsched_kernel.codes import SHIFT
+    from cython.cimports.socsched_kernel.codes import FAR, FULL, SHIFT
     from cython.cimports.socsched_kernel.progress import Progress
 else:
     from .arithmetic import scaled
-    from .codes import SHIFT
+    from .codes import FAR, FULL, SHIFT
     from .progress import Progress
 
 # terms of a policy's order (`sim.policies`)
@@ -29,12 +29,21 @@ T_SERVER = cython.declare(cython.longlong, 9)
 T_REMAINING = cython.declare(cython.longlong, 10)
 T_COST = cython.declare(cython.longlong, 11)
 T_ASKED = cython.declare(cython.longlong, 12)
+T_CANDIDATE = cython.declare(cython.longlong, 13)
+T_CRITICAL = cython.declare(cython.longlong, 14)
+T_SERVICE = cython.declare(cython.longlong, 15)
+T_BEST_EFFORT = cython.declare(cython.longlong, 16)
+MOVING = cython.declare(cython.longlong, 1)
+"""Keys that depend on time: only those of claims that run (1), or of all (2)."""
 
 
 class Orders(Progress):
     """Claims on the lanes of unit u, `order[u * width + i]` for i below `ordered[u]`, by two keys and their number.
 
-    `dirt` lists the units to dispatch before this instant ends.
+    `run[u * width + i]` are those that run there, `runs[u]` of them.
+
+    `dirt` lists the units to dispatch before this instant ends.  `latest_start[t]`: when a job has to go on to be in
+    time (only worked out where the order is by that).
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -42,7 +51,10 @@ class Orders(Progress):
         self.key0 = self.fill(self.width, 0)
         self.key1 = self.fill(self.width, 0)
         self.listed = self.fill(self.width, 0)
+        self.latest_start = self.fill(self.tasks, 0)
         self.order = self.fill(self.width * self.units, 0)
+        self.run = self.fill(self.width * self.units, 0)
+        self.runs = self.fill(self.units, 0)
         self.ordered = self.fill(self.units, 0)
         self.dirty = self.fill(self.units, 0)
         self.dirt = self.fill(self.units, 0)
@@ -54,7 +66,34 @@ class Orders(Progress):
         self.set_keys(t, now)
         if not (self.throttled[t] and self.u_serves[u]):
             self.list_claim(t)
+            if self.u_quantum[u] and self.u_kind[u] == FULL:
+                self.resume_turns(u, now)
         self.soil(u)
+
+    def catch_up(self, t: i64, now: i64) -> None:
+        """A task comes back: it has had no less service than the one that had least of those that are here."""
+        u: i64 = self.unit[t]
+        least: i64 = FAR
+        i: i64
+        for i in range(self.ordered[u]):
+            c: i64 = self.order[u * self.width + i]
+            if c < self.tasks and self.term(T_SERVICE, c, now) < least:
+                least = self.term(T_SERVICE, c, now)
+        if least < FAR and least > self.least[u]:
+            self.least[u] = least
+        if self.service[t] < self.least[u]:
+            self.service[t] = self.least[u]
+
+    def resume_turns(self, u: i64, now: i64) -> None:
+        """Somebody waits: those that run have turns that end."""
+        i: i64
+        for i in range(self.runs[u]):
+            c: i64 = self.run[u * self.width + i]
+            if c < self.tasks and self.turn[c]:
+                if self.turn[c] < now:
+                    passed: i64 = (now - self.turn[c] + self.u_quantum[u] - 1) // self.u_quantum[u]
+                    self.turn[c] += passed * self.u_quantum[u]
+                self.events.set(self.from_turn + c, self.turn[c])
 
     def aim(self, t: i64, g: i64) -> None:
         """Claim the lanes of a segment."""
@@ -119,17 +158,88 @@ class Orders(Progress):
         """Put a unit in order again, whose keys depend on time."""
         base: i64 = u * self.width
         i: i64
+        if self.u_dynamic[u] == MOVING:
+            for i in range(self.runs[u]):
+                if self.run[base + i] < self.tasks:
+                    self.set_keys(self.run[base + i], now)
+            if self.u_tokens[u]:
+                self.count_tokens(u, now)
+            elif self.u_term0[u] == T_CRITICAL:
+                for i in range(self.ordered[u]):
+                    c: i64 = self.order[base + i]
+                    if c < self.tasks:
+                        self.key0[c] = self.latest_start[c] - now >= self.u_margin[u]
         for i in range(self.ordered[u]):
-            c: i64 = self.order[base + i]
-            if c < self.tasks:
-                self.set_keys(c, now)
-            else:
+            c = self.order[base + i]
+            if c >= self.tasks:
                 self.key0[c], self.key1[c] = self.key0[c - self.tasks], self.key1[c - self.tasks]
+            elif self.u_dynamic[u] != MOVING:
+                self.set_keys(c, now)
             at: i64 = i
             while at > 0 and not self.before(self.order[base + at - 1], c):
                 self.order[base + at] = self.order[base + at - 1]
                 at -= 1
             self.order[base + at] = c
+        if self.u_weighed[u] and self.ordered[u] and self.key0[self.order[base]] > self.least[u]:
+            self.least[u] = self.key0[self.order[base]]
+
+    def count_tokens(self, u: i64, now: i64) -> None:
+        """Count how long jobs have waited, and who is a candidate for it: those on the highest level reached."""
+        base: i64 = u * self.width
+        i: i64
+        self.bar[u] = 0
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[base + i]
+            if t >= self.tasks:
+                continue
+            if not self.running[t]:
+                self.waited[t] += now - self.waits_from[t]
+            self.waits_from[t] = now
+            level: i64 = self.level_of(u, t)
+            if level > self.bar[u]:
+                self.bar[u] = level
+        for i in range(self.ordered[u]):
+            t = self.order[base + i]
+            if t < self.tasks:
+                self.key0[t] = self.candidate(u, t)
+
+    def ticks_until(self, u: i64, now: i64) -> i64:
+        """Return after how many ticks the order of a unit may have changed by time alone, at least 1."""
+        base: i64 = u * self.width
+        tick: i64 = self.u_tick[u]
+        code: i64 = self.u_term0[u]
+        ticks: i64
+        least: i64 = FAR // (4 * tick)
+        i: i64
+        if self.u_dynamic[u] != MOVING:
+            return 1
+        if code in (T_LAXITY, T_SERVICE):
+            # keys of those that run grow at most as time does; the first that waits keeps its own
+            waits: i64 = FAR
+            for i in range(self.ordered[u]):
+                if not self.running[self.order[base + i]]:
+                    waits = self.key0[self.order[base + i]]
+                    break
+            for i in range(self.runs[u]):
+                c: i64 = self.run[base + i]
+                step: i64 = tick
+                if code == T_SERVICE:
+                    step = self.share_of(c if c < self.tasks else c - self.tasks, tick) + 1
+                if waits - self.key0[c] < least * step:
+                    least = (waits - self.key0[c] + step - 1) // step
+        elif code in (T_CRITICAL, T_CANDIDATE):
+            for i in range(self.ordered[u]):
+                c = self.order[base + i]
+                if c < self.tasks:
+                    if code == T_CANDIDATE:
+                        ticks = FAR if self.running[c] else self.time_to_level(u, c) + tick - 1
+                    else:
+                        ticks = self.latest_start[c] - now - self.u_margin[u] + tick if self.key0[c] else FAR
+                    if ticks < least * tick:
+                        least = ticks // tick
+        else:
+            least = 1
+        return least if least > 0 else 1
 
     def set_keys(self, t: i64, now: i64) -> None:
         """Work out by what a task is ordered on its unit."""
@@ -171,6 +281,16 @@ class Orders(Progress):
             return self.remaining(t, now)
         if code == T_COST:
             return self.t_cost[t]
+        if code == T_CANDIDATE:
+            return self.candidate(self.unit[t], t)
+        if code == T_CRITICAL:
+            self.latest_start[t] = self.j_deadline[slot] - self.remaining(t, now)
+            return self.latest_start[t] - now >= self.u_margin[self.unit[t]]
+        if code == T_BEST_EFFORT:
+            return self.t_criticality[t] == 2
+        if code == T_SERVICE:
+            ran: i64 = now - self.slice_from[t] if self.running[t] and self.sliced[t] else 0
+            return self.service[t] + (self.share_of(t, ran) if ran else 0)
         return 0
 
     def remaining(self, t: i64, now: i64) -> i64:
@@ -178,10 +298,15 @@ class Orders(Progress):
         g: i64 = self.first[t] + self.place[t]
         rest: i64 = self.left[t] + (1 << SHIFT) - 1 >> SHIFT
         if self.timed[t] and self.sliced[t] and not self.prefix[t]:
-            rest = scaled(rest, self.pace[t], self.base[t]) - (now - self.since[t])
+            if self.pace[t] != self.base[t]:
+                rest = scaled(rest, self.pace[t], self.base[t])
+            rest -= now - self.since[t]
             if rest < 0:
                 rest = 0
-            rest = scaled(rest, self.load_time(t, g), self.pace[t])
-        elif self.base[t] > 0:
+            if self.load_time(t, g) != self.pace[t]:
+                rest = scaled(rest, self.load_time(t, g), self.pace[t])
+        elif self.base[t] > 0 and self.load_time(t, g) != self.base[t]:
             rest = scaled(rest, self.load_time(t, g), self.base[t])
+        if self.up[t] == self.down[t]:
+            return rest + self.g_rest[g]
         return rest + scaled(self.g_rest[g], self.up[t], self.down[t])

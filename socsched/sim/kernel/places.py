@@ -9,14 +9,16 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import bits, scaled
+    from cython.cimports.socsched_kernel.codes import FAR
     from cython.cimports.socsched_kernel.orders import Orders
 else:
     from .arithmetic import bits, scaled
+    from .codes import FAR
     from .orders import Orders
 
 
 class Places(Orders):
-    """`run[u * width + i]` are the claims that run on unit u, `runs[u]` of them; `held[u]` are lanes nobody can take.
+    """`held[u]` are lanes of a unit that nobody can take.
 
     `frozen[c]`: its engine stands still, and its lanes do not count as busy.  `last[c]` is where a claim ran last,
     `shape` the grouping every lane was last used in, `resident[t]` when weights were last used that are in the engine's
@@ -24,6 +26,8 @@ class Places(Orders):
 
     A unit whose engine lingers stays with the process `holder[u]` that has it since `held_from[u]` and used it last at
     `used_at[u]`, even while nothing runs there.
+
+    The guest of a unit (`Progress`) runs beside `host[u]` since `guest_from[u]`.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -32,12 +36,12 @@ class Places(Orders):
         self.last = self.fill(self.width, 0)
         self.locked = self.fill(self.width, 0)
         self.frozen = self.fill(self.width, 0)
-        self.run = self.fill(self.width * self.units, 0)
-        self.runs = self.fill(self.units, 0)
         self.held = self.fill(self.units, 0)
         self.shape = self.fill(len(tables["lane_speed"]), -1)
         self.stored = self.fill(self.engines, 0)
         self.uses = 0
+        self.host = self.fill(self.units, 0)
+        self.guest_from = self.fill(self.units, 0)
         self.holder = self.fill(self.units, -1)
         self.held_from = self.fill(self.units, 0)
         self.used_at = self.fill(self.units, 0)
@@ -198,6 +202,33 @@ class Places(Orders):
                 if self.run[u * self.width + i] == home:
                     self.run[u * self.width + i] = t
             self.begin(t, now)
+
+    def part(self, u: i64, now: i64) -> None:
+        """A guest does not go on beside its host, whoever may run next."""
+        c: i64 = self.guest[u]
+        if c < 0:
+            return
+        self.guest[u] = -1
+        self.guests -= 1
+        self.memory_changed = 1
+        self.events.set(c, FAR)
+        self.advance(c, now)
+        self.timed[c] = 0
+        self.j_exec[self.job[c]] += now - self.guest_from[u]
+        if self.u_weighed[u]:
+            self.debit(c, now - self.guest_from[u])
+        host: i64 = self.host[u]
+        if self.beside[host]:
+            self.beside[host] = 0
+            self.pace_again(host, now)
+
+    def pace_again(self, t: i64, now: i64) -> None:
+        """A job goes on at the pace that its place has now."""
+        if self.sliced[t] and not self.prefix[t]:
+            if self.drawing[t]:
+                self.memory_changed = 1
+            else:
+                self.keep_pace(t, self.slowed(t, self.load_time(t, self.first[t] + self.place[t])), now)
 
     def reshape(self, e: i64, place: i64, t: i64) -> None:
         """Lanes that were last used in another grouping are regrouped first."""

@@ -1,10 +1,10 @@
 from socsched_kernel.columns cimport column
 from socsched_kernel.memory cimport Combinations
-from socsched_kernel.reservations cimport Reservations
+from socsched_kernel.credits cimport Credits
 
-cdef class Progress(Reservations):
-    cdef column left, pace, base, since, timed, demand, drawing, active, slice_row, slice_name
-    cdef long long actives, memory_changed, memory_limits, hog, slices_begun
+cdef class Progress(Credits):
+    cdef column left, pace, base, since, timed, demand, drawing, active, beside, guest, slice_row, slice_name
+    cdef long long actives, guests, memory_changed, memory_limits, hog, slices_begun
     cdef double hog_rate
     cdef Combinations combinations
     cdef void load(self, long long t, long long g) noexcept

@@ -10,20 +10,23 @@ from cython import longlong as i64
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import scaled
     from cython.cimports.socsched_kernel.codes import SHIFT
+    from cython.cimports.socsched_kernel.credits import Credits
     from cython.cimports.socsched_kernel.memory import Combinations
-    from cython.cimports.socsched_kernel.reservations import Reservations
 else:
     from .arithmetic import scaled
     from .codes import SHIFT
+    from .credits import Credits
     from .memory import Combinations
-    from .reservations import Reservations
 
 
-class Progress(Reservations):
+class Progress(Credits):
     """`left[t]` of a segment, in 2**-20 ns at pace `base[t]`, is as of `since[t]`; it runs at `pace[t]` since.
 
     What is left is rounded up when the pace changes, so nothing finishes early, and at one pace a segment takes exactly
     that long however often it is preempted.  `active` lists the tasks that draw on the DRAM.
+
+    `beside[t]`: ns its running segment takes as a whole beside a guest (0: there is none).  `guest[u]` (-1: nobody, or
+    one of `guests`) runs beside another, without lanes of its own.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -36,6 +39,9 @@ class Progress(Reservations):
         self.demand = self.fill(self.tasks, 0)
         self.drawing = self.fill(self.tasks, 0)
         self.active = self.fill(self.tasks, 0)
+        self.beside = self.fill(self.tasks, 0)
+        self.guest = self.fill(self.units, -1)
+        self.guests = 0
         self.slice_row = self.fill(self.width, 0)
         self.slice_name = self.fill(self.width, 0)
         self.actives = self.memory_changed = self.hog = self.slices_begun = 0
@@ -78,6 +84,8 @@ class Progress(Reservations):
     def slowed(self, t: i64, time: i64) -> i64:
         """Return how long a segment takes on its lanes as clocks and faults are."""
         e: i64 = self.u_engine[self.unit[t]]
+        if self.beside[t]:
+            time = scaled(time, self.beside[t], self.g_time[self.first[t] + self.place[t]])
         if self.n_slow[e] != self.n_fast[e]:
             time = scaled(time, self.n_slow[e], self.n_fast[e])
         if self.n_level[e] != self.levels - 1:
@@ -139,6 +147,8 @@ class Progress(Reservations):
             if c < self.tasks:
                 self.j_exec[slot] += now - self.slice_from[c]
                 self.consume(c, now)
+                if self.u_weighed[self.unit[c]]:
+                    self.debit(c, now - self.slice_from[c])
             if self.record:
                 self.write_slice(c, self.slice_row[c], self.slice_name[c], slot, now)
 
@@ -190,6 +200,14 @@ class Progress(Reservations):
                 pace = self.load_time(t, g)
             self.keep_pace(t, self.slowed(t, pace), now)
             rate += size / self.pace[t]
+        if self.guests:
+            for i in range(self.units):
+                t = self.guest[i]
+                if t >= 0 and self.pace[t] > 0:
+                    size = self.g_bytes[self.first[t] + self.place[t]]
+                    if self.up[t] != self.down[t]:
+                        size = scaled(self.g_bytes[self.first[t] + self.place[t]], self.up[t], self.down[t])
+                    rate += size / self.pace[t]
         if self.hog:
             rate += mixes.pool[at + self.actives] / 1e9 if self.memory_limits else self.hog_rate
         self.memory_changed = 0

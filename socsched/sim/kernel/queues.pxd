@@ -10,5 +10,8 @@ cdef class Queues(Jobs):
     cdef void touch(self, long long t) noexcept
     cdef int limit_queues(self, long long now) except -1
     cdef int drop(self, long long t, long long now) except -1
+    cdef int take_up(self, long long t, long long now) except -1
+    cdef int gather(self, long long t, long long now) except -1
+    cdef int end_mates(self, long long t, long long slot, long long now) except -1
     cdef int retire(self, long long t, long long now) except -1
     cdef int hand_over(self, long long t, long long g, long long now) except -1

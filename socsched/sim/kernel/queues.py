@@ -120,6 +120,65 @@ class Queues(Jobs):
             self.note(now, QUEUE_FULL, t, self.j_frame[slot], self.t_queue[t])
             self.kill(t, now, DROPPED)
 
+    def take_up(self, t: i64, now: i64) -> None:
+        """A job runs for the first time: it takes its inputs, and waiting ones of its task along where that is done."""
+        slot: i64 = self.job[t]
+        self.j_start[slot] = now
+        if self.chained:
+            self.chains.started(t, self.j_frame[slot], self.latest)
+        if self.record and self.t_reads[t]:
+            self.write_sample(t, slot, self.latest)
+        if self.t_batch[t] > 1 and self.head[t] >= 0:
+            self.gather(t, now)
+        if self.depth[t]:
+            self.touch(t)
+
+    def gather(self, t: i64, now: i64) -> None:
+        """Serve waiting jobs of a task together with the one that starts."""
+        last: i64 = -1
+        size: i64 = 1
+        while self.head[t] >= 0 and size < self.t_batch[t]:
+            slot: i64 = self.head[t]
+            self.head[t] = self.j_next[slot]
+            self.waiting[t] -= 1
+            self.j_next[slot] = self.j_before[slot] = -1
+            if last < 0:
+                self.mates[t] = slot
+            else:
+                self.j_next[last] = slot
+            last = slot
+            size += 1
+            self.j_start[slot] = now
+            if self.chained:
+                self.chains.started(t, self.j_frame[slot], self.latest)
+            if self.record and self.t_reads[t]:
+                self.write_sample(t, slot, self.latest)
+        if self.head[t] >= 0:
+            self.j_before[self.head[t]] = -1
+        else:
+            self.tail[t] = -1
+        self.up[t] *= 1000 + (size - 1) * self.t_more[t]
+        self.down[t] *= 1000
+        self.load(t, self.first[t] + self.place[t])
+
+    def end_mates(self, t: i64, slot: i64, now: i64) -> None:
+        """Jobs that were served together with one that is done are done too."""
+        i: i64
+        while slot >= 0:
+            after: i64 = self.j_next[slot]
+            frame: i64 = self.j_frame[slot]
+            release: i64 = self.j_release[slot]
+            if now > self.j_deadline[slot]:
+                self.late[t] += 1
+                self.note(now, MISS, t, frame, now - self.j_deadline[slot])
+            self.latest[t] = frame
+            self.finish(t, slot, now, DONE)
+            if self.chained:
+                self.chains.finished(t, frame, now)
+            for i in range(self.t_next0[t], self.t_next0[t] + self.t_next[t]):
+                self.deliver(self.nexts[i], frame, release, now)
+            slot = after
+
     def retire(self, t: i64, now: i64) -> None:
         """A job is done: hand its output on and take up the next."""
         slot: i64 = self.job[t]
@@ -145,9 +204,13 @@ class Queues(Jobs):
         if self.chained:
             self.chains.finished(t, frame, now)
         self.job[t] = -1
+        mates: i64 = self.mates[t]
+        self.mates[t] = -1
         self.follow(t, now)
         for i in range(self.t_next0[t], self.t_next0[t] + self.t_next[t]):
             self.deliver(self.nexts[i], frame, release, now)
+        if mates >= 0:
+            self.end_mates(t, mates, now)
 
     def hand_over(self, t: i64, g: i64, now: i64) -> None:
         """The next segment runs on other lanes: leave these, or wait busily on them, and queue up there."""

@@ -1,25 +1,31 @@
 """Scheduling policies: in which order the ready jobs of an engine are served.
 
 A policy is one `Policy` in a file of its own.  Where its order is made of known terms the compiled kernel works it out;
-where it is a function of its own, ``key(job, now_ns) -> tuple[int, ...]``, the kernel asks it (see `terms`).  Third
-parties register a `Policy`, or such a function, under the entry-point group ``socsched.policies``; ``np-NAME`` is the
-non-preemptive variant of any policy.  `docs/policies.md` shows one being written.
+where it is a function of its own, ``key(job, now_ns) -> tuple[int, ...]``, the kernel asks it (see `terms`).  What it
+needs besides an order it declares (`mechanisms`, `control`).  Third parties register a `Policy`, or such a function,
+under the entry-point group ``socsched.policies``; ``np-NAME`` is the non-preemptive variant of any policy, and
+``NAME:KEY=VALUE`` one with options (`options`).  `docs/policies.md` shows one being written.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import entry_points
 
 from socsched.errors import UsageError
-from socsched.sim.policies import cbs, dm, edf, edf_criticality, fifo, fp, hhpf, llf, rm, rr, srtf
+from socsched.sim.policies.options import with_options
 from socsched.sim.policies.terms import Key, Policy, Ready, Term
 
 __all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "descriptions", "known", "policy"]
 
 GROUP = "socsched.policies"
-_BUILT_IN = (edf, fp, fifo, rm, dm, rr, llf, edf_criticality, cbs, hhpf, srtf)
-POLICIES: dict[str, Policy] = {module.POLICY.name: module.POLICY for module in _BUILT_IN}
+_BUILT_IN = (
+    "edf", "fp", "fifo", "rm", "dm", "rr", "llf", "edf_criticality", "cbs", "hhpf", "srtf", "sjf", "token", "prema",
+    "reef", "xsched_hpf", "xsched_edf", "xsched_lax", "xsched_fair", "xsched_share", "irina", "xauto",
+)  # fmt: skip
+_MODULES = {name.replace("_", "-"): import_module(f"{__name__}.{name}") for name in _BUILT_IN}
+POLICIES: dict[str, Policy] = {name: module.POLICY for name, module in _MODULES.items()}
 
 
 def known() -> list[str]:
@@ -29,7 +35,7 @@ def known() -> list[str]:
 
 def descriptions() -> dict[str, str]:
     """Return what every known policy does, in a line, by name; an installed one is told by what it is registered as."""
-    told = {module.POLICY.name: (module.__doc__ or "").split("\n")[0] for module in _BUILT_IN}
+    told = {name: (module.__doc__ or "").split("\n")[0] for name, module in _MODULES.items()}
     installed = {entry.name: f"installed: {entry.value}" for entry in entry_points(group=GROUP)}
     return {name: {**installed, **told}[name] for name in known()}
 
@@ -38,6 +44,9 @@ def policy(name: str) -> Policy:
     """Return the policy of this name, built in or installed; UsageError naming the known ones when there is none."""
     if name.startswith("np-"):
         return replace(policy(name.removeprefix("np-")), name=name, preemptive=False)
+    base, *options = name.split(":")
+    if options and base in _MODULES:
+        return replace(with_options(_MODULES[base], base, options), name=name)
     if name in POLICIES:
         return POLICIES[name]
     found = next((entry.load() for entry in entry_points(group=GROUP) if entry.name == name), None)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from socsched.plan.plan import Task
+from socsched.sim.policies.control import Controller
+from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
 
 
 class Term(IntEnum):
@@ -14,7 +16,9 @@ class Term(IntEnum):
 
     `DEADLINE` absolute; `ACTIVATION` instant at which it became ready; `RELATIVE_DEADLINE` and `PERIOD` of its task;
     `LAXITY` deadline minus what remains to be done; `TURN` the end of the queue at that moment; `SERVER` deadline of
-    its task's reservation; `REMAINING` and `COST` work left, and of the whole job, alone on the board.
+    its task's reservation; `REMAINING` and `COST` work left, and of the whole job, alone on the board; `CANDIDATE` 0
+    for who has enough tokens, 1 for others; `CRITICAL` 0 for whose laxity is below the policy's `margin_ns`, 1 for
+    others; `SERVICE` time its task has had, divided by its weight; `BEST_EFFORT` 1 for soft tasks, 0 for others.
     """
 
     NOTHING = 0
@@ -30,6 +34,10 @@ class Term(IntEnum):
     REMAINING = 10
     COST = 11
     ASKED = 12
+    CANDIDATE = 13
+    CRITICAL = 14
+    SERVICE = 15
+    BEST_EFFORT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,11 @@ class Policy:
     that has run for the engine's quantum goes to the end (at the end of its segment where it cannot be stopped before).
     `serves` reservations (`Task.budget_ns` of every `Task.server_ns`).  `across`: engines under this policy are served
     together: none runs a job less urgent, by its first key, than the most urgent one anywhere.
+
+    `taking`: how engines are taken from jobs, in place of their own way.  `weight`: of a task, in tokens or in shares
+    of service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below which a
+    job is `CRITICAL`.  `beside`: who may run beside whom on an engine that one job has whole.  `batch`: waiting jobs of
+    a task that are served together.  `control` changes the order while a simulation runs.
     """
 
     name: str
@@ -75,3 +88,10 @@ class Policy:
     sliced: bool = False
     serves: bool = False
     across: bool = False
+    taking: tuple[Taking, ...] = ()
+    weight: Callable[[Task], int] | None = None
+    tokens: Tokens | None = None
+    margin_ns: int = 0
+    beside: Beside | None = None
+    batch: Batch | None = None
+    control: Callable[[], Controller] | None = None

@@ -1,0 +1,31 @@
+"""`socsched study`: comparisons, one subcommand a subject, each in a module `study_NAME` of its own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from socsched.cli.options import output_options
+
+
+class Subjects(click.Group):
+    """Imports `socsched.cli.study_NAME` when asked for it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the subjects there are."""
+        return sorted(path.stem.removeprefix("study_") for path in Path(__file__).parent.glob("study_*.py"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a subject's command, None for one that there is not."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"socsched.cli.study_{cmd_name}").command
+        return command
+
+
+@click.group("study", cls=Subjects, short_help="Compare scheduling policies, planners, ...")
+@output_options
+def command() -> None:
+    """Compare what the literature has to offer on a workload and platform of your own."""

@@ -1,0 +1,71 @@
+"""What jobs have earned by waiting, and tasks have had: tokens and weighted service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.codes import FAR, SHIFT
+    from cython.cimports.socsched_kernel.reservations import Reservations
+else:
+    from .codes import FAR, SHIFT
+    from .reservations import Reservations
+
+
+class Credits(Reservations):
+    """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
+
+    `waits[t_levels[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
+    be a candidate at level i; `bar[u]` is the level reached.  `service[t]`: time a task has run, divided by its weight;
+    `least[u]` that of the one that had least when last looked at, below which nobody who comes back starts.  `pull[t]`:
+    2**26 divided by the weight.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        t: i64
+        self.waited = self.fill(self.tasks, 0)
+        self.waits_from = self.fill(self.tasks, 0)
+        self.service = self.fill(self.tasks, 0)
+        self.pull = self.fill(self.tasks, 0)
+        self.bar = self.fill(self.units, 0)
+        self.least = self.fill(self.units, 0)
+        for t in range(self.tasks):
+            self.pull[t] = (1 << 26) // self.t_weight[t]
+
+    def credit(self, t: i64, now: i64) -> None:
+        """A job comes: it has not waited."""
+        self.waited[t] = 0
+        self.waits_from[t] = now
+
+    def debit(self, t: i64, ran: i64) -> None:
+        """A task has run for that long."""
+        self.service[t] += self.share_of(t, ran)
+
+    def share_of(self, t: i64, ran: i64) -> i64:
+        """Return a time divided by a task's weight."""
+        return ran * self.pull[t] >> SHIFT
+
+    def level_of(self, u: i64, t: i64) -> i64:
+        """Return the highest level of tokens a job has reached, -1 for none."""
+        level: i64 = -1
+        while level + 1 < self.u_tokens[u] and self.waited[t] >= self.waits[self.t_levels[t] + level + 1]:
+            level += 1
+        return level
+
+    def time_to_level(self, u: i64, t: i64) -> i64:
+        """Return how long a job has to wait for the next level of tokens (ns)."""
+        least: i64 = FAR
+        i: i64
+        for i in range(2 * self.u_tokens[u]):
+            missing: i64 = self.waits[self.t_levels[t] + i] - self.waited[t]
+            if 0 < missing < least:
+                least = missing
+        return least
+
+    def candidate(self, u: i64, t: i64) -> i64:
+        """Return 0 for a job that has enough tokens, 1 for others, as keys of an order."""
+        return self.waited[t] < self.waits[self.t_levels[t] + self.u_tokens[u] + self.bar[u]]

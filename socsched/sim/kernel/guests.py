@@ -1,0 +1,96 @@
+"""Jobs beside each other on an engine that one of them has whole: who is let in, and how both go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.queues import Queues
+else:
+    from .arithmetic import scaled
+    from .queues import Queues
+
+
+class Guests(Queues):
+    """A host, the only claim that runs on its unit, may have one guest; a pair of segments says how long both take.
+
+    `sated[u]`: a guest's segment ended beside the one the host is at, and no other is to.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        self.sated = self.fill(self.units, 0)
+
+    def accompany(self, u: i64, now: i64) -> None:
+        """Let the first job in that waits and fits beside the one that runs."""
+        host: i64 = self.run[u * self.width]
+        alone: i64 = self.runs[u] == 1 and host < self.tasks
+        if alone and self.sliced[host] and not self.prefix[host] and not self.sated[u]:
+            t: i64 = self.who_fits(u, host, now)
+            if t >= 0:
+                self.let_in(u, host, t, now)
+
+    def who_fits(self, u: i64, host: i64, now: i64) -> i64:
+        """Return the first job that waits and fits beside a host (-1: none does)."""
+        base: i64 = u * self.width
+        i: i64
+        g: i64 = self.first[host] + self.place[host]
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[base + i]
+            if t == host or t >= self.tasks or self.running[t]:
+                continue
+            own: i64 = self.first[t] + self.place[t]
+            pair: i64 = self.g_class[g] * self.classes + self.g_class[own]
+            if self.guest_time[pair] and (not self.u_weighs[u] or self.gains(host, t, pair, now)):
+                return t
+        return -1
+
+    def let_in(self, u: i64, host: i64, t: i64, now: i64) -> None:
+        """Let a job be a guest from now on."""
+        g: i64 = self.first[host] + self.place[host]
+        own: i64 = self.first[t] + self.place[t]
+        pair: i64 = self.g_class[g] * self.classes + self.g_class[own]
+        self.guest[u], self.host[u], self.guest_from[u] = t, host, now
+        self.guests += 1
+        self.memory_changed = 1
+        if self.j_start[self.job[t]] < 0:
+            self.take_up(t, now)
+        if self.host_time[pair] != self.g_time[g]:
+            self.beside[host] = self.host_time[pair]
+            self.pace_again(host, now)
+        # a batch may have changed what is before the guest, not where it is
+        time: i64 = scaled(self.load_time(t, own), self.guest_time[pair], self.g_time[own])
+        self.since[t], self.timed[t] = now, 0
+        self.keep_pace(t, self.slowed(t, time), now)
+
+    def gains(self, host: i64, t: i64, pair: i64, now: i64) -> i64:
+        """Return whether both end sooner in sum beside each other, at their present paces, than one after the other."""
+        g: i64 = self.first[host] + self.place[host]
+        own: i64 = self.first[t] + self.place[t]
+        left: i64 = self.remaining(host, now)
+        mine: i64 = self.remaining(t, now)
+        left_beside: i64 = scaled(left, self.host_time[pair], self.g_time[g])
+        mine_beside: i64 = scaled(mine, self.guest_time[pair], self.g_time[own])
+        alone: i64 = 2 * left + mine
+        if mine_beside <= left_beside:
+            # the guest ends first, and the host does the rest of its work alone
+            rest: i64 = left - scaled(mine_beside, self.g_time[g], self.host_time[pair])
+            return 2 * mine_beside + rest < alone
+        rest = mine - scaled(left_beside, self.g_time[own], self.guest_time[pair])
+        return 2 * left_beside + rest < alone
+
+    def leave(self, t: i64, now: i64) -> None:
+        """A guest's segment is over."""
+        u: i64 = self.unit[t]
+        self.part(u, now)
+        self.sated[u] = self.u_once[u]
+        self.place[t] += 1
+        if self.place[t] == self.count[t]:
+            self.retire(t, now)
+        else:
+            self.load(t, self.first[t] + self.place[t])
+        self.soil(u)

@@ -1,0 +1,118 @@
+"""What policies declare besides an order (`sim.policies.mechanisms`), as numbers of the kernel's tables."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from socsched.cost.cost import Segment
+from socsched.errors import UsageError
+from socsched.plan.plan import PlannedEngine, Task
+from socsched.sim.policies import Policy, Term
+from socsched.sim.policies.mechanisms import DRAINS, Taking
+
+_MOST_WEIGHT = 1 << 20
+_BY_THRESHOLD = {Term.CRITICAL, Term.CANDIDATE}
+"""Terms that change of jobs that wait: the kernel knows when, where they come first; others only change of jobs that
+run, but for functions."""
+
+
+def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
+    """Return an engine as it is taken under a policy, and the policy's way, which may be the engine's own."""
+    way = next((w for w in rule.taking if w.fits(engine.kind, engine.preemption)), None)
+    if way is None or not rule.preemptive:
+        return engine, Taking("full")
+    flight = way.in_flight or engine.in_flight
+    reset = way.reset_ns if way.preemption == "restart" else engine.reset_ns
+    return replace(engine, preemption=way.preemption, in_flight=flight, reset_ns=reset), way
+
+
+def dynamic(rule: Policy) -> int:
+    """Return 0 for keys that hold, 1 where they change of jobs that run or by a threshold, 2 where they may of any."""
+    if not rule.dynamic:
+        return 0
+    if callable(rule.order) or rule.control or rule.beside or rule.order[1] in _BY_THRESHOLD:
+        return 2
+    return 1
+
+
+def unit_row(rule: Policy, way: Taking, kind: str) -> dict[str, int]:
+    """Return the columns of a unit under a policy, on an engine of a kind."""
+    beside = rule.beside if rule.beside and kind in (rule.beside.kinds or (kind,)) else None
+    row = {
+        "save": way.save_ns,
+        "restore": way.restore_ns,
+        "whole": way.loses == "job",
+        "drain": DRAINS.index(way.drain),
+        "tokens": len(thresholds(rule)),
+        "weighed": not callable(rule.order) and Term.SERVICE in rule.order,
+        "margin": rule.margin_ns,
+        "beside": beside is not None,
+        "once": beside is not None and beside.once,
+        "weighs": beside is not None and beside.weigh,
+    }
+    return {name: int(value) for name, value in row.items()}
+
+
+def thresholds(rule: Policy) -> tuple[int, ...]:
+    """Return the numbers of tokens that make candidates, each larger than the one before."""
+    if rule.tokens is None:
+        return ()
+    levels = (rule.tokens.fixed,) if rule.tokens.fixed else rule.tokens.levels
+    if not levels or min(levels) <= 0 or list(levels) != sorted(set(levels)):
+        raise UsageError(f"policy {rule.name!r}: levels of tokens must be above 0 and rise, got {levels}")
+    return levels
+
+
+def task_row(task: Task, kind: str, rule: Policy, waits: array[int]) -> dict[str, int]:
+    """Return the columns of a task under the policy of its engine, of a kind; `waits` gets when thresholds are reached.
+
+    Tokens are the weight, and as many again for every own execution time waited.
+    """
+    weight = rule.weight(task) if rule.weight else 1
+    batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
+    if not 0 < weight < _MOST_WEIGHT:
+        raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
+    first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
+    cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
+    levels = thresholds(rule)
+    waits.extend(max(-(-(level - weight) * cost // weight), 0) for level in levels)
+    # with `strict` more than so many: a nanosecond more than those that are had in whole ones
+    for level in levels:
+        waits.append(max((level - weight) * cost // weight + 1, 0) if strict else waits[first + levels.index(level)])
+    return {
+        "weight": weight,
+        "batch": batch.most(task) if batch else 1,
+        "more": batch.more if batch else 0,
+        "levels": first,
+    }
+
+
+def pairs(
+    tasks: Sequence[Task], rows: Sequence[tuple[Task, Segment]], rules: Mapping[str, Policy]
+) -> tuple[array[int], dict[str, Any]]:
+    """Return a class for every segment of `rows`, and what pairs of classes take beside each other (host's first).
+
+    Tasks with segments away from their own lanes are beside nobody: those wait, or let others in, elsewhere.
+    """
+    whole = {t.name for t in tasks if not any(s.engine for s in (*t.segments, *t.degraded)) and rules[t.engine].beside}
+    classes: dict[tuple[str, str, int], tuple[int, Task, Segment]] = {}
+    numbers = array("q")
+    for task, segment in rows:
+        key = (task.name, segment.name, segment.time_ns) if task.name in whole and segment.time_ns else ("", "", 0)
+        numbers.append(classes.setdefault(key, (len(classes), task, segment))[0])
+    count = max(len(classes), 1)
+    host, guest = array("q", bytes(8 * count * count)), array("q", bytes(8 * count * count))
+    known = [(key, *found) for key, found in classes.items() if key[0]]
+    for _, first, task, segment in known:
+        rule = rules[task.engine].beside
+        assert rule is not None
+        for _, second, other, its in known:
+            if other.name == task.name or other.engine != task.engine:
+                continue
+            if found := rule.pace(task, segment, other, its):
+                at = first * count + second
+                host[at], guest[at] = max(found[0], segment.time_ns), max(found[1], its.time_ns)
+    return numbers, {"host_time": host, "guest_time": guest, "classes": count}

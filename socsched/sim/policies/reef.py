@@ -1,0 +1,106 @@
+"""REEF: best-effort kernels are killed for real-time ones, and padded into what those leave (Han et al., OSDI 2022).
+
+Section 4, reset-based preemption: the GPU is reset, host and device queues are dropped, and after `reset` (35 us) the
+real-time job runs; kernels being idempotent, a best-effort job goes on at the first kernel that may not have finished,
+`cap` before the last one it launched (scheduler.cpp: max(launched - cleared - cap, offset)).  Section 5, dynamic kernel
+padding: beside a real-time kernel the first best-effort kernel runs on the compute units left over, if (1) it is no
+longer at some occupancy, and (2) merging both lowers the occupancy of the real-time kernel no further than it needs;
+`overhead` (0.8 % in the paper) is what the proxy kernel costs the real-time one.
+
+Soft tasks are best effort, all others real-time, served in order of arrival.  `mode` reef | reset (no padding) | wait
+(those in the device queue finish, `cap` of them) | none.  `cap` is 4 in the paper, 2 in the published code.  Only GPUs
+are taken like this.  Padding needs `profiles`, a folder of kernel profiles as REEF publishes them; segments are then
+called MODEL.INDEX.  Reconstructed: registers are not in the profiles, so two kernels merged have the lower of their
+highest occupancies.  Best-effort jobs are served in order of arrival, not in turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from socsched.cost.cost import Segment
+from socsched.plan.plan import Task
+from socsched.sim.policies.mechanisms import Beside, Taking
+from socsched.sim.policies.options import one_of
+from socsched.sim.policies.terms import Policy, Term
+
+MODES = ("reef", "reset", "wait", "none")
+UNITS = 60
+"""Compute units of the paper's MI50."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A GPU kernel as REEF profiles it: its time, workgroups, and the time of a round of them by occupancy (ns).
+
+    `by_occupancy[i]`: with i + 1 workgroups a compute unit, so that its length is the highest occupancy.
+    """
+
+    time_ns: int
+    blocks: int
+    by_occupancy: tuple[int, ...]
+
+
+def load_kernels(folder: Path) -> dict[str, Kernel]:
+    """Return the kernels of all networks profiled in a folder (``*.json`` as REEF's traces), as MODEL.INDEX."""
+    found = {}
+    for file in sorted(folder.glob("*.json")):
+        data = json.loads(file.read_text(encoding="utf-8"))
+        for index, entry in enumerate(data["kernels"]):
+            x, y, z = entry["launch"][:3]
+            times = tuple(round(us * 1000) for us in entry["us_by_occupancy"])
+            found[f"{data['model']}.{index}"] = Kernel(round(entry["us"] * 1000), x * y * z, times)
+    return found
+
+
+def padded(real_time: Kernel, other: Kernel, units: int = UNITS) -> int:
+    """Return how many workgroups of a best-effort kernel run beside a real-time one, 0 if the rules forbid it.
+
+    scheduler.cpp, dynamic_kernel_padding: layers = ceil(blocks / units), of which the real-time kernel takes
+    ceil(blocks / layers) units.
+    """
+    layers = -(-real_time.blocks // units)
+    merged = min(len(real_time.by_occupancy), len(other.by_occupancy))
+    if merged < min(layers, len(real_time.by_occupancy)):
+        return 0
+    fits = [n for n in range(merged, 0, -1) if other.by_occupancy[n - 1] <= real_time.time_ns]
+    if not fits:
+        return 0
+    rounds = real_time.time_ns // max(other.by_occupancy[fits[0] - 1], 1)
+    return min((units - -(-real_time.blocks // layers)) * rounds * fits[0], other.blocks)
+
+
+def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) -> Beside:
+    """Return dynamic kernel padding for segments named as `kernels` are; `overhead` in thousandths."""
+
+    def pace(task: Task, segment: Segment, guest: Task, its: Segment) -> tuple[int, int] | None:
+        host, other = kernels.get(segment.name), kernels.get(its.name)
+        if host is None or other is None or task.criticality == "soft" or guest.criticality != "soft":
+            return None
+        blocks = padded(host, other, units)
+        if not blocks:
+            return None
+        return -(-segment.time_ns * (1000 + overhead) // 1000), -(-segment.time_ns * other.blocks // blocks)
+
+    return Beside(pace, once=True)
+
+
+def make(*, mode: str = "reef", cap: int = 4, reset_ns: int = 35_000, overhead: int = 8, profiles: str = "") -> Policy:
+    """Return REEF in a mode, with a capacity of device queues, and padding where there are profiles."""
+    how = {
+        "wait": Taking("segment", ("gpu",), in_flight=cap),
+        "none": Taking("none", ("gpu",)),
+    }.get(one_of("mode", mode, MODES), Taking("restart", ("gpu",), in_flight=cap, reset_ns=reset_ns))
+    beside = None
+    if mode == "reef" and profiles:
+        kernels = load_kernels(Path(profiles))
+        if not kernels:
+            raise ValueError(f"no kernel profiles (*.json) in {profiles}")
+        beside = padding(kernels, overhead)
+    return Policy("reef", (Term.BEST_EFFORT, Term.ACTIVATION), taking=(how,), beside=beside)
+
+
+POLICY = make()

@@ -1,0 +1,89 @@
+"""Controllers of policies at work: who looks when, what each sees, and what follows in the kernel's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from socsched.sim.lower import FAR, Lowered
+from socsched.sim.policies import Ready
+from socsched.sim.policies.control import Controller, View
+
+
+class Kernel(Protocol):
+    """What a running kernel tells of itself."""
+
+    def ready(self, unit: int) -> Sequence[tuple[int, ...]]: ...
+    def expected(self, source: int) -> tuple[int, int]: ...
+
+
+class Steering:
+    """The controllers of one simulation, one for every unit whose policy has one; `next_ns`: when one looks next.
+
+    `kernel` is set once there is one.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered, self.tables = lowered, lowered.tables
+        self.kernel: Kernel | None = None
+        self._units: list[tuple[int, Controller]] = []
+        for index, unit in enumerate(lowered.units):
+            rule = lowered.policies[unit.engine]
+            if rule.control:
+                self._units.append((index, rule.control()))
+        self._due = [max(controller.period_ns, 1) for _, controller in self._units]
+        self._seen: dict[int, tuple[int, int]] = {}
+        own: dict[int, list[int]] = {}
+        for number in range(len(lowered.plan.tasks)):
+            own.setdefault(self.tables["g_unit"][self.tables["t_first"][number]], []).append(number)
+        self._tasks = {unit: tuple(numbers) for unit, numbers in own.items()}
+
+    @property
+    def next_ns(self) -> int:
+        """When a controller looks next (ns); never where there is none."""
+        return min(self._due, default=FAR)
+
+    def look(self, now: int, spent: Sequence[int]) -> int:
+        """Let those look whose time it is; return a mask of engines whose order or operating point changed."""
+        changed = 0
+        for place, (unit, controller) in enumerate(self._units):
+            if self._due[place] > now:
+                continue
+            self._due[place] = now + max(controller.period_ns, 1)
+            engine = self.lowered.units[unit].engine
+            order, level = controller.look(self._view(unit, engine, now, spent), now)
+            terms = (int(order[0]), int(order[1]))
+            if terms != (self.tables["u_term0"][unit], self.tables["u_term1"][unit]):
+                self.tables["u_term0"][unit], self.tables["u_term1"][unit] = terms
+                changed |= 1 << engine
+            points = self.lowered.plan.engines[engine].levels
+            if level is not None and points:
+                # engines with fewer operating points than others repeat their slowest one
+                wanted = self.tables["numbers"]["levels"] - len(points) + max(min(level, len(points) - 1), 0)
+                if wanted != self.tables["n_level"][engine]:
+                    self.tables["n_level"][engine] = wanted
+                    changed |= 1 << engine
+        return changed
+
+    def _view(self, unit: int, engine: int, now: int, spent: Sequence[int]) -> View:
+        levels, lanes = self.tables["numbers"]["levels"], max(self.lowered.plan.engines[engine].lanes, 1)
+        total = sum(spent[engine * levels : (engine + 1) * levels])
+        before, since = self._seen.get(unit, (0, 0))
+        self._seen[unit] = (total, now)
+        busy = (total - before) / max((now - since) * lanes, 1)
+        plan = self.lowered.plan
+
+        def ready() -> list[Ready]:
+            assert self.kernel is not None
+            return [_job(plan.tasks[row[0]], row) for row in self.kernel.ready(unit)]
+
+        def next_frames() -> dict[str, tuple[int, int]]:
+            assert self.kernel is not None
+            return {name: self.kernel.expected(source) for source, name in enumerate(self.lowered.sources)}
+
+        return View(plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames)
+
+
+def _job(task: Any, row: Sequence[int]) -> Ready:
+    number, frame, activation, release, deadline, start, done, left, running = row
+    return Ready(task, number, frame, activation, release, deadline, start, done, left, bool(running))

@@ -59,7 +59,7 @@ def undominated(labels: list[Label]) -> list[Label]:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Map one network under the cap, the other stages by HEFT; UsageError where the cap is below any mapping."""
+    """Map one network under the cap, the other stages by our search; UsageError where the cap is below any mapping."""
     options = ask.options
     name = chosen_network(ask, "axonn", options["stage"])
     line = line_of(ask, name, options["groups"], twins=False)

@@ -8,7 +8,7 @@ longest queue.
 The paper's workers are boards in a network, here they are cores of an SoC, and a steal costs what is set (`steal`).
 As execution times are planned ones, stealing is played through once and the plan says where every tile runs; that
 tiles keep what neighbours share (its data reuse) is left out: they compute it again.  The rest of the network runs
-where it ends first.  One network is tiled, other stages are mapped by HEFT.
+where it ends first.  One network is tiled, other stages are mapped by our search.
 """
 
 from __future__ import annotations

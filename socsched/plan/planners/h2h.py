@@ -158,7 +158,7 @@ def _kept(
 
 
 def propose(ask: Ask) -> Proposal:
-    """Map the groups of all networks, other stages by HEFT."""
+    """Map the groups of all networks, other stages by our search."""
     lines = [line_of(ask, name, ask.options["groups"]) for name in ask.some_networks("h2h")]
     rooms = {
         engine.id: (round(engine.weights.size.value), engine.weights.swap.value / 1e9)

@@ -8,7 +8,7 @@ most one transition a network in their artefact (`transitions`); here `mapping.s
 ours, and judges by the same contention as everything else, not PCCS.
 
 One frame of every network starts together, whatever their rates: the paper knows no periods.  Stages that are no
-networks are mapped by HEFT.
+networks are mapped by our search.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def postprocessed(problem: Problem, lines: Sequence[Line], places: list[list[int
 
 
 def propose(ask: Ask) -> Proposal:
-    """Assign the layers of all networks, other stages by HEFT."""
+    """Assign the layers of all networks, other stages by our search."""
     options = ask.options
     for name, known in (("metric", METRICS), ("order", ORDERS)):
         if options[name] not in known:

@@ -197,7 +197,7 @@ def simplified(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Schedule the operators of every network on the GPU, other stages by HEFT."""
+    """Schedule the operators of every network on the GPU, other stages by our search."""
     options = ask.options
     if options["strategy"] not in STRATEGIES:
         raise UsageError(f"option strategy={options['strategy']}", f"one of {', '.join(STRATEGIES)}")

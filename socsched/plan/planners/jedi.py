@@ -70,7 +70,7 @@ def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Pipeline one network over the engines, the other stages by HEFT."""
+    """Pipeline one network over the engines, the other stages by our search."""
     name = chosen_network(ask, "jedi", ask.options["stage"])
     line = line_of(ask, name, ask.options["groups"])
     found = pipelined(line, ask.options["stages"])

@@ -122,7 +122,7 @@ def searched(streams: Streams, count: int, search: str, rounds: int, samples: in
 
 
 def propose(ask: Ask) -> Proposal:
-    """Set the pointers of all networks that share the first one's rate and GPU; other stages by HEFT."""
+    """Set the pointers of all networks that share the first one's rate and GPU; other stages by our search."""
     options, found = ask.options, operator_graphs(ask, "runtime-aware", ask.options["engine"])
     if options["search"] not in SEARCHES:
         raise UsageError(f"option search={options['search']}", f"one of {', '.join(SEARCHES)}")

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def by_planner(
     name: str, pipeline: str, platform: str, mode: str | None, how: How, settings: Sequence[str] = ()
 ) -> Plan:
-    """Return the plan of the planner `name`, `settings` being OPTION=VALUE; UsageError for what does not exist."""
+    """Return the plan of the planner `name`, `settings` being OPTION=VALUE; UsageError for what does not exist.
+
+    Where `how` refines, expected times are those of a simulation; nothing is planned again.
+    """
     from socsched.cli.planning import pinned
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
@@ -40,6 +43,10 @@ def by_planner(
         time_limit=how.time_limit,
         limits=Limits(how.power_cap, how.bandwidth_cap),
     )
+    if how.refine and plan.tasks:
+        from socsched.sim.refine import refined
+
+        plan = refined(plan)
     return replace(plan, tool={**plan.tool, "version": __version__})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -70,12 +71,13 @@ def command(
     if not pipeline or not platform:
         raise click.UsageError("name a pipeline and a platform: socsched study planners PIPELINE -p PLATFORM")
     how = planning.How(objective, policy, profile_file, time_limit=time_limit, explain=False)
+    once = replace(how, refine=False)  # what others propose is simulated below
     outcomes = study.compared(
         study.chosen(names),
         lambda name, options: (
             planning.planned(pipeline, platform, mode, how)
             if name == study.OURS
-            else by_planner(name, pipeline, platform, mode, how, [f"{key}={value}" for key, value in options.items()])
+            else by_planner(name, pipeline, platform, mode, once, [f"{key}={value}" for key, value in options.items()])
         ),
     )
     if file is not None:

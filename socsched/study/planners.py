@@ -122,6 +122,26 @@ def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float
     )
 
 
+def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
+    """Return the feasible outcome that simulates best, the first of equals; where none is feasible the first plan.
+
+    `objective`: latency, longest or energy, of several the first; UsageError for another, or where nobody plans.
+    """
+    goal = objective.partition(",")[0]
+    keys: dict[str, Callable[[Outcome], int]] = {
+        "latency": lambda o: o.latency_ns,
+        "longest": lambda o: o.last_ns,
+        "energy": lambda o: o.power_mw,
+    }
+    if goal not in keys:
+        raise UsageError(f"plans are not compared by {goal}", f"by {', '.join(keys)}")
+    made = [o for o in outcomes if o.plan is not None]
+    if not made:
+        raise UsageError("no planner covers the pipeline", outcomes[0].refusal if outcomes else "")
+    feasible = [o for o in made if o.plan is not None and o.plan.verdict == "feasible"]
+    return min(feasible, key=keys[goal]) if feasible else made[0]
+
+
 def _points(outcomes: Sequence[Outcome]) -> list[Point]:
     return [
         Point(

@@ -168,8 +168,8 @@ def mode_option(function: F) -> F:
 class Objectives(click.ParamType[str]):
     """One of the planner's objectives, or several that count in the order given, separated by commas."""
 
-    name = "latency|energy|throughput|slack[,...]"
-    names = ("latency", "energy", "throughput", "slack")
+    name = "latency|longest|energy|throughput|slack[,...]"
+    names = ("latency", "longest", "energy", "throughput", "slack")
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")

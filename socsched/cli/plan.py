@@ -35,7 +35,8 @@ from socsched.cli.options import (
 @click.option(
     "--planner",
     metavar="NAME",
-    help="Plan by an algorithm of the literature, or one installed, rather than our search.",
+    help="Plan by an algorithm of the literature, or one installed, rather than our search; best: whose plan simulates "
+    "best, ours included.",
 )
 @click.option("-O", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the --planner.")
 @click.option(

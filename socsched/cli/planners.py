@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from socsched.plan.plan import Plan
 
 
+BEST = "best"
+"""Stands for all planners: the plan that simulates best is taken."""
+
+
 def by_planner(
     name: str, pipeline: str, platform: str, mode: str | None, how: How, settings: Sequence[str] = ()
 ) -> Plan:
-    """Return the plan of the planner `name`, `settings` being OPTION=VALUE; UsageError for what does not exist."""
+    """Return the plan of the planner `name`, `settings` being OPTION=VALUE; UsageError for what does not exist.
+
+    Where `how` refines, expected times are those of a simulation; nothing is planned again.
+    """
+    if name == BEST:
+        return _best(pipeline, platform, mode, how, settings)
     from socsched.cli.planning import pinned
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
@@ -40,7 +49,32 @@ def by_planner(
         time_limit=how.time_limit,
         limits=Limits(how.power_cap, how.bandwidth_cap),
     )
+    if how.refine and plan.tasks:
+        from socsched.sim.refine import refined
+
+        plan = refined(plan)
     return replace(plan, tool={**plan.tool, "version": __version__})
+
+
+def _best(pipeline: str, platform: str, mode: str | None, how: How, settings: Sequence[str]) -> Plan:
+    """Return the plan that simulates best of all planners that cover the pipeline, ours among them."""
+    from socsched.cli.planning import planned
+    from socsched.study import planners as study
+
+    if settings:
+        raise UsageError("--planner best takes no options", "name a planner to set its options")
+    outcomes = study.compared(
+        study.chosen(()),
+        lambda name, _: (
+            planned(pipeline, platform, mode, how)
+            if name == study.OURS
+            else by_planner(name, pipeline, platform, mode, how)
+        ),
+    )
+    found = study.best(outcomes, how.objective)
+    assert found.plan is not None
+    told = {o.name: o.latency_ns for o in outcomes if o.plan is not None and o.plan.tasks}
+    return replace(found.plan, solver={**found.plan.solver, "compared_latency_ns": told})
 
 
 def options_of(settings: Sequence[str]) -> dict[str, str]:

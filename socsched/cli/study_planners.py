@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,7 +11,6 @@ from socsched.cli.options import (
     Output,
     mode_option,
     output_options,
-    pipeline_argument,
     planning_options,
     platform_option,
     terminal_width,
@@ -18,8 +18,8 @@ from socsched.cli.options import (
 
 
 @click.command("planners", short_help="Compare planners of the literature with ours.")
-@pipeline_argument
-@platform_option()
+@click.argument("pipeline", required=False)
+@platform_option(required=False)
 @mode_option
 @planning_options
 @click.option(
@@ -29,6 +29,7 @@ from socsched.cli.options import (
     metavar="NAME[:OPTION=VALUE,...]",
     help="A planner to compare, several times for several; socsched is ours. All of them unless given.",
 )
+@click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and end.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for each planner."
 )
@@ -39,13 +40,14 @@ from socsched.cli.options import (
 @click.pass_obj
 def command(
     output: Output,
-    pipeline: str,
-    platform: str,
+    pipeline: str | None,
+    platform: str | None,
     mode: str | None,
     objective: str,
     policy: str,
     profile_file: Path | None,
     names: tuple[str, ...],
+    listing: bool,
     time_limit: float,
     file: Path | None,
 ) -> int:
@@ -58,13 +60,24 @@ def command(
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.study import planners as study
 
+    def listed() -> None:
+        from socsched.report.terminal import console
+
+        console(terminal_width()).print(study.listing())
+
+    if listing:
+        output.result(study.listing_document(), listed)
+        return EXIT_OK
+    if not pipeline or not platform:
+        raise click.UsageError("name a pipeline and a platform: socsched study planners PIPELINE -p PLATFORM")
     how = planning.How(objective, policy, profile_file, time_limit=time_limit, explain=False)
+    once = replace(how, refine=False)  # what others propose is simulated below
     outcomes = study.compared(
         study.chosen(names),
         lambda name, options: (
             planning.planned(pipeline, platform, mode, how)
             if name == study.OURS
-            else by_planner(name, pipeline, platform, mode, how, [f"{key}={value}" for key, value in options.items()])
+            else by_planner(name, pipeline, platform, mode, once, [f"{key}={value}" for key, value in options.items()])
         ),
     )
     if file is not None:

@@ -103,7 +103,7 @@ def compile_stage(
         if part:
             network = take(network, part, value_types(network))
         _check_rules(stage, engine, precision, spec, part)
-        built = (spec, precision, chosen, provenance, key, scales, tuning)
+        built = (spec, precision, chosen, provenance, key, scales, tuning, share)
         request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
@@ -146,6 +146,7 @@ class _Request:
     key: str
     scales: Scales | None
     tuning: Tuning | None = None
+    share: int = 0
 
 
 def network_of(stage: Stage) -> tuple[Model, Network]:
@@ -233,7 +234,7 @@ def _build(folder: Path, request: _Request) -> Artifact:
         from socsched.compile.cuda import build_cuda
 
         inputs, outputs, files, notes = build_cuda(
-            folder, request.network, request.weights, request.spec, request.precision, request.scales
+            folder, request.network, request.weights, request.spec, request.precision, request.scales, request.share
         )
     elif request.spec.kind == "opencl":
         from socsched.compile.opencl.lower import build_opencl

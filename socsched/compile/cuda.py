@@ -44,12 +44,13 @@ def build_cuda(
     spec: TargetSpec,
     precision: str,
     scales: Scales | None = None,
+    sms: int = 0,
 ) -> tuple[Tensors, Tensors, tuple[str, ...], tuple[str, ...]]:
     """Write stage.cubin, stage.cu and the host half into `folder`; return (inputs, outputs, files, notes).
 
     Images lie in NHWC under the rules, in plain NCHW under the general schedules.  In int8 `scales` are those of the
-    network's values, and are written beside the code.  Raises MachineError when nvcc is missing, CompileError when it
-    refuses the source.
+    network's values, and are written beside the code; `sms` as for `build_executable`.  Raises MachineError when nvcc
+    is missing, CompileError when it refuses the source.
     """
     compiler, arch = find_nvcc(), str(spec.tvm["arch"])
 
@@ -59,7 +60,7 @@ def build_cuda(
         return (folder / BINARY).read_bytes()
 
     with supplied(cubin):
-        built = build_executable(network, weights, spec.tvm, precision, scales)
+        built = build_executable(network, weights, spec.tvm, precision, scales, sms)
     if not (folder / BINARY).exists():  # without a driver TVM does not ask for machine code
         cubin(device_source(built.executable.mod))
     host = resolve(spec.tvm.get("host", {"kind": "llvm", "host": True}))
@@ -87,14 +88,18 @@ def build_executable(
     target: Mapping[str, Any],
     precision: str,
     scales: Scales | None = None,
+    sms: int = 0,
 ) -> Built:
-    """Return the executable of a network for a CUDA target, weights inside: by the rules where they apply."""
+    """Return the executable of a network for a CUDA target, weights inside: by the rules where they apply.
+
+    `sms`: multiprocessors it will run on, 0 for all; tiles of fp16 products are chosen for them.
+    """
     graph = read(import_network(network), network)
     if precision == "int8":
         return _int8(graph, network, weights, target, scales)
     reason = _unruled(graph, target, precision)
     if not reason:
-        lowered = lower(graph, weights, str(target["arch"]))
+        lowered = lower(graph, weights, str(target["arch"]), sms=sms)
         executable = build(lowered.module, target)
         return Built(executable, lowered.inputs, lowered.outputs)
     bound = bind_weights(import_network(network, precision), network, weights, precision)

@@ -86,7 +86,8 @@ def _hexagon(arch: str, engine: str) -> Mapping[str, Any]:
 def share_in_code(spec: TargetSpec, share: int) -> int:
     """Return what of an engine's share the code depends on.
 
-    A CPU's kernels are split over threads when they start, a GPU's grids are laid out for its SMs when they are built.
+    A CPU's kernels are split over threads when they start, unless tiles measured for a share are given; a GPU's tiles
+    are chosen for its SMs when they are built.
     """
     return share if spec.kind == "cuda" else 0
 

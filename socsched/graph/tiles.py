@@ -1,7 +1,7 @@
 """Fused tiles: the first layers of a network, each tile of the last one's result computed on its own.
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
-Clusters", IEEE TCAD 37(11) 2018, section IV-A ("fused tile partitioning"): the result of layer L is divided into a
+Clusters", IEEE TCAD 37(11) 2018, "fused tile partitioning": the result of layer L is divided into a
 grid; going backwards, a layer that makes rows [y0, y1) with kernel k, stride s, dilation d and padding p needs rows
 [y0 s - p, (y1 - 1) s - p + d (k - 1) + 1) of its input, cut off at the image, and what is cut off is the padding that
 remains.  Neighbouring tiles compute what they share twice.
@@ -79,9 +79,12 @@ def fusable(network: Network) -> int:
 
 
 def _tileable(network: Network, layer: Layer) -> bool:
-    if layer.op in WINDOWED:
-        return not layer.attrs.get("ceil", False)
-    return layer.op in POINTWISE
+    if layer.op not in WINDOWED:
+        return layer.op in POINTWISE
+    # Padding as wide as a window makes results that see nothing of the image: a tile of these would have no input.
+    kernel, _, dilation, sides = window(network, layer)
+    reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    return not layer.attrs.get("ceil", False) and all(pad <= reach[n % 2] for n, pad in enumerate(sides))
 
 
 def images(network: Network, depth: int) -> list[Image]:

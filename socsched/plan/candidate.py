@@ -15,7 +15,7 @@ from socsched.plan.plan import Violation
 from socsched.plan.verdict import Balance, balance, overrun, utilisations, verdict, violations
 from socsched.plan.workload import Unconnectable, Workload
 
-OBJECTIVES = ("latency", "energy", "throughput", "slack")
+OBJECTIVES = ("latency", "longest", "energy", "throughput", "slack")
 _UNBOUNDED = 1e6
 
 
@@ -61,8 +61,8 @@ def judged(deployment: Deployment, thorough: bool = True) -> Candidate:
 def objective_value(candidate: Candidate, objective: str) -> float:
     """Return what an objective minimises.
 
-    latency: sum of expected chain latencies (ns); energy: mean power (mW), as rates are given; throughput: highest lane
-    utilisation; slack: share of the tightest chain deadline used by its bound.
+    latency: sum of expected chain latencies (ns); longest: the longest of them; energy: mean power (mW), as rates are
+    given; throughput: highest lane utilisation; slack: share of the tightest chain deadline used by its bound.
     """
     chains = candidate.assessment.chains
     if objective == "energy":
@@ -73,6 +73,8 @@ def objective_value(candidate: Candidate, objective: str) -> float:
         return max(
             (chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0
         )
+    if objective == "longest":
+        return float(max((chain.expected_ns for chain in chains), default=0))
     return float(sum(chain.expected_ns for chain in chains))
 
 
@@ -93,9 +95,10 @@ def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
     """
     found: list[float] = [_excess(deployment)]
     for goal in goals:
-        if goal == "latency":
+        if goal in ("latency", "longest"):
             workload = deployment.workload
-            found.append(float(sum(expected_latencies(workload.graph, deployment.tasks, workload.observed).values())))
+            each = expected_latencies(workload.graph, deployment.tasks, workload.observed).values()
+            found.append(float(sum(each) if goal == "latency" else max(each, default=0)))
         elif goal == "energy":
             found.append(float(balance(deployment).power_mw))
         elif goal == "throughput":

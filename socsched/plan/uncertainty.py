@@ -94,9 +94,15 @@ Worth = Callable[[Deployment], float]
 def _worth(objective: str) -> Worth | None:
     """Return what an objective makes of a deployment (smaller is better), None where it takes a whole analysis."""
 
-    def latency(deployment: Deployment) -> float:
+    def latencies(deployment: Deployment) -> list[int]:
         graph, tasks = deployment.workload.graph, {task.name: task for task in deployment.tasks}
-        return float(sum(expected_latency(stretches(graph, c, tasks), tasks) for c in graph.pipeline.chains))
+        return [expected_latency(stretches(graph, c, tasks), tasks) for c in graph.pipeline.chains]
+
+    def latency(deployment: Deployment) -> float:
+        return float(sum(latencies(deployment)))
+
+    def longest(deployment: Deployment) -> float:
+        return float(max(latencies(deployment), default=0))
 
     def energy(deployment: Deployment) -> float:
         return float(balance(deployment).power_mw)
@@ -104,7 +110,7 @@ def _worth(objective: str) -> Worth | None:
     def throughput(deployment: Deployment) -> float:
         return max(utilisations(deployment.tasks).values(), default=0.0)
 
-    known: dict[str, Worth] = {"latency": latency, "energy": energy, "throughput": throughput}
+    known: dict[str, Worth] = {"latency": latency, "longest": longest, "energy": energy, "throughput": throughput}
     return known.get(objective)
 
 

@@ -97,7 +97,7 @@ def violations(plan: Plan) -> RenderableType:
 def open_questions(plan: Plan) -> list[str]:
     """Return what the errors of costs leave open: ties, and what to measure first."""
     found, lines = plan.uncertainty, []
-    unit = {"latency": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
+    unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
     show = facts.formatter(unit) if unit else lambda value: f"{value:.3g}"
     for tie in found.get("ties", [])[:3]:
         lines.append(

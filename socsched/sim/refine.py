@@ -37,14 +37,17 @@ class _Seen:
 def refined(plan: Plan, again: Planner | None = None) -> Plan:
     """Return the plan with the expected times its simulation has, or a better one found with what was seen.
 
-    `again` plans anew in the plan's mode; without it, or for another first objective than latency, only times change.
+    `again` plans anew in the plan's mode; without it, or for another first objective than latency or the longest
+    chain's, only times change.
     `solver` gets `rounds`, the number of plans simulated, and whether they led to a `fixed_point`.  A plan that is not
     feasible stays as it is: its queues grow without end.
     """
     if plan.verdict != "feasible":
         return plan
     best, seen, rounds, settled = plan, _simulated(plan), 1, True
-    if again is not None and str(plan.solver.get("objective", "")).startswith("latency"):
+    goal = str(plan.solver.get("objective", "")).partition(",")[0]
+    value = max if goal == "longest" else sum
+    if again is not None and goal in ("latency", "longest"):
         tried, observed = [_places(plan)], _observed(plan, seen)
         settled = False
         while rounds < ROUNDS:
@@ -55,14 +58,14 @@ def refined(plan: Plan, again: Planner | None = None) -> Plan:
             rounds += 1
             tried.append(_places(other))
             there = _simulated(other)
-            if sum(there.chains.values()) < sum(seen.chains.values()):
+            if value(there.chains.values()) < value(seen.chains.values()):
                 best, seen = other, there
             observed = _joined(observed, _observed(other, there))
     chains = tuple(replace(chain, expected_ns=seen.chains.get(chain.name, chain.expected_ns)) for chain in best.chains)
     told = {**best.solver.get("notes", {}), **plan.solver.get("notes", {})}
     solver = {**best.solver, "notes": told, "rounds": rounds, "fixed_point": settled}
-    if str(best.solver.get("objective", "")).startswith("latency"):
-        solver = {**solver, **_values(best, sum(chain.expected_ns for chain in chains))}
+    if goal in ("latency", "longest"):
+        solver = {**solver, **_values(best, value([chain.expected_ns for chain in chains]))}
     return replace(best, chains=chains, solver=solver)
 
 

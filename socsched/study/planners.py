@@ -14,7 +14,7 @@ from rich.text import Text
 from socsched.errors import InputError, SocschedError, UsageError
 from socsched.plan.pareto import Point, mark
 from socsched.plan.plan import Plan
-from socsched.plan.planners import known
+from socsched.plan.planners import known, planner
 from socsched.report import facts
 from socsched.report.pareto import figure
 from socsched.report.terminal import table
@@ -122,6 +122,26 @@ def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float
     )
 
 
+def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
+    """Return the feasible outcome that simulates best, the first of equals; where none is feasible the first plan.
+
+    `objective`: latency, longest or energy, of several the first; UsageError for another, or where nobody plans.
+    """
+    goal = objective.partition(",")[0]
+    keys: dict[str, Callable[[Outcome], int]] = {
+        "latency": lambda o: o.latency_ns,
+        "longest": lambda o: o.last_ns,
+        "energy": lambda o: o.power_mw,
+    }
+    if goal not in keys:
+        raise UsageError(f"plans are not compared by {goal}", f"by {', '.join(keys)}")
+    made = [o for o in outcomes if o.plan is not None]
+    if not made:
+        raise UsageError("no planner covers the pipeline", outcomes[0].refusal if outcomes else "")
+    feasible = [o for o in made if o.plan is not None and o.plan.verdict == "feasible"]
+    return min(feasible, key=keys[goal]) if feasible else made[0]
+
+
 def _points(outcomes: Sequence[Outcome]) -> list[Point]:
     return [
         Point(
@@ -179,6 +199,30 @@ def view(outcomes: Sequence[Outcome]) -> RenderableType:
         *(f"{o.name}: {o.refusal}" for o in outcomes if o.refusal),
     ]
     return Group(table(title, columns, rows, range(3, 11)), Text(""), *(Text(note, "dim") for note in notes))
+
+
+def listing() -> RenderableType:
+    """Return every planner with what it does, its paper, and its options with their defaults."""
+    rows = []
+    for name in known():
+        found = planner(name)
+        options = "; ".join(f"{key}={option.default}: {option.help}" for key, option in found.options.items())
+        rows.append([name, found.summary, found.source, options])
+    return table("Planners", ["planner", "what it does", "paper", "options"], rows)
+
+
+def listing_document() -> dict[str, Any]:
+    """Return the same as plain data."""
+    return {
+        name: {
+            "summary": planner(name).summary,
+            "source": planner(name).source,
+            "options": {
+                key: {"default": option.default, "help": option.help} for key, option in planner(name).options.items()
+            },
+        }
+        for name in known()
+    }
 
 
 def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:

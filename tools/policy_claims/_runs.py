@@ -31,9 +31,10 @@ def planned(
 ) -> Plan:
     """Return a planner's plan; for "socsched" ours, planned again with what simulation shows, as the command does."""
     if name == "socsched":
+        goal = dict(options or {}).get("objective", "latency")
 
         def ours(seen: Observed = NOTHING) -> Plan:
-            return make_ours(what, _board(board), mode, work=stage_work, explain=False, observed=seen)
+            return make_ours(what, _board(board), mode, goal, work=stage_work, explain=False, observed=seen)
 
         return refined(ours(), ours)
     return make_plan(planner(name), what, _board(board), mode, work=stage_work, options=options)

@@ -63,17 +63,18 @@ class _Image:
         return self.height * self.width
 
 
-def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:
+def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
     """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without kernel.
 
-    Without `bound` kernels are left as plain loops, which run on a CPU.
+    Without `bound` kernels are left as plain loops, which run on a CPU.  `sms`: tiles are chosen for so many
+    multiprocessors, 0 for all of them.
     """
-    return _Lowering(graph, weights, arch, bound).run()
+    return _Lowering(graph, weights, arch, bound, sms).run()
 
 
 class _Lowering:
-    def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool) -> None:
-        self.graph, self.weights, self.arch, self.bound = graph, weights, arch, bound
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool, sms: int = 0) -> None:
+        self.graph, self.weights, self.arch, self.bound, self.sms = graph, weights, arch, bound, sms
         self.builder = relax.BlockBuilder()
         self.dynamic = tirx.Var("P", "int64")
         self.images: dict[str, _Image] = {}
@@ -253,7 +254,8 @@ class _Lowering:
         into = self.slices.get(group.output)
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
-        tile = tile_for(shape, self.arch if self.bound else self.arch.rstrip("a"))  # programs run on GPUs only
+        # Programs run on GPUs only.
+        tile = tile_for(shape, self.arch if self.bound else self.arch.rstrip("a"), self.sms)
         if isinstance(tile, Tile) and shape.planes:
             tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))

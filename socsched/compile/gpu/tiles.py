@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import ceil, sqrt
@@ -50,11 +50,15 @@ def gpu(arch: str) -> Gpu:
     return GPUS[max((known for known in GPUS if known <= number), default=80)]
 
 
-def tile_for(shape: Convolution, arch: str) -> Tile | Patch:
+def tile_for(shape: Convolution, arch: str, sms: int = 0) -> Tile | Patch:
     """Return the tile for a shape: from the table of the architecture, else by `estimate`; a patch where it was faster.
 
-    Patches are for architectures with an "a" (sm_90a), whose instructions plain sm_90 does not have.
+    `sms`: multiprocessors the code will run on (0: all).  On a part of them the tables, measured on all, say nothing:
+    a tile that fills 132 leaves a share of them too few or too many waves (Spatial-Tune, arXiv 2008.03602).  Patches
+    are for architectures with an "a" (sm_90a), whose instructions plain sm_90 does not have.
     """
+    if 0 < sms < gpu(arch).sms:
+        return modelled(shape, arch, sms)
     faster = PATCHES.get(arch, {}).get(shape.key)
     if faster is not None and Patch(*faster).fits(shape):
         return Patch(*faster)
@@ -65,11 +69,12 @@ def tile_for(shape: Convolution, arch: str) -> Tile | Patch:
 
 
 @cache
-def modelled(shape: Convolution, arch: str) -> Tile:
+def modelled(shape: Convolution, arch: str, sms: int = 0) -> Tile:
+    """Return the tile that `estimate` finds fastest on `sms` multiprocessors, 0 for all."""
     fitting = list(candidates(shape, arch))
     if not fitting:
         raise CompileError(f"no tile fits a product of {shape.m} x {shape.n} x {shape.k}", "report this shape")
-    return min(fitting, key=lambda tile: estimate(shape, tile, arch))
+    return min(fitting, key=lambda tile: estimate(shape, tile, arch, sms))
 
 
 def candidates(shape: Convolution, arch: str) -> Iterator[Tile]:
@@ -91,9 +96,12 @@ def candidates(shape: Convolution, arch: str) -> Iterator[Tile]:
                 yield tile
 
 
-def estimate(shape: Convolution, tile: Tile, arch: str) -> float:
-    """Return the modelled cycles of a product: waves of blocks, each bound by tensor cores, copies or latency."""
+def estimate(shape: Convolution, tile: Tile, arch: str, sms: int = 0) -> float:
+    """Return the modelled cycles of a product on `sms` multiprocessors (0: all): waves of blocks, each bound by tensor
+    cores, copies or latency.
+    """
     model = gpu(arch)
+    model = replace(model, sms=sms) if 0 < sms < model.sms else model
     registers = tile.warp_rows * tile.warp_columns // 32 + 80
     resident = min(
         model.shared // (tile.shared_bytes + 1024),

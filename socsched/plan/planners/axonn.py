@@ -1,7 +1,7 @@
 """AxoNN: the fastest layer-wise mapping of one network under an energy cap, transitions counted.
 
 Dagli, Cieslewicz, McClurg, Belviranli, "AxoNN: Energy-Aware Execution of Neural Network Inference on Multi-Accelerator
-Heterogeneous SoCs", DAC 2022, section 3: minimise the sum of layer times and transition times under
+Heterogeneous SoCs", DAC 2022, its problem statement: minimise the sum of layer times and transition times under
 sum of energies <= ECT, the energy consumption target.  The authors hand it to an SMT solver; here the same program is
 solved exactly by labels (changes made, place, time, energy) that no other label dominates.
 
@@ -59,7 +59,7 @@ def undominated(labels: list[Label]) -> list[Label]:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Map one network under the cap, the other stages by HEFT; UsageError where the cap is below any mapping."""
+    """Map one network under the cap, the other stages by our search; UsageError where the cap is below any mapping."""
     options = ask.options
     name = chosen_network(ask, "axonn", options["stage"])
     line = line_of(ask, name, options["groups"], twins=False)

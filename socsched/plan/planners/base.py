@@ -11,10 +11,12 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.plan.cutting.divisible import Divisible, Legs
 from socsched.plan.cutting.search import Cutter, cutter_of
-from socsched.plan.mapping.mapper import initial_mapping
+from socsched.plan.solution import solve
 from socsched.plan.workload import Workload
 
 Value = float | int | str | bool
+BUDGET = 200
+"""Mappings tried for what a planner does not decide on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Ask:
     options: Mapping[str, Any]
     seconds: float
     _cutter: Cutter | None = None
+    _rest: Mapping[str, Cost] | None = None
 
     @property
     def cutter(self) -> Cutter:
@@ -66,8 +69,10 @@ class Ask:
         return self.workload.model.candidates(self.workload.graph.stage(stage))
 
     def rest(self) -> dict[str, Cost]:
-        """Return a mapping of all stages by HEFT, for those a planner does not decide on."""
-        return initial_mapping(self.workload)
+        """Return a mapping of all stages, whole, by our search: for those a planner does not decide on."""
+        if self._rest is None:
+            self._rest = solve(self.workload, self.goals, BUDGET, self.seconds / 2).search.mapping
+        return dict(self._rest)
 
     def some_networks(self, planner: str, most: int = 0) -> Mapping[str, Divisible]:
         """Return the stages that may be cut; UsageError where there are none, or more than `most`."""

@@ -1,14 +1,14 @@
 """DeepThings: the first layers of a network in fused tiles, spread over CPU cores by work stealing.
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
-Clusters", IEEE TCAD 37(11) 2018: fused tile partitioning with exact receptive fields (section IV-A, `graph.tiles`) and
-distributed work stealing (IV-B): every worker has a queue of tiles, who has none left steals the last one of the
+Clusters", IEEE TCAD 37(11) 2018: fused tile partitioning with exact receptive fields (`graph.tiles`) and distributed
+work stealing: every worker has a queue of tiles, who has none left steals the last one of the
 longest queue.
 
 The paper's workers are boards in a network, here they are cores of an SoC, and a steal costs what is set (`steal`).
 As execution times are planned ones, stealing is played through once and the plan says where every tile runs; that
-tiles keep what neighbours share (data reuse, IV-C) is left out: they compute it again.  The rest of the network runs
-where it ends first.  One network is tiled, other stages are mapped by HEFT.
+tiles keep what neighbours share (its data reuse) is left out: they compute it again.  The rest of the network runs
+where it ends first.  One network is tiled, other stages are mapped by our search.
 """
 
 from __future__ import annotations

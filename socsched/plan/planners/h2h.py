@@ -1,7 +1,7 @@
 """H2H: mapping of several networks with computation, then weights, then hand-overs in mind, in four steps.
 
 Zhang, Hao, Zhou, Jones, Hu, "H2H: Heterogeneous Model to Heterogeneous System Mapping with Computation and
-Communication Awareness", DAC 2022, section 4:
+Communication Awareness", DAC 2022 (arXiv 2204.13852), the four steps of its algorithm:
 
 1. computation-prioritised mapping: layers in order of precedence, each to the accelerator on which it ends first, with
    no locality at all (every layer is a job of its own, weights and activations come from the host);
@@ -158,7 +158,7 @@ def _kept(
 
 
 def propose(ask: Ask) -> Proposal:
-    """Map the groups of all networks, other stages by HEFT."""
+    """Map the groups of all networks, other stages by our search."""
     lines = [line_of(ask, name, ask.options["groups"]) for name in ask.some_networks("h2h")]
     rooms = {
         engine.id: (round(engine.weights.size.value), engine.weights.swap.value / 1e9)

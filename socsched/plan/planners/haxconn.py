@@ -1,14 +1,14 @@
 """HaX-CoNN: layer groups of concurrent networks on shared-memory accelerators, contention in the constraint program.
 
 Dagli, Belviranli, "Shared Memory-contention-aware Concurrent DNN Execution for Diversely Heterogeneous SoCs", PPoPP
-2024: layer groups (section 3.1), transition costs (3.2), contention by demanded bandwidth (3.3), and a program whose
-groups start when what they need is there, run longer while they overlap with others' traffic, and of which the last to
-end is made early (3.5, equations 1-9 with objective max throughput or min latency).  The authors use Z3 and at most one
-transition a network in their artefact (`transitions`); here `mapping.search` solves it with CP-SAT, as it does ours,
-and judges by the same contention as everything else, not PCCS.
+2024 (arXiv 2308.05869), sections "layer grouping", "transition characterisation", "shared memory contention" and the
+problem formulation: a program whose layer groups start when what they need is there, run longer while they overlap with
+others' traffic, and of which the last to end is made early (its objective of least latency).  The authors use Z3 and at
+most one transition a network in their artefact (`transitions`); here `mapping.search` solves it with CP-SAT, as it does
+ours, and judges by the same contention as everything else, not PCCS.
 
 One frame of every network starts together, whatever their rates: the paper knows no periods.  Stages that are no
-networks are mapped by HEFT.
+networks are mapped by our search.
 """
 
 from __future__ import annotations

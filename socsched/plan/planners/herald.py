@@ -1,10 +1,10 @@
 """Herald: layers of several networks onto sub-accelerators, each where it is fastest unless loads drift apart.
 
-Kwon, Lai, Pellauer, Krishna, Chen, Chandra, "Heterogeneous Dataflow Accelerators for Multi-DNN Workloads", HPCA 2021,
-section IV-D: layers are taken network by network (depth first) or one of each in turn (breadth first); each goes to the
-accelerator that is best for it by latency, energy or their product, unless that would leave accelerators unbalanced by
-more than a factor; then idle time is removed by moving layers.  Hand-overs and memory contention do not count in the
-choice, which is what HaX-CoNN holds against it.
+Kwon, Lai, Pellauer, Krishna, Chen, Chandra, "Heterogeneous Dataflow Accelerators for Multi-DNN Workloads", HPCA 2021
+(arXiv 1909.07437), its scheduler: layers are taken network by network (depth first) or one of each in turn (breadth
+first); each goes to the accelerator that is best for it by latency, energy or their product, unless that would leave
+accelerators unbalanced by more than a factor; then idle time is removed by moving layers.  Hand-overs and memory
+contention do not count in the choice, which is what HaX-CoNN holds against it.
 
 Reconstructed: the balance is that of accumulated times, the busiest against the least busy of those that could take the
 layer; the post-processing moves layers of the accelerator that ends last wherever the makespan falls (the paper also
@@ -91,7 +91,7 @@ def postprocessed(problem: Problem, lines: Sequence[Line], places: list[list[int
 
 
 def propose(ask: Ask) -> Proposal:
-    """Assign the layers of all networks, other stages by HEFT."""
+    """Assign the layers of all networks, other stages by our search."""
     options = ask.options
     for name, known in (("metric", METRICS), ("order", ORDERS)):
         if options[name] not in known:

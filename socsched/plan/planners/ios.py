@@ -4,7 +4,7 @@ Ding, Zhu, Jia, Pekhimenko, Han, "IOS: Inter-Operator Scheduler for CNN Accelera
 sequence of stages; a stage runs connected groups of operators side by side ("concurrent execution") or stacks
 convolutions of one input into one ("operator merge").  Algorithm 1: with S the operators still to be scheduled last,
 cost[S] = min over endings S' of S of cost[S - S'] + stage(S'), an ending being a subset none of whose operators has a
-successor in S - S'.  Pruning P(S', r, s) (section 4.3): at most s groups of at most r operators each; the authors take
+successor in S - S'.  Pruning P(S', r, s): at most s groups of at most r operators each; the authors take
 r = 3, s = 8.  Networks are cut into blocks where a single tensor crosses, as theirs are.
 
 The authors measure stages on the device; here `sharing` tells what groups take side by side.  An operator is a unit of
@@ -197,7 +197,7 @@ def simplified(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Schedule the operators of every network on the GPU, other stages by HEFT."""
+    """Schedule the operators of every network on the GPU, other stages by our search."""
     options = ask.options
     if options["strategy"] not in STRATEGIES:
         raise UsageError(f"option strategy={options['strategy']}", f"one of {', '.join(STRATEGIES)}")

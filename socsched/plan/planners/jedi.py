@@ -1,9 +1,10 @@
 """Jedi: frames pipelined through engines, cut points where the slowest of them is fastest.
 
-Jeong, Kim, Tan, Lee, Kim, Ha, "Deep learning inference parallelization on heterogeneous processors with TensorRT" (IEEE
-Embedded Systems Letters 2022) and its tool Jedi (ACM TECS 2022): a network is cut into stages, consecutive stages go to
-different processing elements (GPU, DLAs), several frames are under way, and cut points are searched so that the
-throughput, the reciprocal of the slowest stage, is highest.
+Jeong, Kim, Tan, Lee, Ha, "Deep Learning Inference Parallelization on Heterogeneous Processors With TensorRT" (IEEE
+Embedded Systems Letters 14(1) 2022) and Jeong, Kim, Ha, "TensorRT-Based Framework and Optimization Methodology for Deep
+Learning Inference on Jetson Boards" (ACM TECS 21(5) 2022), whose tool is Jedi: a network is cut into stages,
+consecutive stages go to different processing elements (GPU, DLAs), several frames are under way, and cut points are
+searched so that the throughput, the reciprocal of the slowest stage, is highest.
 
 Reconstructed: the papers search cut points by a heuristic and a genetic algorithm; every engine taking one stretch at
 most, the best cuts are found exactly here by dynamic programming over (layers done, engines used).  Their duplicates of
@@ -69,7 +70,7 @@ def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Pipeline one network over the engines, the other stages by HEFT."""
+    """Pipeline one network over the engines, the other stages by our search."""
     name = chosen_network(ask, "jedi", ask.options["stage"])
     line = line_of(ask, name, ask.options["groups"])
     found = pipelined(line, ask.options["stages"])

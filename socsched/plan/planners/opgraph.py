@@ -213,7 +213,7 @@ def proposal_of(
     across: bool = False,
     **facts: object,
 ) -> Proposal:
-    """Return schedules of operators as a proposal; other stages by HEFT.
+    """Return schedules of operators as a proposal; other stages by our search.
 
     `across`: slots are those of all networks together, so a piece waits for the slot before it of every network.
     """
@@ -245,7 +245,7 @@ def whole_proposal(
     ask: Ask, schedules: Sequence[tuple[OpGraph, Sequence[Slot]]], barrier_ns: int, **facts: object
 ) -> Proposal:
     """Return schedules as a proposal that keeps every network one job on all units, a slot of several groups being one
-    segment; other stages by HEFT.
+    segment; other stages by our search.
 
     A slot takes as long as `sharing` says; its energy is that of its groups on their units.
     """

@@ -51,15 +51,20 @@ def make_plan(
         raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
     graph, started, work = task_graph(pipeline), time.monotonic(), Sliced(work)
     found: list[tuple[Solution, Proposal]] = []
-    modes = modes_of(platform, mode)
+    modes, refusals = modes_of(platform, mode), list[UsageError]()
     for option in modes:
         model = CostModel(platform, option, work, profile)
         if homeless(graph, model):
             continue
         workload = Workload.of(graph, model, policy, limits=limits)
         left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-        proposal = planner.propose(Ask(pipeline, workload, goals, settings, left / len(modes)))
-        found.append((solution(proposal, goals), proposal))
+        try:
+            proposal = planner.propose(Ask(pipeline, workload, goals, settings, left / len(modes)))
+            found.append((solution(proposal, goals), proposal))
+        except UsageError as error:  # another mode may do
+            refusals.append(error)
+    if refusals and not found:
+        raise refusals[0]
     if not found:
         option = next((m for m in modes if m.default), modes[0])
         seconds = time.monotonic() - started

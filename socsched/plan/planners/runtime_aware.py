@@ -1,9 +1,10 @@
 """Runtime-aware: synchronisation pointers cut the operator streams of several tenants into stages that run together.
 
 Yu, Bray, Wang, Shangguan, Tang, Liu, Chen, "Automated Runtime-Aware Scheduling for Multi-Tenant DNN Inference on GPU",
-ICCAD 2021, section III: each tenant's operators form a stream in order; m pointers in every stream cut all of them into
-m + 1 stages, whose operators are issued side by side, with a barrier after each.  The search moves pointers: coordinate
-descent, one pointer at a time to its best position while the others stay, or random search (section III-C).
+ICCAD 2021 (arXiv 2111.14255), scheduling representation and search: each tenant's operators form a stream in order; m
+pointers in every stream cut all of them into m + 1 stages, whose operators are issued side by side, with a barrier
+after each.  The search moves pointers: coordinate descent, one pointer at a time to its best position while the others
+stay, or random search.
 
 The authors measure stages on the device; here `sharing` says what the tenants' stretches take side by side, each on a
 share of the GPU that changes at barriers only.  All tenants need one rate and start together, so networks with another
@@ -121,7 +122,7 @@ def searched(streams: Streams, count: int, search: str, rounds: int, samples: in
 
 
 def propose(ask: Ask) -> Proposal:
-    """Set the pointers of all networks that share the first one's rate and GPU; other stages by HEFT."""
+    """Set the pointers of all networks that share the first one's rate and GPU; other stages by our search."""
     options, found = ask.options, operator_graphs(ask, "runtime-aware", ask.options["engine"])
     if options["search"] not in SEARCHES:
         raise UsageError(f"option search={options['search']}", f"one of {', '.join(SEARCHES)}")

@@ -2,9 +2,9 @@
 
 An engine that launches operators one by one (a GPU) has U units (SMs, shader cores).  An operator alone takes what the
 cost model says.  It occupies as many units as it has blocks of 64 x 64 results, U at most, the rest idling: that is the
-gap inter-operator parallelism fills (IOS, MLSys 2021, section 2; REEF, OSDI 2022, counts blocks per compute unit in the
-same way).  On k units arithmetic takes occupied/k times as long if k is less; traffic goes at full speed down to half
-of the units and in proportion below (`SATURATED`, assumed: a few SMs cannot fill a memory's queues).
+gap inter-operator parallelism fills (IOS, MLSys 2021, introduction; REEF, OSDI 2022, counts blocks per compute unit in
+the same way).  On k units arithmetic takes occupied/k times as long if k is less; traffic goes at full speed down to
+half of the units and in proportion below (`SATURATED`, assumed: a few SMs cannot fill a memory's queues).
 
 Groups that run together get disjoint units, which streams of green contexts do on CUDA devices; a plan shows them as
 lanes of the engine, so that simulator and analysis treat them like cores.  Nobody takes over units that fall idle
@@ -98,7 +98,7 @@ def merged(kernels: Sequence[Kernel], bandwidth: float, total: int) -> Kernel | 
     """Return convolutions that read one tensor as a single one, smaller kernels padded with zeros to the largest; None
     where they cannot be.
 
-    IOS, section 3.1, "operator merge": stride, dilation and groups are alike, results are split again without a copy.
+    IOS, "operator merge": stride, dilation and groups are alike, results are split again without a copy.
     """
     operators = [kernel.operator for kernel in kernels if kernel.operator and kernel.operator.kind == "conv2d"]
     if len(operators) < len(kernels) or len(operators) < 2:

@@ -32,7 +32,7 @@ from socsched.study.progress import Progress
 from socsched.study.rounds import do_jobs
 from socsched.study.store import create
 from socsched.study.sweep import configurations
-from socsched.study.work import Job, open_inputs, perform, plan_key
+from socsched.study.work import Done, Job, open_inputs, perform, plan_key
 
 RATE = """schema_version: "1"
 name: rate
@@ -58,8 +58,11 @@ holds: {misses: 0.01}
 """
 
 
-def rate(name: str, workers: int, count: int, folder: Path) -> float:
-    """Return configurations a second with so many workers, their start and first plan left out."""
+def rate(name: str, workers: int, count: int, folder: Path) -> tuple[float, float]:
+    """Return configurations a second with so many workers, their start and first plans left out, and how busy they are.
+
+    Busy is the time workers had jobs over the time there was: what is missing, the engine and the last jobs took.
+    """
     (folder / "rate.yaml").write_text(RATE.format(count=count + 3 * workers))
     study = load_study(folder / "rate.yaml")
     inputs, points = gather(study), configurations(study)
@@ -72,11 +75,20 @@ def rate(name: str, workers: int, count: int, folder: Path) -> float:
     with team:
         do_jobs(groups[:warm], out, store, team, Progress(len(points), 0, None))
         started = time.perf_counter()
+        spent, finished = 0.0, team.finished
+
+        def heard(timeout_s: float) -> Sequence[tuple[Job, Done]]:
+            nonlocal spent
+            found = finished(timeout_s)
+            spent += sum(done.spent_s for _, done in found)
+            return found
+
+        team.finished = heard  # type: ignore[method-assign]
         do_jobs(groups[warm:], out, store, team, Progress(len(points), 0, None))
         seconds = time.perf_counter() - started
     store.close()
     assert len(store.rows) == len(points) and not any(row["error"] for row in store.rows.values())
-    return count / seconds
+    return count / seconds, spent / seconds / workers
 
 
 def ceiling(workers: int, seconds: float, folder: Path) -> float:
@@ -105,26 +117,31 @@ def _alone(share: tuple[str, int, float]) -> float:
 def scaling(sizes: Sequence[int], count: int, rounds: int, with_ray: bool) -> None:
     """Print the rates by engine and workers."""
     names = ("ceiling", "local", "ray") if with_ray else ("ceiling", "local")
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):
             for size in sizes:
                 for name in names:
-                    one = ceiling(size, 8, Path(folder)) if name == "ceiling" else rate(name, size, count, Path(folder))
+                    place = Path(folder)
+                    one = (ceiling(size, 8, place), 1.0) if name == "ceiling" else rate(name, size, count, place)
                     found.setdefault((name, size), []).append(one)
-                    print(f"  {name} {size}: {found[name, size][-1]:.3f}/s", file=sys.stderr, flush=True)
+                    print(f"  {name} {size}: {one[0]:.3f}/s, busy {one[1]:.1%}", file=sys.stderr, flush=True)
+
+    def median(name: str, size: int, which: int = 0) -> float:
+        return statistics.median(one[which] for one in found[name, size])
+
     print(
         f"plan + 60 s of perception-stack, {count} configurations, medians of {rounds}, load {os.getloadavg()[0]:.1f}"
     )
-    single = statistics.median(found["local", sizes[0]]) / sizes[0]
     for size in sizes:
-        local = statistics.median(found["local", size])
-        most = statistics.median(found["ceiling", size])
+        most, local = median("ceiling", size), median("local", size)
         line = f"{size} workers: ceiling {most:.3f}/s; local {local:.3f}/s, {local / most:.1%} of the ceiling"
-        line += f", {local / size / single:.1%} of {size} times {sizes[0]}"
+        line += f", {local * sizes[0] / size / median('local', sizes[0]):.1%} of {size}/{sizes[0]} times {sizes[0]}"
+        line += f", workers busy {median('local', size, 1):.1%}"
         if with_ray:
-            other = statistics.median(found["ray", size])
-            line += f"; ray {other:.3f}/s, {local / other - 1:+.1%} time"
+            pairs = zip(found["local", size], found["ray", size], strict=True)
+            over = statistics.median(here[0] / there[0] - 1 for here, there in pairs)
+            line += f"; ray {median('ray', size):.3f}/s, {over:+.1%} time, workers busy {median('ray', size, 1):.1%}"
         print(line)
 
 

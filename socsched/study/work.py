@@ -51,13 +51,15 @@ class Job:
 class Done:
     """Finished rows of a job; `plan` is packed where the worker had to make it.
 
-    `seconds`: processor time of the simulations, for those who want to know what they cost.
+    `seconds`: processor time of the simulations, for those who want to know what they cost; `spent_s`: how long the
+    worker had the job, by the clock.
     """
 
     key: str
     rows: tuple[dict[str, Any], ...]
     plan: bytes | None = None
     seconds: float = 0.0
+    spent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ def _own_folder(digest: str) -> Path:
 def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
     """Return the rows of a job; the plan is made where `packed` does not hold it."""
     made: bytes | None = None
+    begun = time.monotonic()
     try:
         if packed is None:
             planned = make(opened, job.points[0])
@@ -121,7 +124,7 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
         rows = vehicle_rows(opened.inputs.study, job.points[0], planned, *job.vehicles)
     else:
         rows = tuple(_row(opened, point, job, planned) for point in job.points)
-    return Done(job.key, rows, made, time.process_time() - started)
+    return Done(job.key, rows, made, time.process_time() - started, time.monotonic() - begun)
 
 
 def make(opened: Opened, point: Point) -> Planned:

@@ -54,7 +54,7 @@ parameters:
   load: {between: [0.8, 2.0], steps: 25}
   seed: {between: [0, 24000], steps: 25}
 simulate: {duration: 5 s}
-holds: {misses: 0.01}
+holds: {misses: 0.05}
 """
 
 

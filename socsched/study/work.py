@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -247,16 +247,3 @@ def _blank(study: Study, point: Point, job: Job) -> dict[str, Any]:
 def _failed(opened: Opened, point: Point, job: Job, error: SocschedError) -> dict[str, Any]:
     told = str(error).replace(f"{opened.folder}/", "")
     return {**_blank(opened.inputs.study, point, job), "error": told, "verdict": "error", "holds": False}
-
-
-def front(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> set[int]:
-    """Return the configurations among `rows` that no other beats in all of `axes` (smaller is better)."""
-    known = [row for row in rows if all(row[axis] is not None for axis in axes)]
-    found: set[int] = set()
-    ends = sorted((tuple(row[axis] for axis in axes), row["config"]) for row in known)
-    kept: list[tuple[Any, ...]] = []
-    for place, config in ends:
-        if not any(other != place and all(a <= b for a, b in zip(other, place, strict=True)) for other in kept):
-            kept.append(place)
-            found.add(config)
-    return found

@@ -8,7 +8,6 @@ from typing import Any
 
 from socsched.descriptor.study import Study
 from socsched.study.sweep import rank
-from socsched.study.work import front
 
 Row = Mapping[str, Any]
 FRONTS = (
@@ -48,6 +47,20 @@ def answers(study: Study, rows: Sequence[Row]) -> Answers:
         open=sum(row["holds"] is None for row in rows),
         failed=sum(row["verdict"] == "error" for row in rows),
     )
+
+
+def front(rows: Sequence[Row], axes: tuple[str, str]) -> set[int]:
+    """Return the configurations that no other beats in two columns (smaller is better), the first of those alike."""
+    first: dict[tuple[float, float], int] = {}
+    for row in rows:
+        if row[axes[0]] is not None and row[axes[1]] is not None:
+            first.setdefault((row[axes[0]], row[axes[1]]), row["config"])
+    found, least = set(), float("inf")
+    for place in sorted(first):
+        if place[1] < least:
+            least = place[1]
+            found.add(first[place])
+    return found
 
 
 def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:

@@ -93,7 +93,7 @@ def _axes(right: float, top: float, x_label: str, y_label: str, height: float) -
 def heat_map(rows: Sequence[Row], across: str, down: str) -> str:
     """Return which share of the configurations with two parameters' values holds: green all, red none."""
     columns, lines = (_levels(rows, name) for name in (across, down))
-    left, cell, line = 150, max(min((WIDTH - 170) // max(len(columns), 1), 90), 16), 26
+    left, cell, line = 150, max(min((WIDTH - 170) // max(len(columns), 1), 145), 16), 26
     height = 60 + line * len(lines)
     body = text(f"{down} ↓   {across} →", 4, 14, class_="axis")
     for number, column in enumerate(columns):
@@ -105,7 +105,8 @@ def heat_map(rows: Sequence[Row], across: str, down: str) -> str:
             inside = [row for row in rows if row[across] == column and row[down] == name]
             if inside:
                 body += _cell(inside, left + cell * position, 48 + line * number, cell, line)
-    return picture(body, left + cell * len(columns) + 8, height, f"feasibility over {across} and {down}", "chart")
+    width = max(left + cell * len(columns) + 8, WIDTH // 2 + 110)
+    return picture(body, width, height, f"feasibility over {across} and {down}", "chart")
 
 
 def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) -> str:
@@ -142,8 +143,8 @@ def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
     middle = sum(known) / len(known)
     low = min(min(ends[0][0] for _, ends in spans) / unit, middle)
     high = max(max(ends[1][0] for _, ends in spans) / unit, middle)
-    room, left = 420, 170
-    scale: Callable[[float], float] = lambda v: left + 60 + (v / unit - low) / ((high - low) or 1) * (room - 40)  # noqa: E731
+    room, left = 420, 230
+    scale: Callable[[float], float] = lambda v: left + 30 + (v / unit - low) / ((high - low) or 1) * (room - 40)  # noqa: E731
     height = 46 + 26 * len(spans)
     body = text(f"mean {label}", 4, 14, class_="axis")
     at = scale(middle * unit)
@@ -152,7 +153,7 @@ def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
         told = element("title", f"{name}: {least / unit:.4g} to {most / unit:.4g}")
         width = max(scale(most) - scale(least), 1.0)
         body += element("rect", told, x=scale(least), y=float(y), width=width, height=18, fill="var(--c1)")
-        body += text(fit(name, left - 10), left - 8, y + 13, class_="axis end")
+        body += text(fit(name, left - 100), left - 90, y + 13, class_="axis end")
         body += text(fit(_short(low_value), 76, 10), scale(least) - 4, y + 13, class_="axis end")
         body += text(fit(_short(high_value), 130, 10), scale(most) + 4, y + 13, class_="axis")
     body += element("line", x1=at, x2=at, y1=20, y2=height - 18, class_="bound")

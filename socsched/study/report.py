@@ -159,7 +159,7 @@ def _rows(study: Study, rows: Sequence[Row], varying: Sequence[str]) -> str:
     names += ["misses_per_million", "misses_high_per_million", "runs"]
     if any(row["measured"] for row in rows):
         names += ["measured_ns", "measured_planned_ns"]
-    lines = [[str(row["config"]), *(escape(shown(name, row[name])) for name in names)] for row in best]
+    lines = [[str(row["config"]), *(_cell(name, row[name]) for name in names)] for row in best]
     numeric = [0, *(i for i, n in enumerate(names, 1) if n not in ("platform", "mode", "holds", "verdict", *own))]
     head = element("h2", "Configurations" if len(rows) <= MOST_ROWS else f"The best {MOST_ROWS} of {len(rows):,}")
     failed = _failures(row for row in rows if row["error"])
@@ -175,6 +175,10 @@ def _failures(rows: Iterable[Row]) -> str:
         for error, configs in list(told.items())[:20]
     )
     return element("div", element("p", "Without a result:") + element("ul", items), class_="note") if items else ""
+
+
+def _cell(name: str, value: Any) -> str:
+    return element("span", escape(shown(name, value)), class_="firm")
 
 
 def _title(name: str) -> str:

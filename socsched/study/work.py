@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,13 +51,15 @@ class Job:
 class Done:
     """Finished rows of a job; `plan` is packed where the worker had to make it.
 
-    `seconds`: processor time of the simulations, for those who want to know what they cost.
+    `seconds`: processor time of the simulations, for those who want to know what they cost; `spent_s`: how long the
+    worker had the job, by the clock.
     """
 
     key: str
     rows: tuple[dict[str, Any], ...]
     plan: bytes | None = None
     seconds: float = 0.0
+    spent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ def _own_folder(digest: str) -> Path:
 def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
     """Return the rows of a job; the plan is made where `packed` does not hold it."""
     made: bytes | None = None
+    begun = time.monotonic()
     try:
         if packed is None:
             planned = make(opened, job.points[0])
@@ -121,7 +124,7 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
         rows = vehicle_rows(opened.inputs.study, job.points[0], planned, *job.vehicles)
     else:
         rows = tuple(_row(opened, point, job, planned) for point in job.points)
-    return Done(job.key, rows, made, time.process_time() - started)
+    return Done(job.key, rows, made, time.process_time() - started, time.monotonic() - begun)
 
 
 def make(opened: Opened, point: Point) -> Planned:
@@ -244,16 +247,3 @@ def _blank(study: Study, point: Point, job: Job) -> dict[str, Any]:
 def _failed(opened: Opened, point: Point, job: Job, error: SocschedError) -> dict[str, Any]:
     told = str(error).replace(f"{opened.folder}/", "")
     return {**_blank(opened.inputs.study, point, job), "error": told, "verdict": "error", "holds": False}
-
-
-def front(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> set[int]:
-    """Return the configurations among `rows` that no other beats in all of `axes` (smaller is better)."""
-    known = [row for row in rows if all(row[axis] is not None for axis in axes)]
-    found: set[int] = set()
-    ends = sorted((tuple(row[axis] for axis in axes), row["config"]) for row in known)
-    kept: list[tuple[Any, ...]] = []
-    for place, config in ends:
-        if not any(other != place and all(a <= b for a, b in zip(other, place, strict=True)) for other in kept):
-            kept.append(place)
-            found.add(config)
-    return found

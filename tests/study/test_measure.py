@@ -54,9 +54,10 @@ class Farm:
     def kill(self, number: int) -> None:
         os.killpg(self.started[number].pid, signal.SIGKILL)
 
-    def serving(self, number: int) -> bool:
-        """Whether a board has a client: TVM serves each in a process of its own."""
-        return bool(Path(f"/proc/{self.started[number].pid}/task/{self.started[number].pid}/children").read_text())
+    def serving(self, number: int) -> str:
+        """Return the process that serves a board's client (TVM has one for each), empty without a client."""
+        pid = self.started[number].pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
 
     def end(self) -> None:
         for process in self.started:
@@ -89,14 +90,19 @@ def test_host_stages_are_measured_though_a_board_dies(
     while boards("127.0.0.1", farm.port) != {"x86": 2} and time.monotonic() < deadline:
         time.sleep(0.2)
     assert boards("127.0.0.1", farm.port) == {"x86": 2}
-    killed = []
+    killed: list[int] = []
 
     def kill() -> None:
+        """End the first board that has had the same client for a while: a stage is being timed there."""
+        since: dict[str, float] = {}
         while not killed:
-            if farm.serving(1):
-                time.sleep(0.3)
-                farm.kill(1)
-                killed.append(time.monotonic())
+            now = time.monotonic()
+            serving = {farm.serving(number): number for number in (1, 2)}
+            since = {pid: since.get(pid, now) for pid in serving if pid}
+            for pid, began in since.items():
+                if now - began > 2 and not killed:
+                    farm.kill(serving[pid])
+                    killed.append(serving[pid])
             time.sleep(0.01)
 
     killer = threading.Thread(target=kill, daemon=True)
@@ -104,14 +110,14 @@ def test_host_stages_are_measured_though_a_board_dies(
     command = ["sweep", str(tmp_path / "boards.yaml"), "-o", str(tmp_path / "out"), "--workers", "1"]
     assert run([*command, "--measure", f"127.0.0.1:{farm.port}"]) in (0, 1)
     told = capsys.readouterr().err
-    assert killed and "was lost, its work goes to another" in told
+    assert killed and "was lost, its work goes to another" in told, told
     (row,) = table.read(tmp_path / "out" / "table.parquet")
     assert row["measured"] and row["measured_stages"] == 4
     assert row["measured_ns"] > 1_000_000 and row["measured_planned_ns"] > 0
     assert len(list((tmp_path / "out" / "measured").glob("*.json"))) == 4
     assert boards("127.0.0.1", farm.port) == {"x86": 1}
     # what is known is not measured again: nobody is left to do it
-    farm.kill(2)
+    farm.kill(3 - killed[0])
     run([*command, "--resume", "-q"])
     (row,) = table.read(tmp_path / "out" / "table.parquet")
     assert not row["measured"], "without --measure the table has none"

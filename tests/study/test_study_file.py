@@ -44,9 +44,7 @@ def test_a_fault_is_told_with_its_place(write: Writer, more: str, parameters: st
 def test_names_are_looked_up(write: Writer) -> None:
     path = write()
     path.write_text(path.read_text().replace("camera-detection", "camera-detektion"))
-    with pytest.raises(
-        DescriptorError, match=r"yaml:6:13: parameters.pipeline: unknown pipeline .* 'camera-detection'"
-    ):
+    with pytest.raises(DescriptorError, match=r"yaml:6:13: .*unknown pipeline .* 'camera-detection'"):
         load_study(path)
     with pytest.raises(UsageError, match="no study is called 'orin-mode'"):
         load_study("orin-mode")

@@ -31,8 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {*UP_TO_PLAN, "trace"},
     "run": {*UP_TO_PLAN, "trace"},
     "report": {*UP_TO_PLAN, "trace", "sim", "run"},
-    "study": {*UP_TO_PLAN, "sharing", "trace", "sim", "run", "report"},
-    "cli": {*UP_TO_PLAN, "sharing", "trace", "sim", "run", "report", "study"},
+    "study": {*UP_TO_PLAN, "trace", "sim", "run", "report"},
+    "cli": {*UP_TO_PLAN, "trace", "sim", "run", "report", "study"},
 }
 """Part of socsched -> the parts it may import besides itself."""
 ONLY_IN = {

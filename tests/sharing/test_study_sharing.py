@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -112,6 +113,13 @@ def test_the_verb(profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     ElementTree.fromstring(file.read_text())
     assert run(args) == 0
     assert "gpulet" in capsys.readouterr().out
+
+
+def test_the_example_of_the_documentation_runs(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (checkout / "docs" / "sharing.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "docs/sharing.md", "exec"), {})
+    assert re.fullmatch(r"9\d\.\d% in time, worst network 9\d\.\d%\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

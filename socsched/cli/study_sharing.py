@@ -59,9 +59,7 @@ class Numbers(click.ParamType[tuple[float, ...]]):
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each.")
 @click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Length of each run.")
 @click.option("--devices", type=click.IntRange(1, 1000), default=1, show_default=True, help="Equal accelerators.")
-@click.option(
-    "--mechanism", default="mps", show_default=True, help="What parts are made with: mps, green-contexts or mig."
-)
+@click.option("--mechanism", default="mps", show_default=True, help="What parts are made with: mps or green-contexts.")
 @click.option("--mig", default="", metavar="GPU", help="Geometry for MIG-Serving, such as a100-40gb or h100-80gb.")
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
@@ -89,8 +87,9 @@ def command(
 ) -> int:
     """Serve a workload on shared accelerators in several ways and show what is answered in time.
 
-    The stages of PIPELINE that --engine of a platform can run are asked for once a period and due in it; with
-    --profiles, networks of a CSV file at given rates.  Load 2 asks twice as often.  Exit code 0: compared.
+    The stages of PIPELINE that --engine of a platform can run are asked for once a period and due in it, in --mode
+    or the default one; with --profiles, networks of a CSV file at given rates.  Load 2 asks twice as often.  Exit code
+    0: compared.
     """
     from socsched.errors import EXIT_OK, UsageError
     from socsched.sharing.mechanisms import mechanism as known_mechanism
@@ -100,8 +99,8 @@ def command(
         raise UsageError("expected PIPELINE with -p PLATFORM, or --profiles", "see socsched study sharing --help")
     if file is not None and file.suffix.lower() != ".svg":
         raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
-    if not known_mechanism(mechanism).compute_isolated:
-        raise UsageError(f"{mechanism} makes no parts", "use mps, green-contexts or mig")
+    if known_mechanism(mechanism).partition != "logical":
+        raise UsageError(f"{mechanism} makes no parts of any size", "use mps or green-contexts; --mig names a geometry")
     if profiles is not None:
         source = _measured(profiles, constants, rates, law)
     else:
@@ -145,4 +144,6 @@ def _planned(pipeline: str, platform: str | None, mode: str | None, engine: str)
     if platform is None:
         raise UsageError("a pipeline needs a platform", "name one with -p")
     board = get_platform(platform)
-    return sharing_sources.from_pipeline(get_pipeline(pipeline), board, get_mode(board, mode), engine)
+    return sharing_sources.from_pipeline(
+        get_pipeline(pipeline), board, get_mode(board, None if mode == "auto" else mode), engine
+    )

@@ -10,11 +10,11 @@ process: a standby one is started and takes over, with less than 100 us of downt
 Reconstructed after the loop in gpulet's code (self_tuning.cpp), where the paper was not at hand.  Options for what is
 left open: whether latency is the mean (as there) or the 99th percentile; `threshold`; `largest_change` at a time;
 capacity is requests answered in a busy second.  As written the rule swings: a network with little time but much
-capacity to spare gives back by the larger of the two and is late next time.  With `careful`, ours and the default,
-the scarcer residual decides what is given back, and half the threshold is kept.  For batches the latency is twice the
-execution of a batch (waiting for the one before): by the whole latency an overloaded network would shrink its batch,
-and with it its capacity.  Where shares ask for more than there is, the smallest are granted first (max-min fair, as
-there).
+capacity to spare gives back by the larger of the two and is late next time, one that is hardly late takes by the
+larger too.  With `careful`, ours and the default, the scarcer residual alone decides, and half the threshold is aimed
+at.  For batches the latency is twice the execution of a batch (waiting for the one before): by the whole latency an
+overloaded network would shrink its batch, and with it its capacity.  Where shares ask for more than there is, the
+smallest are granted first (max-min fair, as there).
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def next_share(share: float, measured: Measured, slo_ns: int, options: Options =
     if 0 < latency < options.threshold and 0 < throughput < options.threshold:
         return share
     change = max(abs(latency), abs(throughput))
-    if scarce > 0 and options.careful:
-        change = max(0.0, scarce - options.threshold / 2) if scarce > options.threshold else 0.0
+    if options.careful:
+        # To the middle of the band: up from what is missing, down from what both can spare.
+        change = abs(scarce - options.threshold / 2) if not 0 < scarce <= options.threshold else 0.0
     change = min(options.largest_change, change) * share
     return share - change if scarce > 0 else share + change
 

@@ -36,8 +36,9 @@ def test_shares_by_the_equations() -> None:
     careful = Options(threshold=0.1, largest_change=1.0, margin=0.0)
     assert next_share(40, seen(80, 150), 100 * MS, careful) == pytest.approx(40 * 0.85)
     assert next_share(40, seen(92, 150), 100 * MS, careful) == 40
-    # 3 % are no time to spare where 5 % are kept: up, by the larger residual, 0.5.
-    assert next_share(40, seen(97, 150), 100 * MS, Options()) == pytest.approx(60)
+    # 3 % are no time to spare where 5 % are kept: up, by what is missing and half the threshold, 0.02 + 0.1.
+    assert next_share(40, seen(97, 150), 100 * MS, Options()) == pytest.approx(40 * 1.12)
+    assert next_share(40, seen(120, 150), 100 * MS, careful) == pytest.approx(40 * 1.25)
     assert next_share(40, seen(200, 500), 100 * MS, Options(largest_change=0.5)) == pytest.approx(60)
 
 

@@ -208,6 +208,35 @@ def test_changing_a_share(name: str, standby: bool, late: float) -> None:
     assert lost == pytest.approx(away / 20, abs=0.002)
 
 
+@settings(max_examples=30)
+@given(
+    st.sampled_from(["streams", "time-slicing", "mps", "mig", "green-contexts"]),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(5, 200), st.integers(1, 8)), min_size=1, max_size=4),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_every_request_is_answered_or_dropped_once(
+    name: str, drawn: list[tuple[int, int, int]], drop: bool, adaptive: bool, seed: int
+) -> None:
+    how = mechanism(name)
+    share = 100 // len(drawn) if how.compute_isolated else 100
+    nets = [net(f"n{i}", ms, slo_ms=slo, fill=0.5, largest=8, more_ms=ms / 8) for i, (ms, slo, _) in enumerate(drawn)]
+    parts = tuple(Part(0, share, (Served(one, batch, 30),)) for one, (_, _, batch) in zip(nets, drawn, strict=True))
+    asked = requests({one.name: 30.0 for one in nets}, SECOND, seed=seed)
+    neighbours = LinearInterference(0.2, 0.1, 0.2, 0.1, 1.05)
+    run = Simulation(Deployment(parts), how, neighbours, drop=drop, adaptive=adaptive)
+    done = run.run(asked, SECOND)
+    assert done.arrived == len(asked)
+    for one, profile in zip(done.models, nets, strict=True):
+        assert len(one.latencies) + one.dropped == one.arrived and (drop or not one.dropped)
+        assert one.within <= len(one.latencies) and one.batches <= len(one.latencies)
+        # Nobody is faster than alone on the whole of the accelerator.
+        assert all(latency >= profile.latency(1, 100) for latency in one.latencies)
+    assert all(busy <= done.end_ns for busy in done.busy_ns.values())
+    assert sum(one.busy_ns for one in done.models) == sum(done.busy_ns.values())
+
+
 def test_arrivals_depend_on_their_own_seed_only() -> None:
     alone = [one for one in requests({"a": 50}, SECOND, seed=1) if one.model == "a"]
     both = [one for one in requests({"a": 50, "b": 70}, SECOND, seed=1) if one.model == "a"]

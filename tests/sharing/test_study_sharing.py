@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -114,6 +115,13 @@ def test_the_verb(profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "gpulet" in capsys.readouterr().out
 
 
+def test_the_example_of_the_documentation_runs(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (checkout / "docs" / "sharing.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "docs/sharing.md", "exec"), {})
+    assert re.fullmatch(r"9\d\.\d% in time, worst network 9\d\.\d%\n", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -122,7 +130,8 @@ def test_the_verb(profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--systems", "sli", "--profiles", "FILE"], "unknown way to share 'sli'"),
         (["--rate", "a=many", "--profiles", "FILE"], "NETWORK=1/S"),
         (["--rate", "a=0", "--profiles", "FILE"], "above zero"),
-        (["--mechanism", "streams", "--profiles", "FILE"], "makes no parts"),
+        (["--mechanism", "mig", "--profiles", "FILE"], "makes no parts"),
+        (["--mechanism", "sli", "--profiles", "FILE"], "unknown way to share 'sli'"),
         (["-o", "x.png", "--profiles", "FILE"], "SVG"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
@@ -190,13 +190,13 @@ class Conductor:
         self._hogs.sort()
         return 0
 
-    def control(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
+    def control(self, now: int, books: Mapping[str, Sequence[int]], traffic: float) -> tuple[int, int]:
         """Let the board and policies' controllers look; return when one looks again, and which engines changed."""
         changed = 0
         if self.board is not None and self._looks <= now:
-            self._looks, changed = self.board.look(now, spent, traffic)
+            self._looks, changed = self.board.look(now, books["spent"], traffic)
         if self.steering.next_ns <= now:
-            changed |= self.steering.look(now, spent)
+            changed |= self.steering.look(now, books)
         return min(self._looks, self.steering.next_ns), changed
 
     def all_marks(self) -> list[Mark]:

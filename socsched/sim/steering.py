@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from socsched.sim.lower import FAR, Lowered
@@ -43,15 +43,16 @@ class Steering:
         """When a controller looks next (ns); never where there is none."""
         return min(self._due, default=FAR)
 
-    def look(self, now: int, spent: Sequence[int]) -> int:
+    def look(self, now: int, books: Mapping[str, Sequence[int]]) -> int:
         """Let those look whose time it is; return a mask of engines whose order or operating point changed."""
         changed = 0
         for place, (unit, controller) in enumerate(self._units):
             if self._due[place] > now:
                 continue
-            self._due[place] = now + max(controller.period_ns, 1)
             engine = self.lowered.units[unit].engine
-            order, level = controller.look(self._view(unit, engine, now, spent), now)
+            order, level = controller.look(self._view(unit, engine, now, books), now)
+            # the controller may have changed its mind about that
+            self._due[place] = now + max(controller.period_ns, 1)
             terms = (int(order[0]), int(order[1]))
             if terms != (self.tables["u_term0"][unit], self.tables["u_term1"][unit]):
                 self.tables["u_term0"][unit], self.tables["u_term1"][unit] = terms
@@ -65,8 +66,9 @@ class Steering:
                     changed |= 1 << engine
         return changed
 
-    def _view(self, unit: int, engine: int, now: int, spent: Sequence[int]) -> View:
+    def _view(self, unit: int, engine: int, now: int, books: Mapping[str, Sequence[int]]) -> View:
         levels, lanes = self.tables["numbers"]["levels"], max(self.lowered.plan.engines[engine].lanes, 1)
+        spent = books["spent"]
         total = sum(spent[engine * levels : (engine + 1) * levels])
         before, since = self._seen.get(unit, (0, 0))
         self._seen[unit] = (total, now)
@@ -81,7 +83,7 @@ class Steering:
             assert self.kernel is not None
             return {name: self.kernel.expected(source) for source, name in enumerate(self.lowered.sources)}
 
-        return View(plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames)
+        return View(plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames, books)
 
 
 def _job(task: Any, row: Sequence[int]) -> Ready:

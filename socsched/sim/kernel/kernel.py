@@ -35,9 +35,9 @@ class Kernel(Dispatcher):
     """One simulation under way: `run_on` until the end of time, then `close`.
 
     `tables`: flat arrays by name (`sim.lower`).  `hooks`: what the kernel asks Python for, rarely: `stretch(uids, hog)`
-    (ns each co-running segment takes), `draws(stream)` (random numbers), `edge(now)` and `control(now)` (faults and the
-    board's own control; both change the tables and return a mask of engines), `asked(task, now, ...)` (keys of policies
-    written in Python).  `record`: whether rows are kept for a trace; figures are kept always.
+    (ns each co-running segment takes), `draws(stream)` (random numbers), `edge(now)` and `control(now, books, traffic)`
+    (faults; the board's and policies' own control; both change the tables and return a mask of engines), `asked(task,
+    now, ...)` (keys of policies written in Python).  `record`: whether rows are kept for a trace; figures are always.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -286,7 +286,7 @@ class Kernel(Dispatcher):
         for e in range(self.engines):
             self.charge(e, now)
         self.read_meters(now)
-        following, changed_engines = self.hooks.control(now, self.books["spent"], self.traffic)
+        following, changed_engines = self.hooks.control(now, self.books, self.traffic)
         self.events.set(self.from_control, following)
         changed: i64 = changed_engines
         for e in range(self.engines):
@@ -322,6 +322,8 @@ class Kernel(Dispatcher):
                 self.add_up(t, slot)
                 if self.record:
                     self.write_job(t, slot, -1, 0)
+        for e in range(self.units):
+            self.part(e, end)
         for e in range(self.engines):
             self.charge(e, end)
         self.load_now, self.rate = self.shown_load, self.shown_rate

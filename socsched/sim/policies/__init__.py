@@ -22,7 +22,8 @@ __all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "descriptions"
 GROUP = "socsched.policies"
 _BUILT_IN = (
     "edf", "fp", "fifo", "rm", "dm", "rr", "llf", "edf_criticality", "cbs", "hhpf", "srtf", "sjf", "token", "prema",
-    "reef", "xsched_hpf", "xsched_edf", "xsched_lax", "xsched_fair", "xsched_share", "irina", "xauto",
+    "reef", "xsched_hpf", "xsched_edf", "xsched_lax", "xsched_fair", "xsched_share", "irina", "xauto", "adaptive",
+    "learned",
 )  # fmt: skip
 _MODULES = {name.replace("_", "-"): import_module(f"{__name__}.{name}") for name in _BUILT_IN}
 POLICIES: dict[str, Policy] = {name: module.POLICY for name, module in _MODULES.items()}

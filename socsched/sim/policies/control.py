@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,7 +17,8 @@ class View:
 
     `tasks`: those that run there, as numbers in the plan.  `busy`: share of its engine's lanes in use since the last
     look.  `ready()`: the jobs there now, in the present order.  `next_frames()`: of every sensor and timer, by name,
-    the instant of its next release and the frame's number.
+    the instant of its next release and the frame's number.  `counts`: what the kernel counted so far, by name, one
+    number a task (done, late, dropped, aborted, ...).
     """
 
     plan: Plan
@@ -27,6 +28,7 @@ class View:
     busy: float
     ready: Callable[[], Sequence[Ready]]
     next_frames: Callable[[], dict[str, tuple[int, int]]]
+    counts: Mapping[str, Sequence[int]]
 
 
 class Controller(Protocol):

@@ -1,0 +1,51 @@
+"""Chooses between two orders by observed load, with hysteresis, and never at the price of a deadline.
+
+Ours, in the spirit of adaptive switching between policies.  Below `low` percent of the lanes in use (mean over the last
+`window` looks) jobs are served shortest first, which makes responses short; above `high` percent earliest deadline
+first, which meets most deadlines; in between the last choice stays.  Shortest first is used only while `guard` finds
+slack for the time to the next look, so whatever EDF would meet is met: where there is none, this is EDF.
+"""
+
+from __future__ import annotations
+
+from socsched.sim.policies.control import View
+from socsched.sim.policies.guard import Guard
+from socsched.sim.policies.terms import Policy, Term
+
+SAFE = (Term.DEADLINE, Term.ACTIVATION)
+CALM = (Term.REMAINING, Term.ACTIVATION)
+
+
+class Adaptive:
+    """The controller of one unit; `calm`: shortest first is wanted, `switches`: how often that changed."""
+
+    def __init__(self, low: float, high: float, period_ns: int, window: int) -> None:
+        self.low, self.high, self.period_ns, self.window = low, high, period_ns, window
+        self.load, self.calm, self.switches = 0.0, False, 0
+        self._guard: Guard | None = None
+
+    def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
+        """Return the order until the next look."""
+        if self._guard is None:
+            self._guard = Guard(view.plan, view.tasks, view.tasks)
+        self.load += (view.busy - self.load) / self.window
+        calm = self.load < self.low or (self.calm and self.load <= self.high)
+        self.switches += calm != self.calm
+        self.calm = calm
+        # a nanosecond more: what comes at the instant of the next look is dispatched after it
+        safe = calm and self._guard.slack_ns(view, now_ns, self.period_ns + 1) > self.period_ns
+        return (CALM if safe else SAFE), None
+
+
+def make(*, low: int = 50, high: int = 70, period_ns: int = 1_000_000, window: int = 50) -> Policy:
+    """Return the policy with thresholds in percent; ValueError unless they leave room for hysteresis."""
+    if not 0 <= low < high or window < 1:
+        raise ValueError(f"low must be below high and window at least 1, got {low}, {high} and {window}")
+
+    def control() -> Adaptive:
+        return Adaptive(low / 100, high / 100, period_ns, window)
+
+    return Policy("adaptive", SAFE, dynamic=True, control=control)
+
+
+POLICY = make()

@@ -30,6 +30,7 @@ def totals(simulated: Simulated) -> Totals:
             _histogram(simulated, "chains", 2 * index + 1),
         )
     busy, energy = _spent(simulated)
+    energy += found.number("guest_energy") / simulated.lowered.tables["numbers"]["scale"]
     energy += found.number("traffic") * plan.dram_picojoule_per_byte
     static = plan.base_mw + sum(engine.idle_mw for engine in plan.engines)
     mean = static + energy / duration if duration else float(static)

@@ -366,3 +366,26 @@ def test_batches_end_together_and_hand_every_frame_on(simulate: Simulate) -> Non
     assert times(trace, "first")[:7] == [(0, 100), *[(100, 300)] * 3, *[(300, 500)] * 3]
     assert [job.frame for job in trace.jobs if job.task == "then"][:7] == list(range(7))
     assert [n.frame for n in trace.instants if n.kind == "miss" and n.subject == "first"][:3] == [1, 2, 3]
+
+
+def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate) -> None:
+    """Alone 100 us each at 1 W, and 50 kB of the guest; beside each other the same, with a trace and without."""
+    from socsched.sim.totals import totals
+    from socsched.trace.metrics import result
+
+    host = on_gpu("host", 100 * US, priority=0)
+    guest = once("guest", engine="gpu", segments=(Segment("g", 100 * US, 0, 50_000),), priority=1)
+    made = plan([host, guest], [gpu(dynamic_mw=1000)], base_mw=500, dram_picojoule_per_byte=10.0)
+    beside = Beside(lambda task, its, other, other_s: (120 * US, 160 * US))
+    energy = {}
+    for name, rule in (
+        ("apart", Policy("apart", (Term.PRIORITY, Term.NOTHING))),
+        ("beside", Policy("together", (Term.PRIORITY, Term.NOTHING), beside=beside)),
+    ):
+        trace = simulate(made, 400 * US, rule)
+        energy[name] = result(trace, made)["energy_mj"]
+        untraced = run(made, 400 * US, policy=rule.name, record=False)
+        assert totals(untraced).energy_mj == pytest.approx(energy[name], abs=1e-6)
+    # 0.5 W for 400 us; 1 W for 200 us alone; beside, 120 us of the host, 75 of 100 us of the guest, and 25 alone
+    assert energy["apart"] == pytest.approx(0.2 + 0.2 + 0.0005, abs=1e-6)
+    assert energy["beside"] == pytest.approx(0.2 + (0.120 + 0.075 + 0.025) + 0.0005, abs=1e-5)

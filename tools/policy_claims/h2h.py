@@ -43,7 +43,7 @@ def claims() -> list[Claim]:
                 "16.55 against 19.73 ms (VGG19 + ResNet152, arXiv 2506.01377, table III)",
                 f"{ms['h2h']:.2f} against {ms['herald']:.2f} ms; ours {ms['socsched']:.2f} ms",
                 holds,
-                "" if holds else "hand-overs cost little beside these layers, and Herald balances loads",
+                "" if holds else "step 1 puts all on the GPU and step 4 moves layers to engines of neighbours only",
             )
         )
     return found

@@ -7,7 +7,7 @@ cdef class Books(State):
     cdef dict books
     cdef column done, dropped, aborted, late, released, preempted, migrated, most_blocked, spent, busy, mark, noted
     cdef long long load_now, shown_load, read_at, samples_made, chained
-    cdef double scale, picojoule, static, rate, shown_rate, peak_rate, traffic, most_power
+    cdef double scale, picojoule, static, rate, shown_rate, peak_rate, traffic, most_power, guest_energy
     cdef Chains chains
     cdef Histograms execs, responses
     cdef Log job_log, slice_log, note_log, step_log, depth_log, sample_log, release_log, level_log

@@ -46,6 +46,7 @@ class Books(State):
         self.mark = self.fill(self.engines, 0)
         self.noted = self.fill(self.engines, self.levels - 1)
         self.load_now = self.shown_load = self.read_at = self.samples_made = 0
+        self.guest_energy = 0.0
         self.rate = self.shown_rate = self.peak_rate = self.traffic = self.most_power = 0.0
         self.chains = Chains(tables)
         self.chained = self.chains.count > 0
@@ -195,6 +196,7 @@ class Books(State):
         found.update({f"chain_{name}": counts for name, counts in self.chains.close(end).items()})
         found["execs"], found["responses"] = self.execs.found(), self.responses.found()
         found["chains"] = self.chains.figures.found()
+        found["guest_energy"] = self.guest_energy
         found["power_peak"], found["traffic"], found["rate_peak"] = self.most_power, self.traffic, self.peak_rate
         found["jobs"], found["slices"], found["notes"] = (
             self.job_log.flush(), self.slice_log.flush(), self.note_log.flush(),

@@ -8,10 +8,10 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.arithmetic import bits, scaled
     from cython.cimports.socsched_kernel.queues import Queues
 else:
-    from .arithmetic import scaled
+    from .arithmetic import bits, scaled
     from .queues import Queues
 
 
@@ -66,6 +66,13 @@ class Guests(Queues):
         time: i64 = scaled(self.load_time(t, own), self.guest_time[pair], self.g_time[own])
         self.since[t], self.timed[t] = now, 0
         self.keep_pace(t, self.slowed(t, time), now)
+        # work takes the energy that it takes alone, spread over the time that it takes now
+        e: i64 = self.u_engine[u]
+        power: i64 = self.n_power[e * self.levels + self.n_level[e]] * bits(self.mask[t])
+        if self.wide[t]:
+            power = self.n_power[e * self.levels + self.n_level[e]] * self.wide[t]
+        self.guest_power[u] = power * self.g_time[own] // self.guest_time[pair]
+        self.load_now += self.guest_power[u]
 
     def gains(self, host: i64, t: i64, pair: i64, now: i64) -> i64:
         """Return whether both end sooner in sum beside each other, at their present paces, than one after the other."""

@@ -221,14 +221,19 @@ class Jobs(Places):
         if self.record and self.n_level[e] != self.noted[e]:
             self.noted[e] = self.n_level[e]
             self.write_level(e, self.n_level[e], now)
+        for u in range(self.units):
+            if self.u_engine[u] == e:
+                self.part(u, now)
         self.load_now = 0
         for engine in range(self.engines):
             self.load_now += self.busy[engine] * self.n_power[engine * self.levels + self.n_level[engine]]
         for u in range(self.units):
+            if self.guest[u] >= 0:
+                self.load_now += self.guest_power[u]
+        for u in range(self.units):
             if self.u_engine[u] != e:
                 continue
             self.soil(u)
-            self.part(u, now)
             i: i64 = 0
             while i < self.runs[u]:
                 c: i64 = self.run[u * self.width + i]

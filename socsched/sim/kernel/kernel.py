@@ -322,6 +322,8 @@ class Kernel(Dispatcher):
                 self.add_up(t, slot)
                 if self.record:
                     self.write_job(t, slot, -1, 0)
+        for e in range(self.units):
+            self.part(e, end)
         for e in range(self.engines):
             self.charge(e, end)
         self.load_now, self.rate = self.shown_load, self.shown_rate

@@ -3,7 +3,7 @@ from socsched_kernel.orders cimport Orders
 
 cdef class Places(Orders):
     cdef column resident, last, locked, frozen, held, shape, stored, holder, held_from, used_at
-    cdef column host, guest_from
+    cdef column host, guest_from, guest_power
     cdef long long uses
     cdef long long find_place(self, long long c, long long taken) noexcept
     cdef long long pick(self, long long c, long long free, long long wanted) noexcept

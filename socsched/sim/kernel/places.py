@@ -27,7 +27,7 @@ class Places(Orders):
     A unit whose engine lingers stays with the process `holder[u]` that has it since `held_from[u]` and used it last at
     `used_at[u]`, even while nothing runs there.
 
-    The guest of a unit (`Progress`) runs beside `host[u]` since `guest_from[u]`.
+    The guest of a unit (`Progress`) runs beside `host[u]` since `guest_from[u]`, and draws `guest_power[u]` more.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -42,6 +42,7 @@ class Places(Orders):
         self.uses = 0
         self.host = self.fill(self.units, 0)
         self.guest_from = self.fill(self.units, 0)
+        self.guest_power = self.fill(self.units, 0)
         self.holder = self.fill(self.units, -1)
         self.held_from = self.fill(self.units, 0)
         self.used_at = self.fill(self.units, 0)
@@ -211,6 +212,8 @@ class Places(Orders):
         self.guest[u] = -1
         self.guests -= 1
         self.memory_changed = 1
+        self.load_now -= self.guest_power[u]
+        self.guest_energy += 1.0 * self.guest_power[u] * (now - self.guest_from[u])
         self.events.set(c, FAR)
         self.advance(c, now)
         self.timed[c] = 0

@@ -78,8 +78,8 @@ class Beside:
     `pace(task, segment, guest, its segment)`: ns that both segments take as a whole beside each other, host's first;
     None: not together.  It is asked once a pair, before time begins.  `kinds`: of engines, none named: all.  With
     `weigh` a guest is let in only where both end sooner in sum than one after the other; with `once` at most one
-    segment of guests ends beside a host's.  Guests occupy no lanes; their memory traffic is counted and costs energy,
-    but neither waits nor makes others wait.
+    segment of guests ends beside a host's.  Guests occupy no lanes; they take the energy that their work takes alone,
+    and their memory traffic is counted but neither waits nor makes others wait.
     """
 
     pace: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]

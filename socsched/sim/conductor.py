@@ -51,7 +51,8 @@ class Conductor:
         self._delays: list[list[int]] = [[] for _ in lowered.sources]
         self._hogs: list[tuple[str, int]] = []
         self.foreign: list[tuple[int, str, float]] = []
-        self._orders = [p.order if callable(p.order) else None for p in lowered.policies]
+        orders: list[Any] = [p.order if callable(p.order) else None for p in lowered.policies]
+        self._asked = [orders[unit.engine] for unit in lowered.units]
         self._edges = self._schedule(faults)
         self._overruns(faults, seed)
         self.tables["numbers"]["first_edge"] = self._edges[0][0] if self._edges else FAR
@@ -86,18 +87,24 @@ class Conductor:
 
     def asked(self, unit: int, task: int, *rest: Any) -> tuple[int, int]:
         """Return the keys a policy written in Python gives a job."""
-        *job, now = rest
-        rule = self._orders[self.lowered.units[unit].engine]
-        assert rule is not None
-        frame, activation, release, deadline, start, done, left, running = job
-        ready = Ready(
-            self.plan.tasks[task], task, frame, activation, release, deadline, start, done, left, bool(running)
+        rule = self._asked[unit]
+        frame, activation, release, deadline, start, done, left, running, now = rest
+        # a tuple of a name, made without the detour over keyword arguments: this is most of what asking costs
+        job = Ready._make(
+            (self.plan.tasks[task], task, frame, activation, release, deadline, start, done, left, running == 1)
         )
-        keys = rule(ready, now)
+        keys = rule(job, now)
+        if type(keys) is tuple and len(keys) == 2 and type(keys[0]) is int and type(keys[1]) is int:
+            first, second = keys
+            if -FAR < first < FAR and -FAR < second < FAR:
+                return first, second
+        return self._checked(unit, keys)
+
+    def _checked(self, unit: int, keys: Any) -> tuple[int, int]:
         if not 1 <= len(keys) <= 2 or not all(isinstance(key, int) and abs(key) < FAR for key in keys):
             policy = self.lowered.policies[self.lowered.units[unit].engine].name
             raise UsageError(f"policy {policy!r} must give one or two whole numbers below 2**62, got {keys!r}")
-        return (keys[0], keys[1] if len(keys) > 1 else 0)
+        return (int(keys[0]), int(keys[1]) if len(keys) > 1 else 0)
 
     # -- faults
 

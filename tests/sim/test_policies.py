@@ -116,4 +116,4 @@ def test_an_error_of_a_policy_reaches_the_user(
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         policies.policy("rmx")
-    assert caught.value.hint.startswith("known policies: broken, by-deadline, cbs, dm, edf, ")
+    assert caught.value.hint.startswith("known policies: adaptive, broken, by-deadline, cbs, dm, edf, ")

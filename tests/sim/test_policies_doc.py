@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from statistics import fmean
@@ -55,3 +56,37 @@ def test_the_page_lists_every_policy_and_every_field() -> None:
     text = PAGE.read_text()
     assert {name for name in policies.POLICIES if f"| `{name}` |" not in text} == set()
     assert {term.name for term in policies.Term if term.name not in text} == {"ASKED"}
+
+
+def test_the_environment_of_the_page_runs() -> None:
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "Environment(" in block]
+    found: dict[str, object] = {}
+    exec(compile(code, str(PAGE), "exec"), found)
+    assert found["over"] is True
+
+
+def test_results_on_the_page_are_whole() -> None:
+    """Every system of tools/policy_claims is there, in the order of the tool, and rewriting keeps what is not named."""
+    tools = Path(__file__).parents[2] / "tools"
+    sys.path.insert(0, str(tools))
+    import bench_policies
+
+    text = PAGE.read_text()
+    shown = re.findall(r"<!-- system (\w+) -->", text)
+    assert {"prema", "reef", "xsched", "irina", "xauto"} <= set(shown) and shown == sorted(shown)
+    known = bench_policies.systems()
+    assert set(shown) <= set(known)
+    assert bench_policies.rewritten(text, {}, known) == text
+    changed = bench_policies.rewritten(text, {"prema": "**PREMA** anew\n\n"}, known)
+    assert changed.count("<!-- system reef -->") == 1 and "anew" in changed
+    assert "<!-- system irina -->" not in bench_policies.rewritten(text, {}, ["prema"])
+
+
+def test_a_claim_that_fails_says_why() -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+    from policy_claims.claim import Claim
+
+    with pytest.raises(ValueError, match="nothing says why"):
+        Claim("A", "B", "c", "d", "e", "f", False)
+    with pytest.raises(ValueError, match="one line"):
+        Claim("A", "B", "c | d", "d", "e", "f", True)

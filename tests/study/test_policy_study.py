@@ -126,7 +126,8 @@ def test_the_picture_and_the_tables_show_every_policy(tmp_path: Path) -> None:
     assert policy_report.markdown(found).count("| `fp` |") == 2
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
     file = tmp_path / "plan.json"
     save(small(), file)
     arguments = ["study", "policies", str(file), "--policies", "fp,np-fifo", "--loads", "1,1.2", "--seeds", "2"]

@@ -77,8 +77,12 @@ class Orders(Progress):
         i: i64
         for i in range(self.ordered[u]):
             c: i64 = self.order[u * self.width + i]
-            if c < self.tasks and self.term(T_SERVICE, c, now) < least:
-                least = self.term(T_SERVICE, c, now)
+            if c < self.tasks:
+                had: i64 = self.service[c]
+                if self.running[c] and self.sliced[c]:
+                    had += self.share_of(c, now - self.slice_from[c])
+                if had < least:
+                    least = had
         if least < FAR and least > self.least[u]:
             self.least[u] = least
         if self.service[t] < self.least[u]:

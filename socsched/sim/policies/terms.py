@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from socsched.plan.plan import Task
 from socsched.sim.policies.control import Controller
@@ -40,8 +41,7 @@ class Term(IntEnum):
     BEST_EFFORT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """A ready job as a policy written in Python sees it; times in ns, `start_ns` -1 before it first ran.
 
     `exec_ns` is the time it has run, `remaining_ns` what is left alone on the board, `number` tells tasks apart.

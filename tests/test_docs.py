@@ -143,3 +143,15 @@ def test_the_workflow_parses_and_its_commands_work(tmp_path: Path, monkeypatch: 
     assert run(worse) == 0
     assert execute("socsched compare baseline/plan.json out/plan.json -o out/compare.md") == 1
     assert "backbone moved" in (tmp_path / "out" / "compare.md").read_text()
+
+
+def test_the_page_on_own_networks_works_with_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx_files = pytest.importorskip("tests.models.onnx_files", reason="the onnx package is not installed")
+    page = CHECKOUT / "docs" / "own-network.md"
+    monkeypatch.chdir(tmp_path)
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "my-detector.yaml").write_text(text)
+    onnx_files.trunk(tmp_path / "my-detector.onnx")
+    (lines,) = [lines for mark, lines in blocks(page) if mark == "no-run"]
+    assert [execute(line) for line in lines[:2]] == [0, 0]

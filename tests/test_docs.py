@@ -145,6 +145,7 @@ def test_the_workflow_parses_and_its_commands_work(tmp_path: Path, monkeypatch: 
     assert "backbone moved" in (tmp_path / "out" / "compare.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_page_on_own_networks_works_with_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx_files = pytest.importorskip("tests.models.onnx_files", reason="the onnx package is not installed")
     page = CHECKOUT / "docs" / "own-network.md"

@@ -49,6 +49,11 @@ class Comparison:
     def _worse(self) -> Iterator[Row]:
         return (row for row in self.rows if row.regressed)
 
+    @property
+    def slower_chains(self) -> tuple[str, ...]:
+        """Names of the chains that got worse."""
+        return tuple(row.name for row in self._worse() if row.figure == "p99")
+
     def document(self) -> dict[str, Any]:
         """Return the comparison as plain data; a ratio that has no finite value is null."""
         rows = [{**asdict(row), "ratio": row.ratio if row.a or not row.b else None} for row in self.rows]

@@ -64,6 +64,8 @@ def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> Render
     if isinstance(found, PlanDiff) and not found.moves and not found.changes:
         parts.append(Text("the plans are the same"))
     parts += [Text(f"✗ {line}", "bold red") for line in found.regressions]
+    if isinstance(found, Comparison) and found.slower_chains:
+        parts.append(Text(f"what its worst frame waited for: socsched why {b} --chain {found.slower_chains[0]}"))
     count = len(found.regressions)
     parts.append(Text(f"{count} regression{'s' if count > 1 else ''}" if count else "no regression"))
     return Group(*parts)

@@ -24,7 +24,8 @@ def headline(found: Explanation) -> str:
     allowed = f"{format_duration(found.deadline_ns)} allowed"
     after = format_duration(found.response_ns)
     if found.outcome != "completed":
-        return f"{name}: {_LOST[found.outcome]}, {after} after its release ({allowed})"
+        where = f" {found.reason}" if found.reason else ""
+        return f"{name}: {_LOST[found.outcome]}{where}, {after} after its release ({allowed})"
     if found.lateness_ns > 0:
         return f"{name}: {format_duration(found.lateness_ns)} late (answered after {after}, {allowed})"
     return f"{name}: in time by {format_duration(-found.lateness_ns)} (answered after {after}, {allowed})"
@@ -71,13 +72,15 @@ def view(found: Explanation) -> RenderableType:
     summed.add_column()
     summed.add_column(justify="right", no_wrap=True)
     summed.add_column()
-    for sign, ns, text in (
+    sums = (
         ("", found.planned_ns, "as planned"),
         ("+", found.response_ns - found.planned_ns, "on top"),
         ("=", found.response_ns, "response"),
         ("-", found.deadline_ns, "deadline"),
         ("=", abs(found.lateness_ns), "late" if found.lateness_ns > 0 else "to spare"),
-    ):
+    )
+    # of a frame that was lost only the way up to there can be told
+    for sign, ns, text in sums if found.outcome == "completed" or found.lateness_ns > 0 else sums[:3]:
         summed.add_row(sign, show(ns), f"{unit} {text}")
     mark, style = ("✓", "bold green") if found.met else ("✗", "bold red")
     released = f"released at {format_duration(found.release_ns)}, {found.kind}"

@@ -207,7 +207,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("demo -o {root}/demo --input {root}/broken.bin --weights {root}/missing.npz", "missing.npz"),
     ],
     "doctor": [("doctor now", "unexpected extra argument")],
-    "completion": [("completion tcsh", "tcsh"), ("completion", "SHELL")],
+    "completion": [("completion tcsh", "tcsh"), ("completion", "Missing argument")],
 }
 
 

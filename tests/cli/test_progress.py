@@ -113,7 +113,6 @@ PLAN = ["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--mode", "MAXN"]
     ("flags", "env", "there"),
     [
         (["--no-refine"], {}, True),
-        (["--no-refine", "--json"], {}, True),
         (["--no-refine", "-q"], {}, False),
         (["--no-refine"], {"TERM": "dumb"}, False),
     ],

@@ -47,23 +47,23 @@ class Why:
         return self.plan.chains[names.index(name)]
 
     def worst(self, name: str | None = None) -> Explanation:
-        """Return the frame, of one chain or of all, that was latest in relation to its deadline.
+        """Return the frame, of one chain or of all, that was answered latest in relation to its deadline.
 
-        A frame whose answer never came counts with the time until the end of the record; where no frame is late one
-        that was dropped comes before those in time.  UsageError where no frame was released.
+        Where none was late, one that was never answered though its deadline passed, or was dropped, comes before those
+        in time.  UsageError where no frame was released.
         """
         best: tuple[tuple[bool, bool, Fraction], ChainResult, int] | None = None
         for chain in self.plan.chains if name is None else (self.chain(name),):
             fates = self.record.fates(chain)
             if not len(fates.release_ns):
                 continue
-            ends = np.where(fates.finish_ns >= 0, fates.finish_ns, self.record.end_ns)
-            times = np.where(fates.dropped, 0, ends - fates.release_ns)
+            times = np.where(fates.completed, fates.finish_ns - fates.release_ns, -1)
             frame = int(times.argmax())
             late = bool(times[frame] > chain.deadline_ns)
-            if not late and fates.dropped.any():
-                frame = int(fates.dropped.argmax())
-            key = (late, bool(fates.dropped[frame]), Fraction(int(times[frame]), max(chain.deadline_ns, 1)))
+            lost = np.flatnonzero((fates.missed | fates.dropped) & ~fates.completed)
+            if not late and len(lost):
+                frame = int(lost[0])
+            key = (late, not late and len(lost) > 0, Fraction(int(times[frame]), max(chain.deadline_ns, 1)))
             if best is None or key > best[0]:
                 best = key, chain, frame
         if best is None:
@@ -87,7 +87,17 @@ class Why:
         jobs = self.record.columns.jobs
         carried = tuple((c.task.name, int(jobs.frame[c.row])) for c in way.carriers if c.row >= 0)
         times = (way.release_ns, way.end_ns, found.deadline_ns)
-        return Explanation(found.name, frame, way.outcome, self.kind, *times, parts, carried)
+        reason = "" if way.outcome == "completed" else self._why_lost(way, frame, ways.path[0])
+        return Explanation(found.name, frame, way.outcome, self.kind, *times, parts, carried, reason)
+
+    def _why_lost(self, way: Way, frame: int, source: str) -> str:
+        """Return where a frame was lost, and the reason that was noted."""
+        if not way.carriers:
+            return ""
+        last = way.carriers[-1]
+        number = int(self.record.columns.jobs.frame[last.row]) if last.row >= 0 else frame
+        told = self._reason(last.task.name, number) if last.row >= 0 else self._reason(source, frame)
+        return f"at {told[0]}: {told[2]}" if told else f"at {last.task.name}"
 
     # -- part by part
 

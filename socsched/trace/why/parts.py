@@ -73,7 +73,8 @@ class Explanation:
     """One frame of a chain from its release to its reaction, in parts.
 
     `outcome`: completed | dropped | aborted | unfinished; of the last three `end_ns` is when that happened, or the end
-    of the record, and the lateness is what was reached until then.  `jobs`: the (task, frame) that carried it.
+    of the record, `reason` says where and why, and the lateness is what was reached until then.  `jobs`: the (task,
+    frame) that carried it.
     """
 
     chain: str
@@ -85,6 +86,7 @@ class Explanation:
     deadline_ns: int
     parts: tuple[Part, ...]
     jobs: tuple[tuple[str, int], ...]
+    reason: str = ""
 
     @property
     def response_ns(self) -> int:
@@ -128,6 +130,7 @@ class Explanation:
             "chain": self.chain,
             "frame": self.frame,
             "outcome": self.outcome,
+            "reason": self.reason,
             "kind": self.kind,
             "release_ns": self.release_ns,
             "end_ns": self.end_ns,

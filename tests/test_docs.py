@@ -1,0 +1,158 @@
+"""The documentation is true: its commands run as written, its links lead somewhere, its reference is the code's.
+
+Convention: a block ```sh runs, line by line, in a folder of its page's own; `sh slow` with the long tests; `sh no-run`
+never.
+A line ending in `# exit code N` is expected to end with it, others with 0.  /path/to/socsched stands for the checkout.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+import yaml
+
+from socsched.cli.root import VERBS, cli, run
+
+CHECKOUT = Path(__file__).parents[1]
+PAGES = sorted((CHECKOUT / "docs").glob("*.md"))
+BLOCK = re.compile(r"^( *)```(sh[^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path) -> list[tuple[str, list[str]]]:
+    """Return how each shell block of a page is marked ("", "slow", "no-run"), and its lines."""
+    found = []
+    for indent, info, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+        lines = [line.removeprefix(indent) for line in body.splitlines()]
+        found.append((info.removeprefix("sh").strip(), [line for line in lines if line.strip()]))
+    return found
+
+
+def execute(line: str) -> int:
+    """Run a line; socsched's in this process, so that no time is lost starting it."""
+    line = line.replace("/path/to/socsched", str(CHECKOUT))
+    words = shlex.split(line, comments=True)
+    if words[0] == "socsched" and not {">", "|", "&&"} & set(words):
+        return run([*words[1:], "-q"])
+    return subprocess.run(["bash", "-c", line], check=False).returncode
+
+
+def follow(page: Path, marks: set[str]) -> None:
+    """Run the blocks of a page that have one of the marks, in order."""
+    for mark, lines in blocks(page):
+        for line in lines if mark in marks else ():
+            told = re.search(r"# exit code (\d)", line)
+            assert execute(line) == (int(told[1]) if told else 0), line
+
+
+def runnable(mark: str) -> list[Path]:
+    return [page for page in PAGES if any(found == mark for found, _ in blocks(page))]
+
+
+@pytest.mark.parametrize("page", runnable(""), ids=lambda page: page.name)
+def test_commands_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    follow(page, {""})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", runnable("slow"), ids=lambda page: page.name)
+def test_slow_commands_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    follow(page, {"", "slow"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_marks_are_known_and_options_exist(page: Path) -> None:
+    for mark, lines in blocks(page):
+        assert mark in ("", "slow", "no-run")
+        for line in lines:
+            words = shlex.split(line, comments=True)
+            start = next((i for i, word in enumerate(words) if Path(word).name == "socsched"), None)
+            if start is None or start + 1 >= len(words):
+                continue
+            verb, *rest = words[start + 1 :]
+            assert verb in VERBS, line
+            command = cli.get_command(click.Context(cli), verb)
+            if isinstance(command, click.Group):
+                command = command.get_command(click.Context(command), rest[0])
+            assert command is not None
+            known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+            assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_listed() -> None:
+    index = (CHECKOUT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in [*PAGES, *(CHECKOUT / "docs" / "reference").glob("*.md")]:
+        name = page.relative_to(CHECKOUT / "docs").as_posix()
+        assert name == "README.md" or f"({name})" in index, name
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    assert _tool("gen_reference").stale() == [], "run python tools/gen_reference.py"
+
+
+def _tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, CHECKOUT / "tools" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_workflow_parses_and_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the baseline the page says to commit every step passes; with a worse one the comparison fails."""
+    workflow = yaml.safe_load((CHECKOUT / "docs" / "ci" / "github-actions.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["deployment"]
+    # YAML 1.1 reads the key `on` as true
+    assert set(workflow[True]) == {"pull_request", "push"}
+    assert all({"uses", "run"} & step.keys() for step in job["steps"])
+    monkeypatch.chdir(tmp_path)
+    for name, value in job["env"].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    made = next(
+        line for line in (CHECKOUT / "docs/ci/github-actions.yml").read_text().splitlines() if "-o baseline" in line
+    )
+    assert execute(made.lstrip("# ")) == 0
+    steps = {
+        step["name"]: step["run"].splitlines() for step in job["steps"] if "run" in step and step["name"] != "Install"
+    }
+    for name in ("Check the descriptions", "Plan", "Simulate", "Compare with the baseline", "Report"):
+        for line in steps.pop(name):
+            expanded = line.replace('"$PIPELINE"', "pointpillars").replace(
+                '"$SOCSCHED_PLATFORM"', "jetson-agx-orin-64gb"
+            )
+            assert execute(expanded) == 0, line
+    assert not steps
+    summary = (tmp_path / "summary").read_text()
+    assert "no regression" in summary and "lidar-detection" in summary
+    worse = ["plan", "pointpillars", "--mode", "MAXN", "--pin", "backbone=dla0", "-q", "-o", "out/plan.json"]
+    assert run(worse) == 0
+    assert execute("socsched compare baseline/plan.json out/plan.json -o out/compare.md") == 1
+    assert "backbone moved" in (tmp_path / "out" / "compare.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_page_on_own_networks_works_with_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx_files = pytest.importorskip("tests.models.onnx_files", reason="the onnx package is not installed")
+    page = CHECKOUT / "docs" / "own-network.md"
+    monkeypatch.chdir(tmp_path)
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "my-detector.yaml").write_text(text)
+    onnx_files.trunk(tmp_path / "my-detector.onnx")
+    (lines,) = [lines for mark, lines in blocks(page) if mark == "no-run"]
+    assert [execute(line) for line in lines[:2]] == [0, 0]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from socsched.cli import root
@@ -71,3 +73,30 @@ def test_a_folder_with_a_journal_only_is_reported(plan: Path, tmp_path: Path) ->
 def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
     command = ["run", str(plan), "--pipeline", str(plan.parent / "toy.yaml"), "--apply-mode"]
     assert root.run(command) == 2
+
+
+def test_what_the_command_line_says_is_what_the_run_is_told(plan: Path, tmp_path: Path) -> None:
+    from socsched.cli import line, run_options
+    from socsched.run.boards.local import LocalBoard
+    from socsched.run.options import Options
+
+    made = line.load_plan(str(plan))
+    pipe = line.pipeline_of(made, str(plan.parent / "toy.yaml"), print)
+    given: list[Options] = []
+
+    @click.command()
+    @run_options.run_options
+    def command(**how: Any) -> None:
+        given.append(run_options.options_of(how, made, pipe, LocalBoard(), tmp_path))
+
+    words = ["--executor", "sequential", "--in-flight", "3", "--steal", "--shield", "--awake", "200us"]
+    words += ["--realtime", "fifo", "--hang-after", "2s"]
+    command(words, standalone_mode=False)
+    command([], standalone_mode=False)
+    files = {"journal": tmp_path / "journal.jsonl", "frames": tmp_path / "frames.jsonl"}
+    assert given == [
+        Options(
+            "sequential", 3, steal=True, shield=True, awake_ns=200_000, realtime="fifo", hang_ns=2 * 10**9, **files
+        ),
+        Options(**files),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import MS, engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
@@ -30,6 +31,14 @@ def test_first_in_first_out() -> None:
 def test_round_robin_takes_turns_of_a_quantum() -> None:
     made = plan([once("a", 7), once("b", 4)], [engine(policy="rr", quantum_ns=3)])
     assert spans(simulate(made, 100)) == [("a", 0, 3), ("b", 3, 6), ("a", 6, 9), ("b", 9, 10), ("a", 10, 11)]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "edf", "fp", "llf"])
+def test_a_quantum_means_nothing_to_policies_without_turns(policy: str) -> None:
+    """Whatever an engine's file says besides: equals do not take turns, and nobody is interrupted."""
+    tasks = [once("a", 7), once("b", 4), once("c", 5, offset_ns=2)]
+    plain, left_over = (simulate(plan(tasks, [engine(policy=policy, quantum_ns=ns)]), 100) for ns in (0, 3))
+    assert spans(left_over) == spans(plain) and left_over == plain
 
 
 def test_round_robin_lets_a_late_comer_wait_for_its_turn() -> None:

@@ -151,14 +151,14 @@ def test_what_cannot_be_planned_is_a_row_that_says_why(write: Writer, tmp_path: 
 
 
 def test_fields_of_both_files_reach_the_plan(write: Writer, tmp_path: Path) -> None:
-    fields = "  rate.camera: [10, 40]\n  pipeline.chains.camera-detection.deadline: 50 ms\n"
+    fields = "  rate.camera: 10\n  pipeline.chains.camera-detection.deadline: 50 ms\n"
     study = write("simulate: {duration: 1 s}", fields + "  platform.dram.achievable.value: [20 GB/s, 170 GB/s]")
     assert sweep(study, tmp_path / "out", "--workers", "2") == 0
     rows = rows_of(tmp_path / "out")
-    assert len({row["plan"] for row in rows}) == 4
+    assert len({row["plan"] for row in rows}) == 2
     rate, deadline = "rate.camera_hz", "pipeline.chains.camera-detection.deadline_ns"
-    assert {(row[rate], row["frames"]) for row in rows} == {(10.0, 10), (40.0, 40)}
+    assert {(row[rate], row["frames"]) for row in rows} == {(10.0, 10)}, "the file's camera has 15 frames a second"
     assert {row[deadline] for row in rows} == {50e6}
     assert all(row["worst_response_share"] == pytest.approx(row["worst_response_max_ns"] / 50e6) for row in rows)
-    memory = {row["platform.dram.achievable.value_bytes_per_s"]: row["latency_ns"] for row in rows if row[rate] == 10}
+    memory = {row["platform.dram.achievable.value_bytes_per_s"]: row["latency_ns"] for row in rows}
     assert memory[20e9] > memory[170e9]

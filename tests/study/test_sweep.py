@@ -112,6 +112,20 @@ def test_a_row_is_what_simulate_says_of_its_plan(swept: Path, capsys: pytest.Cap
     assert (lost, frames, longest) == found
 
 
+def test_policies_reach_the_simulation(write: Writer, tmp_path: Path) -> None:
+    """Without preemption the 20 ms controller waits for others on its core, with it it does not."""
+    study = write("simulate: {duration: 3 s}\ncuts: false", "  policy: [edf, np-fifo, fp]")
+    text = study.read_text().replace("camera-detection", "perception-stack")
+    study.write_text(text.replace("MODE_30W", "MAXN"))
+    assert sweep(study, tmp_path / "out", "--workers", "2") in (0, 1)
+    edf, fifo, fp = rows_of(tmp_path / "out")
+    assert edf["plan"] == fifo["plan"] != fp["plan"]
+    figures = ("worst_response_max_ns", "data_age_max_ns", "power_peak_mw", "worst_response_share")
+    assert [edf[name] for name in figures] != [fifo[name] for name in figures]
+    study.write_text(text.replace("np-fifo", "np-fife"))
+    assert sweep(study, tmp_path / "none") == 2
+
+
 def test_the_page_shows_answer_front_map_and_tornado(swept: Path) -> None:
     page = (swept / "out" / "report.html").read_text()
     for text in ("configurations hold", "Fronts", "feasibility over", "sensitivity of", "smallest", "MODE_15W"):

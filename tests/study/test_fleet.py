@@ -97,6 +97,21 @@ def test_two_workers_make_the_same_table_and_more_vehicles_extend_it(driven: Pat
     assert first == second
 
 
+def test_every_vehicle_has_faults_of_its_own(driven: Path) -> None:
+    from socsched.descriptor.study_file import load_study
+    from socsched.study.fleet import vehicle
+    from socsched.study.work import unpack
+
+    (packed,) = (driven / "out" / "plans").iterdir()
+    planned, study = unpack(packed.read_bytes(), driven / "out" / "inputs"), load_study(driven / "small.yaml")
+    first, again, *others = (vehicle(study, planned, seed) for seed in (7, 7, *range(8, 47)))
+    assert first == again
+    busy = [one.faults for one in (first, *others) if one.faults != type(one.faults)()]
+    assert len(busy) > 5 and len({repr(faults) for faults in busy}) == len(busy)
+    rates = [float(one.faults_per_minute) for one in (first, *others)]
+    assert 0 <= min(rates) < 3 and 7 < max(rates) <= 10
+
+
 def test_the_page_tells_what_more_would_cost(driven: Path) -> None:
     page = (driven / "out" / "report.html").read_text()
     for text in ("frames missed", "Worst vehicles", "--vehicle", "design effect", "worst response against load"):

@@ -83,7 +83,12 @@ class Pool:
     def _hire(self) -> _Worker:
         here, there = self._context.Pipe()
         process = self._context.Process(target=_work, args=(there, self._setup, self._arguments), daemon=True)
-        process.start()
+        # Ctrl-C is the owner's to handle: workers start with it blocked, before they could say so themselves
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         there.close()
         return _Worker(process, here)
 
@@ -161,8 +166,7 @@ class Pool:
 
 
 def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Do jobs until the pipe ends; Ctrl-C is the owner's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Do jobs until the pipe ends."""
     try:
         call = setup(*arguments)
         while True:

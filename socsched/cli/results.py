@@ -66,15 +66,6 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     return plan, trace, result(trace, plan)
 
 
-def single(folder: Path) -> Path:
-    """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
-    found = _folders(folder)
-    if len(found) > 1:
-        names = ", ".join(str(path) for path in found)
-        raise InputError(f"{folder}: several results here", f"give one of them: {names}")
-    return found[0]
-
-
 def render(folder: Path, file: Path) -> None:
     """Render the results in `folder`, or in its subfolders, as the suffix of `file` says."""
     file.parent.mkdir(parents=True, exist_ok=True)

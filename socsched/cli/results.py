@@ -161,9 +161,10 @@ def _junit(folder: Path, file: Path) -> None:
 
 
 def _markdown(folder: Path, file: Path) -> None:
+    from socsched.cli.why import single
     from socsched.report.summary import render as summary
 
-    file.write_text(summary(*load(_folders(folder)[0])), encoding="utf-8")
+    file.write_text(summary(*load(single(folder, PLAN))), encoding="utf-8")
 
 
 def _json(folder: Path, file: Path) -> None:

@@ -29,7 +29,7 @@ def command(output: Output, folder: Path, frame: int | None, worst: bool, chain:
 
     if worst and frame is not None:
         raise click.UsageError("--frame and --worst exclude each other")
-    plan, trace, _ = results.load(_single(folder, results.PLAN))
+    plan, trace, _ = results.load(single(folder, results.PLAN))
     why = Why(trace, plan)
     found = why.worst(chain) if frame is None else why.explain(chain, frame)
 
@@ -43,7 +43,7 @@ def command(output: Output, folder: Path, frame: int | None, worst: bool, chain:
     return EXIT_OK if found.met else EXIT_VIOLATED
 
 
-def _single(folder: Path, plan: str) -> Path:
+def single(folder: Path, plan: str) -> Path:
     """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
     from socsched.errors import InputError
 

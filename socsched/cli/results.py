@@ -77,15 +77,6 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     return plan, trace, result(trace, plan)
 
 
-def single(folder: Path) -> Path:
-    """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
-    found = folders(folder)
-    if len(found) > 1:
-        names = ", ".join(str(path) for path in found)
-        raise InputError(f"{folder}: several results here", f"give one of them: {names}")
-    return found[0]
-
-
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where descriptors are that a report draws on, where names alone do not find them (None: they do)."""
@@ -228,9 +219,10 @@ def _junit(folder: Path, file: Path) -> None:
 
 
 def _markdown(folder: Path, file: Path) -> None:
+    from socsched.cli.why import single
     from socsched.report.summary import render as summary
 
-    file.write_text(summary(*load(folders(folder)[0])), encoding="utf-8")
+    file.write_text(summary(*load(single(folder, PLAN))), encoding="utf-8")
 
 
 def _json(folder: Path, file: Path) -> None:

@@ -1,0 +1,65 @@
+"""PointPillars-S: what is shipped fits, finds what is there, and its figures are those the pipeline counts with."""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from socsched.compile.quantize.scales import read_pipeline_scales
+from socsched.descriptor.catalog import get_pipeline
+from socsched.models.pointpillars import small
+from socsched.models.registry import get_model
+from socsched.models.weights import load_weights
+from socsched.plan.accuracy import losses
+
+CHECKOUT = Path(__file__).parents[2]
+CLASSES = ("Car", "Cyclist", "Pedestrian")
+
+
+def test_the_shipped_weights_fit_and_are_small() -> None:
+    networks = small.networks()
+    shapes = {name: shape for network in networks for name, shape in network.params.items()}
+    assert sum(map(prod, shapes.values())) <= 600_000
+    assert small.FILE.stat().st_size <= 1.2 * 2**20
+    with np.load(small.FILE) as archive:
+        assert {archive[name].dtype for name in archive.files} == {np.dtype(np.float16)}
+        assert set(archive.files) == set(shapes)
+    assert load_weights(small.FILE, networks).keys() == small.trained().keys()
+    assert set(read_pipeline_scales(Path(small.SCALES))) == {"backbone", "head"}
+
+
+def test_stages_say_what_comes_with_them() -> None:
+    assert all(get_model(f"pointpillars-s.{name}").ready for name in ("pfn", "scatter", "backbone", "head"))
+    assert get_model("pointpillars.scatter").ready and not get_model("pointpillars.backbone").ready
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict:
+    return json.loads((CHECKOUT / "docs/models/pointpillars-s.json").read_text())
+
+
+def mean(result: dict) -> float:
+    return sum(result[kind]["3d"]["moderate"] for kind in CLASSES) / len(CLASSES)
+
+
+def test_the_pipeline_counts_with_the_measured_losses(figures: dict) -> None:
+    pipeline, results = get_pipeline("pointpillars-s"), figures["synthetic"]["results"]
+    for stage in ("backbone", "head"):
+        loss = mean(results["x86 fp32"]) - mean(results[f"x86 int8, {stage} only"])
+        assert pipeline.stage(stage).losses["int8"] == pytest.approx(1000 * max(loss, 0), abs=6)
+    assert mean(results["x86 fp32"]) - mean(results["x86 fp16"]) < 0.05  # none worth listing
+    chosen = [(pipeline.stage("backbone"), "int8"), (pipeline.stage("head"), "fp32")]
+    assert dict(losses(pipeline, chosen)) == {"backbone": pipeline.stage("backbone").losses["int8"]}
+
+
+def test_the_card_says_what_the_figures_say(figures: dict) -> None:
+    card = (CHECKOUT / "docs/models/pointpillars-s.md").read_text()
+    for name, result in figures["synthetic"]["results"].items():
+        for kind in CLASSES:
+            assert f"| {name} | {kind} | " + " | ".join(f"{v:.2f}" for v in result[kind]["bev"].values()) in card
+    for kind, least in (("Car", 85), ("Pedestrian", 65), ("Cyclist", 65)):
+        assert figures["synthetic"]["results"]["x86 fp32"][kind]["bev"]["moderate"] >= least

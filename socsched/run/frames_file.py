@@ -105,8 +105,11 @@ def read_frames(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def settle(path: Path) -> None:
-    """Make the file one object a frame, in frame order; memory holds a few numbers a frame."""
+    """Make the file one object a frame, in frame order; memory holds a few numbers a frame.  An empty one goes."""
     places = _places(path)
+    if not places:
+        path.unlink()  # nothing was there to be found
+        return
     if all(len(found) == 1 for found in places.values()) and list(places) == sorted(places):
         return
     aside = path.with_name(f"{path.name}.tmp")

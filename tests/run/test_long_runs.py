@@ -60,6 +60,9 @@ def test_parts_of_a_frame_are_put_together_and_torn_lines_left_out(tmp_path: Pat
     file.write_text("\n".join(parts))
     expected = [{"frame": 0, "tensors": {"x": 1, "y": 2}}, {"frame": 1, "a": 1}]
     assert list(read_frames(file)) == expected
+    with FramesFile(tmp_path / "none.jsonl"):
+        pass
+    assert not (tmp_path / "none.jsonl").exists(), "nothing was found"
     settle(file)
     assert [json.loads(line) for line in file.read_text().splitlines()] == expected
 

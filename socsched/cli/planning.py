@@ -124,7 +124,9 @@ def plan_from(
     """Return the plan in a file, or make one of a pipeline; options that only steer planning exclude a plan file."""
     if not plan.endswith(".json"):
         if platform is None:
-            raise click.UsageError(f"a pipeline needs a platform: socsched simulate {plan} -p PLATFORM")
+            raise click.UsageError(
+                f"a pipeline needs a platform: {click.get_current_context().command_path} {plan} -p PLATFORM"
+            )
         return planned(plan, platform, mode, How(objective, policy, profile_file, refine=False))
     given = {"--platform": platform, "--mode": mode, "--profile": profile_file}
     for name in (name for name, value in given.items() if value is not None):

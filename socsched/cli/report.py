@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="report.html, trace.pftrace, junit.xml or result.json: the suffix decides.  "
+    help="report.html, trace.pftrace, junit.xml, summary.md or result.json: the suffix "
+    "decides.  "
     "Default: DIR/report.html, PLAN.html.",
 )
 @click.option(
@@ -57,12 +58,23 @@ def command(
     if file.suffix not in results.FORMATS:
         raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(results.FORMATS)}")
     sources = results.Sources(pipeline, platform)
+    _check(sources)
     if pareto:
         _explore(output, folder, sources)
     results.render(folder, file, sources)
     output.result({"report": str(file)}, lambda: click.echo(str(file)))
     if open_page:
         _open(output, folder, file)
+
+
+def _check(sources: results.Sources) -> None:
+    """Raise UsageError or InputError for a name or file that was given and does not exist, before any work."""
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+
+    if sources.pipeline:
+        get_pipeline(sources.pipeline)
+    if sources.platform:
+        get_platform(sources.platform)
 
 
 def _explore(output: Output, folder: Path, sources: results.Sources) -> None:

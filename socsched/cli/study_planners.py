@@ -13,6 +13,7 @@ from socsched.cli.options import (
     output_options,
     planning_options,
     platform_option,
+    ready_to_write,
     terminal_width,
 )
 
@@ -70,6 +71,7 @@ def command(
         return EXIT_OK
     if not pipeline or not platform:
         raise click.UsageError("name a pipeline and a platform: socsched study planners PIPELINE -p PLATFORM")
+    _check(pipeline, platform, mode, profile_file, file)
     how = planning.How(objective, policy, profile_file, time_limit=time_limit, explain=False)
     once = replace(how, refine=False)  # what others propose is simulated below
     outcomes = study.compared(
@@ -91,3 +93,19 @@ def command(
 
     output.result(study.document(outcomes), show)
     return EXIT_OK if any(o.plan and o.plan.verdict == "feasible" for o in outcomes) else EXIT_VIOLATED
+
+
+def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None, file: Path | None) -> None:
+    """Raise UsageError or InputError for what no planner could start from, before the first one does."""
+    from socsched.cli.planning import get_mode
+    from socsched.cost.profile import load_profile
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.errors import UsageError
+
+    get_pipeline(pipeline)
+    get_mode(get_platform(platform), None if mode == "auto" else mode)
+    if profile is not None:
+        load_profile(profile)
+    if file is not None and file.suffix.lower() != ".svg":
+        raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
+    ready_to_write(file=file)

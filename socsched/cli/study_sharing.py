@@ -14,6 +14,7 @@ from socsched.cli.options import (
     mode_option,
     output_options,
     platform_option,
+    ready_to_write,
     terminal_width,
 )
 
@@ -93,6 +94,7 @@ def command(
     """
     from socsched.errors import EXIT_OK, UsageError
     from socsched.sharing.mechanisms import mechanism as known_mechanism
+    from socsched.sharing.mig import geometry
     from socsched.study import sharing, sharing_report
 
     if (pipeline is None) == (profiles is None):
@@ -101,6 +103,11 @@ def command(
         raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
     if known_mechanism(mechanism).partition != "logical":
         raise UsageError(f"{mechanism} makes no parts of any size", "use mps or green-contexts; --mig names a geometry")
+    if mig:
+        geometry(mig)
+    if profiles is None and (constants or rates):
+        raise UsageError("--constants and --rate go with --profiles", "a pipeline's rates are its own")
+    ready_to_write(file=file)
     if profiles is not None:
         source = _measured(profiles, constants, rates, law)
     else:

@@ -63,6 +63,8 @@ def command(
     output: Output = ctx.obj
     table.require()
     asked = load_study(study)
+    if measure:
+        _check(measure, input_path)
     found = configurations(asked)
     inputs = gather(asked)
     target = folder or Path(asked.name)
@@ -87,6 +89,16 @@ def command(
     if result.holding:
         return EXIT_OK
     return EXIT_UNDECIDED if result.open else EXIT_VIOLATED
+
+
+def _check(tracker: str, scans: Path | None) -> None:
+    """Raise UsageError before the sweep for what would keep boards from measuring after it."""
+    from socsched.errors import UsageError
+    from socsched.study.measure import tracker_address
+
+    tracker_address(tracker)
+    if scans is not None and not scans.exists():
+        raise UsageError(f"{scans}: does not exist", "give a scan or a folder of scans with --input")
 
 
 def _write(done: Sweep, result: Answers, engine: str) -> None:

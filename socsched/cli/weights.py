@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, output_options
+from socsched.cli.options import Output, output_options, ready_to_write
 
 LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 
@@ -45,6 +45,7 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
     from socsched.errors import UsageError
     from socsched.models.pointpillars import checkpoints
 
+    ready_to_write(file=target)
     if file.suffix == ".onnx":
         if layout == "auto":
             raise UsageError(f"{file}: an ONNX file does not say whose it is", "name it with --layout")

@@ -55,7 +55,7 @@ def measured(done: Sweep, tracker: str, scans: Path | None, note: Callable[[str]
 
     Raises MachineError when no tracker answers at ``HOST:PORT``, or it has no board of a platform that is needed.
     """
-    host, port = _address(tracker)
+    host, port = tracker_address(tracker)
     study, how = done.study, done.study.measure
     rows = [dict(row) for row in chosen(study, done.rows, how.choose)]
     boards = _boards(host, port, {how.keys.get(row["platform"], row["platform"]) for row in rows})
@@ -72,7 +72,8 @@ def measured(done: Sweep, tracker: str, scans: Path | None, note: Callable[[str]
     return replace(done, rows=tuple(_joined(row, wanted, found) for row in done.rows))
 
 
-def _address(text: str) -> tuple[str, int]:
+def tracker_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``; UsageError for anything else."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"--measure {text}: expected HOST:PORT of an RPC tracker")

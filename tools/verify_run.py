@@ -7,7 +7,8 @@ Every stage is profiled alone, for --repeat frames, on the very lanes the plan g
 a third faster where its producer ran: plan, profile and plan again until the lanes stay.  All rates and deadlines are
 stretched by the smallest of a few factors for which the plan is feasible, with stages on as many lanes as the planner
 likes, or on one each.  The plan is then simulated, with execution times drawn from the profile, twenty times as long as
-it is then run, so that its percentiles are no matter of luck.  Printed: every chain and stage as predicted and as measured, and the bars:
+it is then run, so that its percentiles are no matter of luck.  Printed: every chain and stage as predicted and as
+measured, and the bars:
 
   misses           late or lost frames of the run <= those of the simulation + 0.1 %
   stage medians    median over stages of the error of the profiled median <= 10 %, and the largest

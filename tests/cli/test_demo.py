@@ -89,3 +89,28 @@ def test_compile_writes_a_manifest(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert [entry["stage"] for entry in manifest["artifacts"]] == ["pfn"]
     assert all((tmp_path / name).is_file() for entry in manifest["artifacts"] for name in entry["files"])
+
+
+def test_weights_choose_the_network_they_fit(shared_data: Path) -> None:
+    from socsched.cli.demo import FULL, PIPELINE, fitting
+    from socsched.models.pointpillars.small import FILE
+
+    assert fitting(None) == fitting(FILE) == PIPELINE
+    assert fitting(shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz") == FULL
+
+
+def test_the_boxes_of_the_demo_are_on_the_cars(demo: Path) -> None:
+    import numpy as np
+
+    from socsched.models.pointpillars.nms import footprints, iou
+    from socsched.models.pointpillars.scene import look_at, make_scene
+    from socsched.models.pointpillars.truth import truths_of
+
+    frames = [json.loads(line) for line in (demo / "measured" / "frames.jsonl").read_text().splitlines()]
+    first = next(frame for frame in frames if frame["input"] == "000000.bin")
+    boxes = np.array([found["box"] for found in first["detections"] if found["score"] > 0.3 and found["label"] == 2])
+    scene = make_scene(0)
+    cars = [t.box for t in truths_of(scene, look_at(scene, 0)) if t.kind == "Car" and t.level <= 1]
+    assert cars and len(boxes)
+    for car in cars:
+        assert iou(np.repeat(footprints(car[None]), len(boxes), 0), footprints(boxes)).max() > 0.6

@@ -15,6 +15,7 @@ from socsched.models.pointpillars.scene import (
     Thing,
     advance,
     cast,
+    look_at,
     make_scene,
     sequence,
     visible,
@@ -162,3 +163,37 @@ def test_a_cast_scan_survives_the_file(tmp_path):
     points = cast(make_scene(0), 0)
     write_bin(tmp_path / "a.bin", points)
     np.testing.assert_array_equal(read_scan(tmp_path / "a.bin"), points)
+
+
+def test_a_survey_knows_whose_every_point_is():
+    scene = make_scene(3)
+    seen = look_at(scene, 3)
+    assert (seen.hits <= seen.rays).all() and len(seen.owner) == len(seen.points)
+    for number, box in enumerate(scene.boxes):
+        mine = seen.points[seen.owner == number]
+        assert near_box(mine[mine[:, 2] > box[2] + 0.15], box).all()
+        assert len(mine) <= seen.hits[number]
+    assert {"Car", "Pedestrian"} <= {scene.labels[number] for number in set(seen.owner.tolist()) - {-1}}
+
+
+def test_a_crossing_street_has_no_kerbs_and_a_hill_lifts_what_stands_on_it():
+    street = Street(0.0, 5.0, kerb=0.15, crossing=(20.0, 4.0), bend=1e-3)
+    assert street.level(20, 9) == street.level(20, 0) and street.level(10, 9) == pytest.approx(
+        street.level(10, 0) + 0.15
+    )
+    scene = Scene(street, (replace(CAR, x=20.0),), (), 0.0)
+    assert scene.boxes[0, 2] == pytest.approx(-1.73 + 0.4)
+    points = cast(scene, 0)
+    on_road = points[(np.abs(points[:, 1]) < 2) & (points[:, 0] > 34)]
+    assert np.median(on_road[:, 2] - (-1.73 + 1e-3 * on_road[:, 0] ** 2)) == pytest.approx(0, abs=0.05)
+    assert len(visible(scene, points)) == 1
+    assert advance(replace(scene, speed=10.0), 0.5).street.crossing == pytest.approx((15.0, 4.0))
+
+
+def test_number_plates_shine_and_far_echoes_fade():
+    dim = replace(STREET, faint=0.12)
+    points = cast(Scene(dim, tuple(replace(CAR, x=x, look=0.31, heading=0.0) for x in (12.0,)), (), 0.0), 1)
+    on_car = points[(np.abs(points[:, 0] - 10.1) < 0.2) & (np.abs(points[:, 1] - 1) < 0.9) & (points[:, 2] > -1.5)]
+    assert on_car[:, 3].max() > 0.85
+    zero = [np.mean(points[(points[:, 0] > low) & (points[:, 0] < high), 3] == 0) for low, high in ((5, 12), (35, 60))]
+    assert zero[0] < 0.15 < 0.35 < zero[1]

@@ -63,3 +63,18 @@ def test_the_card_says_what_the_figures_say(figures: dict) -> None:
             assert f"| {name} | {kind} | " + " | ".join(f"{v:.2f}" for v in result[kind]["bev"].values()) in card
     for kind, least in (("Car", 85), ("Pedestrian", 65), ("Cyclist", 65)):
         assert figures["synthetic"]["results"]["x86 fp32"][kind]["bev"]["moderate"] >= least
+
+
+def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
+    from dataclasses import replace
+
+    from socsched.compile.analyze import stage_work
+    from socsched.descriptor.catalog import get_platform
+    from socsched.plan.planner import make_plan
+
+    pipeline, platform = get_pipeline("pointpillars-s"), get_platform("qcs8550")
+    free, bound = (
+        make_plan(one, platform, work=stage_work) for one in (pipeline, replace(pipeline, accuracy_budget=1000))
+    )
+    chosen, kept = ({task.name: task.precision for task in plan.tasks} for plan in (free, bound))
+    assert chosen["backbone"] == "int8" and kept["backbone"] != "int8"

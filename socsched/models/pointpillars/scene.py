@@ -19,7 +19,19 @@ from socsched.models.lidar.solids import Frame, Solid
 from socsched.models.pointpillars.anchors import CLASSES
 from socsched.models.pointpillars.scan import write_bin
 
-__all__ = ["FRAME_S", "RoadUser", "Scene", "Thing", "advance", "cast", "make_scene", "sequence", "visible", "write_bin"]
+__all__ = [
+    "FRAME_S",
+    "RoadUser",
+    "Scene",
+    "Thing",
+    "advance",
+    "cast",
+    "look_at",
+    "make_scene",
+    "sequence",
+    "visible",
+    "write_bin",
+]
 
 FRAME_S = 0.1
 """Seconds from frame to frame: KITTI's LiDAR turns ten times a second."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -164,6 +163,3 @@ def quantity_text(value: float, dimension: str) -> str:
     """Return a number in base units as a file would have it."""
     unit = units.BASE_UNIT[dimension]
     return f"{round(value)} {unit}" if dimension not in ("energy per byte", "temperature") else f"{value:.6f} {unit}"
-
-
-Check = Callable[[Any], None]

@@ -34,7 +34,7 @@ CHUNK = 16
 class Sweep:
     """A finished sweep: its rows by configuration (the last round each was in), and where plans and parts are.
 
-    `found`: rows of this session, done in `seconds`; `busy_s`: processor time of its simulations, plans left out.
+    `found`: rows of this session, done in `seconds`; `restarts`: workers that died.
     """
 
     study: Study
@@ -44,7 +44,6 @@ class Sweep:
     found: int
     seconds: float
     restarts: int
-    busy_s: float = 0.0
 
     def planned(self, key: str) -> Planned:
         """Return a plan by its key."""
@@ -104,7 +103,6 @@ def sweep(
     rounds = rungs(study, len(found))
     progress = Progress(sum(count for count, _ in rounds), 0, note)
     alive: Sequence[Point] = found
-    busy = 0.0
     try:
         with engine:
             for rung, (count, runs) in enumerate(rounds):
@@ -112,7 +110,7 @@ def sweep(
                     alive = _kept(study, alive, [store.rows[point.config, rung - 1] for point in alive], count)
                 todo = [point for point in alive if (point.config, rung) not in store.rows]
                 progress.found(len(alive) - len(todo))
-                busy += do_jobs(_jobs(todo, keys, runs, rung), folder, store, engine, progress)
+                do_jobs(_jobs(todo, keys, runs, rung), folder, store, engine, progress)
     finally:
         progress.end()
         store.close()
@@ -121,9 +119,7 @@ def sweep(
         if rung < len(rounds):
             last[config] = row
     rows = tuple(last[point.config] for point in found)
-    return Sweep(
-        study, inputs, folder, rows, len(store.rows) - before, time.monotonic() - started, engine.restarts, busy
-    )
+    return Sweep(study, inputs, folder, rows, len(store.rows) - before, time.monotonic() - started, engine.restarts)
 
 
 def _jobs(todo: Sequence[Point], keys: Mapping[int, str], runs: int, rung: int) -> list[tuple[str, list[Job]]]:

@@ -116,6 +116,24 @@ class Quantity(click.ParamType[int]):
         return number
 
 
+class Numbers(click.ParamType[tuple[float, ...]]):
+    """Numbers above zero, separated by commas."""
+
+    name = "number[,...]"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """Return the numbers, each once."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(dict.fromkeys(float(part) for part in str(value).split(",")))
+        except ValueError:
+            self.fail(f"expected numbers such as 0.5,1,2, got {value!r}", param, ctx)
+        if not all(0 < number < 1e6 for number in numbers):
+            self.fail(f"expected numbers above zero, got {value!r}", param, ctx)
+        return numbers
+
+
 class Percentage(click.ParamType[float]):
     """A percentage such as `5%`; becomes a ratio."""
 

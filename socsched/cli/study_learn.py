@@ -14,6 +14,7 @@ from socsched.cli.options import (
     output_options,
     planning_options,
     platform_option,
+    ready_to_write,
     seed_option,
 )
 
@@ -64,6 +65,7 @@ def command(
     from socsched.study.environment import Costs, Environment
 
     output: Output = ctx.obj
+    ready_to_write(file=file)
     made = planning.plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not made.tasks:
         return line.refused(output, made)

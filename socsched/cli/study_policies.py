@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from socsched.cli.options import (
+    Numbers,
     Output,
     Percentage,
     Quantity,
@@ -16,26 +17,9 @@ from socsched.cli.options import (
     output_options,
     planning_options,
     platform_option,
+    ready_to_write,
     terminal_width,
 )
-
-
-class Loads(click.ParamType[tuple[float, ...]]):
-    """Numbers above zero, separated by commas."""
-
-    name = "load[,...]"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Return the numbers, each once."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = tuple(dict.fromkeys(float(part) for part in str(value).split(",")))
-        except ValueError:
-            self.fail(f"expected numbers such as 0.5,1,1.5, got {value!r}", param, ctx)
-        if not all(0 < number < 1e6 for number in numbers):
-            self.fail(f"loads must be above zero, got {value!r}", param, ctx)
-        return numbers
 
 
 @click.command("policies", short_help="Compare scheduling policies over loads and seeds.")
@@ -46,7 +30,7 @@ class Loads(click.ParamType[tuple[float, ...]]):
 @click.option(
     "--policies", "names", metavar="NAME[,...]", help="Policies to compare; all that apply unless given (see simulate)."
 )
-@click.option("--loads", type=Loads(), default="1", show_default=True, help="How fast sources are, 1 as planned.")
+@click.option("--loads", type=Numbers(), default="1", show_default=True, help="How fast sources are, 1 as planned.")
 @click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="Simulations of each.")
 @click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Length of each.")
 @click.option(
@@ -90,6 +74,7 @@ def command(
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
     if wanted is not None:
         variation.needs(wanted)
+    ready_to_write(folder=folder)
     made = planning.plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not made.tasks:
         return line.refused(output, made)

@@ -9,6 +9,7 @@ import click
 
 from socsched.cli.options import (
     NameOrPath,
+    Numbers,
     Output,
     Quantity,
     mode_option,
@@ -21,24 +22,6 @@ from socsched.cli.options import (
 if TYPE_CHECKING:
     from socsched.sharing.profile import ShareLaw
     from socsched.study.sharing_sources import Source
-
-
-class Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers above zero, separated by commas."""
-
-    name = "number[,...]"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Return the numbers, each once."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = tuple(dict.fromkeys(float(part) for part in str(value).split(",")))
-        except ValueError:
-            self.fail(f"expected numbers such as 0.5,1,2, got {value!r}", param, ctx)
-        if not all(0 < number < 1e6 for number in numbers):
-            self.fail(f"loads must be above zero, got {value!r}", param, ctx)
-        return numbers
 
 
 @click.command("sharing", short_help="Compare ways to share an accelerator.")

@@ -142,7 +142,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compare {root}/good {root}/good -o {root}/x.txt", "ends in .md"),
     ],
     "demo": [
-        ("weights import {root}/broken.npz -o {place}/w.npz", "w.npz"),
         ("demo -o {root}/demo --input {root}/missing", "missing"),
         ("demo -o {root}/demo --input {root}/broken.bin --weights {root}/missing.npz", "missing.npz"),
     ],
@@ -159,7 +158,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "fleet": [
         ("fleet {root}/missing.yaml", "does not exist"),
         ("fleet {root}/broken.yaml", "broken.yaml:2:"),
-        ("fleet {root}/tiny.yaml", "has no fleet"),
+        ("fleet {root}/tiny.yaml -o {root}/driven", "has no fleet"),
         ("fleet {root}/tiny.yaml --vehicle 3", "has no fleet"),
         ("fleet {root}/tiny.yaml --engine ray --address nonsense", "has no fleet"),
     ],
@@ -227,5 +226,6 @@ OUTPUTS: list[tuple[str, str]] = [
     (f"study planners pointpillars -p {BOARD} -o {{place}}/x.svg", "x.svg"),
     (f"study sharing pointpillars -p {BOARD} -o {{place}}/x.svg", "x.svg"),
     (f"study learn pointpillars -p {BOARD} -o {{place}}/w.json", "w.json"),
+    ("weights import {root}/broken.npz -o {place}/w.npz", "w.npz"),
     ("demo -o {place}/demo --frames 1", "demo"),
 ]

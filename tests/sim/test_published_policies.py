@@ -389,3 +389,30 @@ def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate
     # 0.5 W for 400 us; 1 W for 200 us alone; beside, 120 us of the host, 75 of 100 us of the guest, and 25 alone
     assert energy["apart"] == pytest.approx(0.2 + 0.2 + 0.0005, abs=1e-6)
     assert energy["beside"] == pytest.approx(0.2 + (0.120 + 0.075 + 0.025) + 0.0005, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llf", "prema", "token", "xsched-lax:margin=2ms", "xsched-share", "xsched-fair"])
+def test_looking_only_when_it_matters_is_looking_at_every_tick(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The kernel skips looks at which no order can have changed: the schedule is that of all looks."""
+    from random import Random
+
+    from socsched.sim.kernel.kernel import Kernel
+
+    for seed in range(5):
+        rng = Random(seed)
+        lanes = rng.choice((1, 2))
+        tasks = [
+            task(
+                f"t{number}", rng.randint(1, 12) * 700 * US, period_ns=rng.randint(8, 40) * 1000 * US, width=1,
+                lanes=tuple(range(lanes)), offset_ns=rng.randrange(9000) * US, priority=number,
+                criticality=rng.choice(("hard", "firm", "soft")),
+            )
+            for number in range(5)
+        ]  # fmt: skip
+        made = plan(tasks, [engine(lanes=lanes, preemption=rng.choice(("full", "segment")))])
+        sparse = run(made, 150_000 * US, policy=name, implementation="python")
+        with monkeypatch.context() as patched:
+            patched.setattr(Kernel, "ticks_until", lambda self, u, now: 1)
+            every = run(made, 150_000 * US, policy=name, implementation="python")
+        assert sparse.trace == every.trace
+        assert sparse.outcome.number("events") <= every.outcome.number("events")

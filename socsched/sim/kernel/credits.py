@@ -20,8 +20,8 @@ class Credits(Reservations):
 
     `waits[t_levels[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
     be a candidate at level i; `bar[u]` is the level reached.  `service[t]`: time a task has run, divided by its weight;
-    `least[u]` that of the one that had least when last looked at, below which nobody who comes back starts.  `pull[t]`:
-    2**26 divided by the weight.
+    `least[u]` that of the one that had least when somebody came, or of the last one that left, below which nobody who
+    comes back starts.  `pull[t]`: 2**26 divided by the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:

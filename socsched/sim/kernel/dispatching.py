@@ -293,6 +293,9 @@ class Dispatcher(Guests):
             self.prefix[c] = 0
             self.end_turn(c)
             self.events.set(c, FAR)
+            if self.u_dynamic[u]:
+                # as it will wait: what it had is rounded or lost
+                self.set_keys(c, now)
 
     def note_blocking(self, u: i64, now: i64) -> None:
         """Book the time of jobs whose every obstacle is of lower priority and could not be preempted."""

@@ -135,6 +135,8 @@ class Orders(Progress):
         if c < self.tasks:
             # elsewhere there may be no rounds
             self.end_turn(c)
+            if self.u_weighed[u] and not self.ordered[u] and self.service[c] > self.least[u]:
+                self.least[u] = self.service[c]
         self.soil(u)
 
     def requeue(self, t: i64, now: i64) -> None:
@@ -184,8 +186,6 @@ class Orders(Progress):
                 self.order[base + at] = self.order[base + at - 1]
                 at -= 1
             self.order[base + at] = c
-        if self.u_weighed[u] and self.ordered[u] and self.key0[self.order[base]] > self.least[u]:
-            self.least[u] = self.key0[self.order[base]]
 
     def count_tokens(self, u: i64, now: i64) -> None:
         """Count how long jobs have waited, and who is a candidate for it: those on the highest level reached."""

@@ -1,4 +1,4 @@
-"""Irina: queue, batch, stack or preempt, whichever lets jobs end soonest in sum (Irina, APNet 2020).
+"""Irina: queue, batch, stack or preempt, whichever lets jobs end soonest in sum (APNet 2020).
 
 All rules are reconstructed from the abstract, no more of the paper was at hand: mean completion time is the objective,
 and an arriving job may be merged with queued ones of its model, run beside the one that runs, interrupt it, or wait.

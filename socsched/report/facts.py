@@ -45,7 +45,7 @@ def formatter(unit: str) -> Callable[[float], str]:
 
 
 def lanes(plan: Plan, task: Task) -> str:
-    """Return the lanes a task occupies, such as ``0-3 of 8``."""
+    """Return the lanes a task occupies, counted from 0, such as ``#0-3 of 8``."""
     total = next((engine.lanes for engine in plan.engines if engine.id == task.engine), 0)
     if total <= 1:
         return "whole"
@@ -55,7 +55,7 @@ def lanes(plan: Plan, task: Task) -> str:
         if len(taken) > 1 and taken[-1] - taken[0] == len(taken) - 1
         else ", ".join(map(str, taken))
     )
-    return f"{run} of {total}"
+    return f"#{run} of {total}"
 
 
 def evidence(task: Task) -> str:

@@ -40,7 +40,7 @@ def test_every_command_names_a_verb_and_options_that_exist(
         assert program == "socsched"
         assert verb in VERBS
         capsys.readouterr()
-        group = [rest[0]] if verb in ("platforms", "pipelines", "weights") else []
+        group = [rest[0]] if verb in ("platforms", "pipelines", "weights", "study") else []
         run([verb, *group, "--help"])
         known = capsys.readouterr().out
         for option in [word for word in rest if word.startswith("-")]:

@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,10 @@ FIRST_S = 60.0
 class Watch:
     """Samples this process once a second while `going`."""
 
-    def __init__(self, blame: bool) -> None:
-        self.samples: list[tuple[float, int, int, int]] = []
+    def __init__(self, blame: bool, seconds: int) -> None:
+        # What watches must not grow itself: room for all samples, and of the maps the first and the last.
+        self._room = array("d", bytes(8 * 4 * seconds))
+        self._count = 0
         self.going = threading.Event()
         self.held: list[Any] = []
         self.maps: list[dict[str, int]] = []
@@ -59,16 +62,26 @@ class Watch:
 
     def _run(self) -> None:
         self.going.wait()
-        start = time.monotonic()
+        start, minutes = time.monotonic(), 0
         while not self._stop.wait(1.0) and self.going.is_set():
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             files = sum(1 for _ in Path("/proc/self/fd").iterdir())
             since = time.monotonic() - start
-            self.samples.append((since, pages * 4096, files, threading.active_count()))
-            if since >= FIRST_S * (len(self.maps) + 1):
-                self.maps.append(_resident())
+            if 4 * (self._count + 1) <= len(self._room):
+                row = array("d", (since, pages * 4096, files, threading.active_count()))
+                self._room[4 * self._count : 4 * self._count + 4] = row
+                self._count += 1
+            if since >= FIRST_S * (minutes + 1):
+                self.maps[1 if minutes else 0 :] = [_resident()]
+                minutes += 1
             if self._blame and (not self.held or since > self.held[-1][0] + FIRST_S):
                 self.held.append((since, tracemalloc.take_snapshot()))
+
+    @property
+    def samples(self) -> list[tuple[float, int, int, int]]:
+        """Seconds, resident bytes, descriptors and threads, once a second."""
+        rows = (self._room[4 * n : 4 * n + 4] for n in range(self._count))
+        return [(row[0], int(row[1]), int(row[2]), int(row[3])) for row in rows]
 
     def slope(self, after: float) -> float:
         """Return how many bytes memory grew from `after` to the end, on the least-squares line."""
@@ -107,7 +120,7 @@ def main() -> int:
     plan = make_plan(pipe, get_platform("host"), work=stage_work)
     if args.blame:
         tracemalloc.start(8)
-    watch = Watch(args.blame)
+    watch = Watch(args.blame, round(args.minutes * 60) + 120)
     accounts: dict[str, dict[str, int]] = {}
     gc.collect()
     with watch, tempfile.TemporaryDirectory() as folder:
@@ -141,8 +154,7 @@ def main() -> int:
         more = sorted(((size - before.get(name, 0), name) for name, size in after_.items()), reverse=True)
         for grown_, name in more[:5]:
             if grown_ > 0:
-                steps = " ".join(str(found.get(name, 0) - before.get(name, 0)) for found in watch.maps)
-                print(f"  {name} grew by {grown_} KiB, minute by minute: {steps}")
+                print(f"  {name} grew by {grown_} KiB after the first minute")
     if len(watch.held) > 1:
         for line in watch.held[-1][1].compare_to(watch.held[1 if len(watch.held) > 2 else 0][1], "lineno")[:15]:
             print(f"  {line}")

@@ -30,7 +30,7 @@ _SWITCH_S = 2e-4
 _SET_ATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_DEADLINE, _RESET_ON_FORK = 6, 1
 _LOCK_ALL = 1 | 2  # MCL_CURRENT | MCL_FUTURE
-_TRIM, _MMAP_MOST = -1, -4  # M_TRIM_THRESHOLD, M_MMAP_MAX
+_TRIM, _MMAP_MOST, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX
 _TIMER_SLACK = 29  # PR_SET_TIMERSLACK
 _ABSOLUTE = 1  # TIMER_ABSTIME
 
@@ -159,14 +159,16 @@ def lock_memory() -> str:
 
 
 def keep_memory() -> None:
-    """Let memory that is freed stay with the process: no trimming, no mapping of its own for a large block.
+    """Let memory that is freed stay with the process: no trimming, no mapping of its own for a large block, one heap.
 
-    Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame.
+    Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame; and
+    with a heap a thread, what one thread frees of another's is not used by a third: each heap grows to its own worst.
     """
     libc = _libc()
     if hasattr(libc, "mallopt"):
         libc.mallopt(_TRIM, -1)
         libc.mallopt(_MMAP_MOST, 0)
+        libc.mallopt(_ARENAS, 1)
 
 
 def unlock_memory() -> None:

@@ -259,18 +259,25 @@ def folder_option(function: F) -> F:
 
 
 def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> None:
-    """Make the folder of an output before the work whose result goes there; an error now saves the work."""
+    """Try to write where a result goes before the work it comes from; an error now saves the work.
+
+    The folder of a `file` is made; a `folder` is not left behind, since what fills it may still refuse to.
+    """
     import tempfile
+    from itertools import takewhile
 
     from socsched.errors import unwritable
 
     place = folder or (file.parent if file else None)
     if place is None:
         return
+    made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
+        for path in made if folder else ():
+            path.rmdir()
     except OSError as error:
         raise unwritable(folder or file, error) from None
 

@@ -87,6 +87,7 @@ class Sources:
 
 def render(folder: Path, file: Path, sources: Sources | None = None) -> None:
     """Render the results in `folder` (or its subfolders, or a plan file) as the suffix of `file` says."""
+    folders(folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".html":
         _page(folder, file, sources or Sources())

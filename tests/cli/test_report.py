@@ -123,6 +123,7 @@ def test_a_run_is_held_against_the_simulation_beside_it(simulated: Path, tmp_pat
     assert "chain lidar-detection" in shown
 
 
+@pytest.mark.slow
 def test_a_minute_of_a_whole_stack_fits_a_megabyte_and_keeps_the_worst(tmp_path: Path) -> None:
     from socsched.cli import line, results
     from socsched.cli.planning import How, planned

@@ -25,6 +25,14 @@ LINES = {
     "compile": [],
     "calibrate": [],
     "demo": [],
+    "sweep": ["sweep {root}/tiny.yaml -o {root}/swept-{width}"],
+    "fleet": [],  # takes as long as it has vehicles
+    "study": [
+        "study policies {root}/plan.json --policies edf,fifo --seeds 2 --duration 300ms",
+        f"study sharing pointpillars -p {BOARD} --seeds 1 --duration 1s --loads 1",
+        "study planners --list",
+    ],
+    "weights": [],
     "completion": [],  # a script
 }
 
@@ -36,6 +44,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = ["plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "--no-refine", "-q"]
     assert run([*plan, "-o", str(folder / "plan.json")]) == 0
     assert run([*plan, "--pin", "backbone=dla0", "-o", str(folder / "other.json")]) == 0
+    (folder / "tiny.yaml").write_text(
+        f"schema_version: '1'\nname: tiny\nparameters: {{platform: {BOARD}, mode: MAXN, pipeline: pointpillars}}\n"
+        "simulate: {duration: 100 ms}\n"
+    )
     (folder / "faults.yaml").write_text("slowdowns: [{engine: gpu, from: 0 s, until: 1 s, factor: 30}]\n")
     simulate = ["simulate", str(folder / "plan.json"), "--duration", "300ms", "-q", "-o"]
     assert run([*simulate, str(folder / "good")]) == 0
@@ -55,7 +67,7 @@ def test_tables_fit(
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("NO_COLOR", "1")
     capsys.readouterr()
-    assert run([word.format(root=root) for word in line.split()]) in (0, 1)
+    assert run([word.format(root=root, width=width) for word in line.split()]) in (0, 1)
     out = capsys.readouterr().out
     assert out
     assert "\x1b[" not in out

@@ -52,8 +52,14 @@ def check(
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize("name", small_stages.STAGES)
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        pytest.param(name, precision, marks=pytest.mark.slow if (name, precision) == ("backbone", "fp16") else ())
+        for name in small_stages.STAGES
+        for precision in TOLERANCE
+    ],
+)
 def test_stages(
     name: str, precision: str, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
 ) -> None:

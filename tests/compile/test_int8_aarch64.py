@@ -31,6 +31,7 @@ Array = np.ndarray[Any, Any]
 ORIN_CPU = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78ae", "num-cores": 4}
 TX2_CPU = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a57", "num-cores": 4}
 NETWORKS = {"backbone": backbone_network(taps=True, ny=32, nx=40), "head": head_network(8, 12)}
+LONG = {("backbone", "lanes")}
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +59,14 @@ def integers_of(network: Network) -> QuantisedGraph:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", [ORIN_CPU, TX2_CPU], ids=["sdot", "lanes"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        pytest.param(name, target, id=f"{name}-{unit}", marks=pytest.mark.slow if (name, unit) in LONG else ())
+        for name in NETWORKS
+        for unit, target in (("sdot", ORIN_CPU), ("lanes", TX2_CPU))
+    ],
+)
 def test_equals_the_definition(name: str, target: dict[str, Any], tmp_path: Path, emulator: Any) -> None:
     integers = integers_of(NETWORKS[name])
     (sample,) = seeded_samples(NETWORKS[name], 1)

@@ -184,7 +184,7 @@ def test_what_is_no_cut() -> None:
     "middle",
     [
         pytest.param(("blocks.1.3.relu",), id="block", marks=pytest.mark.slow),
-        pytest.param(MIDDLE, id="late"),
+        pytest.param(MIDDLE, id="late", marks=pytest.mark.slow),
         pytest.param(("blocks.1.3",), id="torn"),
     ],
 )

@@ -214,6 +214,7 @@ def test_a_kitti_scan_gives_the_recorded_detections(frame):
 
 
 @needs_weights
+@pytest.mark.slow
 def test_a_network_trained_on_real_scans_finds_the_cars_of_synthetic_streets():
     """The streets resemble real ones: what it is sure of is a car or a van, and most near cars are found."""
     weights = {

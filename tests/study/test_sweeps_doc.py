@@ -34,7 +34,7 @@ def test_the_study_shown_is_one(text: str, tmp_path: Path) -> None:
 
 
 def test_commands_name_options_that_exist(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+    lines = [line for block in re.findall(r"```sh[^\n]*\n(.*?)```", text, re.S) for line in block.splitlines()]
     commands = [line.split("#")[0].split() for line in lines if line.startswith("socsched ")]
     assert len(commands) >= 6
     for _, verb, *rest in commands:

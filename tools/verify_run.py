@@ -75,11 +75,11 @@ def stretched(pipeline: Pipeline, factor: float) -> Pipeline:
     )
 
 
-def feasible(pipeline: Pipeline, profile: Profile) -> tuple[Plan, Pipeline, float]:
-    """Return the plan for the smallest stretching that makes it feasible, for the largest if none does."""
+def feasible(pipeline: Pipeline, profile: Profile, least: float = 1.0) -> tuple[Plan, Pipeline, float]:
+    """Return the plan for the smallest stretching from `least` on that makes it feasible, for the largest if none does."""
     here = get_platform("host")
     lanes = sum(engine.units for engine in here.engines)
-    for factor, narrow in product(FACTORS, (False, True)):
+    for factor, narrow in product([f for f in FACTORS if f >= least], (False, True)):
         slower = stretched(pipeline, factor)
         if narrow:  # stages that take all lanes block everybody: one lane each may be what is feasible first
             slower = replace(slower, stages=tuple(replace(stage, share=1) for stage in slower.stages))
@@ -104,7 +104,7 @@ def profiled(pipeline: Pipeline, repeat: int) -> tuple[Plan, Pipeline, float, Pr
         again = {(cost.stage, cost.share) for cost in fresh}
         others = tuple(cost for cost in known.costs if (cost.stage, cost.share) not in again)
         known = replace(known, costs=(*fresh, *others))
-        plan, slower, factor = feasible(pipeline, known)
+        plan, slower, factor = feasible(pipeline, known, factor)
         if measured == {task.name: task.lanes for task in plan.tasks}:
             break
     return plan, slower, factor, known
@@ -167,6 +167,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--repeat", type=int, default=100, help="frames each stage is measured for")
     parser.add_argument("--realtime", default="off", choices=("off", "auto", "fifo", "deadline"))
+    parser.add_argument("--awake", type=float, help="us for which workers stay awake for expected jobs")
     parser.add_argument("-o", "--output", type=Path, help="folder for profile.json and plan.json")
     args = parser.parse_args()
     began = time.monotonic()
@@ -180,7 +181,8 @@ def main() -> int:
     foreseen = simulate(plan, 20 * duration, 0).trace
     assert foreseen is not None
     accounts: dict[str, dict[str, int]] = {}
-    options = Options(realtime=args.realtime)
+    awake = None if args.awake is None else round(args.awake * 1e3)
+    options = Options(realtime=args.realtime, awake_ns=awake)
     trace = execute(plan, pipeline, duration_ns=duration, options=options, accounts=accounts)
     figures = overheads(trace)
     where = {task.name: f"{task.engine}{list(task.lanes)}" for task in plan.tasks}

@@ -76,7 +76,7 @@ def stretched(pipeline: Pipeline, factor: float) -> Pipeline:
 
 
 def feasible(pipeline: Pipeline, profile: Profile, least: float = 1.0) -> tuple[Plan, Pipeline, float]:
-    """Return the plan for the smallest stretching from `least` on that makes it feasible, for the largest if none does."""
+    """Return the plan for the smallest stretching from `least` on that is feasible, for the largest if none is."""
     here = get_platform("host")
     lanes = sum(engine.units for engine in here.engines)
     for factor, narrow in product([f for f in FACTORS if f >= least], (False, True)):

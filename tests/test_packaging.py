@@ -37,10 +37,13 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]
 
 
 def test_descriptors_and_assets_are_in_the_wheel(wheel: list[str], checkout: Path) -> None:
-    for kind in ("platforms", "pipelines"):
+    for kind in ("platforms", "pipelines", "studies"):
         for file in (checkout / kind).glob("*.yaml"):
             assert f"socsched/{kind}/{file.name}" in wheel
-    assert "socsched/report/assets/report.css" in wheel
+    for file in (checkout / "socsched" / "trained").iterdir():
+        assert f"socsched/trained/{file.name}" in wheel
+    for asset in ("report.css", "gantt.js"):
+        assert f"socsched/report/assets/{asset}" in wheel
     assert "socsched/py.typed" in wheel
 
 

@@ -70,10 +70,10 @@ class Remote:
                 f"{artifact.stage} cannot be loaded there: {error}", "compile it for that board"
             ) from error
 
-    def timed(self, library: str, arrays: Sequence[Array], repeat: int) -> list[int]:
-        """Send a library, run it on `arrays` as its code takes them; return `repeat` times in ns, without the way."""
-        name = library.rpartition("/")[2]
-        self._session.upload(library, name)
+    def timed(self, code: str, arrays: Sequence[Array], repeat: int) -> list[int]:
+        """Send a shared object, run it on `arrays` as its code takes them; return `repeat` times in ns, without the way."""
+        name = code.rpartition("/")[2]
+        self._session.upload(code, name)
         device = self._session.cpu(0)
         machine = VirtualMachine(self._session.load_module(name), device)
         return _times(machine, device, arrays, repeat)

@@ -31,12 +31,12 @@ _GRACE_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One stage to be measured: `library` and `arrays` are files here, `name` is what its result is kept under."""
+    """One stage to be measured: `code` (a shared object) and `arrays` are files, `name` is that of its result."""
 
     name: str
     key: str
     stage: str
-    library: str
+    code: str
     arrays: str
     repeat: int
 
@@ -222,7 +222,7 @@ def _setup(host: str, port: int, priority: int, timeout_s: int) -> Callable[[Ite
         with np.load(item.arrays) as stored:
             arrays = [stored[name] for name in stored.files]
         try:
-            times = request(host, port, item.key, priority, timeout_s).timed(item.library, arrays, item.repeat)
+            times = request(host, port, item.key, priority, timeout_s).timed(item.code, arrays, item.repeat)
         except (MachineError, OSError, RuntimeError) as error:
             return {"lost": " ".join(str(error).split())[-160:]}
         return {"times_ns": times, "board": item.key, "stage": item.stage, "date": time.strftime("%Y-%m-%d")}

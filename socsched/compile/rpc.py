@@ -71,7 +71,7 @@ class Remote:
             ) from error
 
     def timed(self, code: str, arrays: Sequence[Array], repeat: int) -> list[int]:
-        """Send a shared object, run it on `arrays` as its code takes them; return `repeat` times in ns, without the way."""
+        """Send a shared object, run it on `arrays` as its code takes them; return `repeat` times alone, in ns."""
         name = code.rpartition("/")[2]
         self._session.upload(code, name)
         device = self._session.cpu(0)

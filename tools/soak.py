@@ -3,16 +3,19 @@
 
     python tools/soak.py [PIPELINE] [--minutes 30] [--executor event-chained]
 
-Resident memory (VmRSS), descriptors and threads are read once a second from /proc while frames are released.  After
-the first minute memory may grow by less than 1 MiB, as a least-squares line over the rest says, and no descriptor may
-be added.  Trace and frames go to files, as with `socsched run -o`; nothing is taken off.  The first minute is that
-after the first release, when stages are compiled and warm.  Exit code 1 when something grew, or a frame is not
-accounted for.  With --blame the lines of Python code that hold more memory in the end are listed.
+Resident memory (VmRSS), descriptors and threads are read once a second from /proc while frames are released, and what
+is in use of it: bytes of C's heap (mallinfo2) and blocks of Python's, for a run keeps some spare memory, in which a
+leak could hide.  After the first minute each may grow by less than 1 MiB, as a least-squares line over the rest says
+(a block counts as 100 bytes), and no descriptor may be added.  Trace and frames go to files, as with `socsched run -o`;
+nothing is taken off.  The first minute is that after the first release, when stages are compiled and warm.  Exit code 1
+when something grew, or a frame is not accounted for.  With --blame the lines of Python code that hold more memory in
+the end are listed.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import os
 import signal
@@ -36,6 +39,26 @@ from socsched.run.overheads import overheads
 
 ALLOWED_BYTES = 2**20
 FIRST_S = 60.0
+WIDTH = 6
+BLOCK_BYTES = 100
+"""About what a block of Python's heap takes."""
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "used", "free", "keepcost")
+    )
+
+
+def heap_in_use() -> int:
+    """Return the bytes of C's heap that are in use, 0 where its library does not say (mallinfo2, glibc 2.33)."""
+    asked = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if asked is None:
+        return 0
+    asked.restype = _Mallinfo
+    found: _Mallinfo = asked()
+    return int(found.used + found.hblkhd)
 
 
 class Watch:
@@ -43,7 +66,7 @@ class Watch:
 
     def __init__(self, blame: bool, seconds: int) -> None:
         # What watches must not grow itself: room for all samples, and of the maps the first and the last.
-        self._room = array("d", bytes(8 * 4 * seconds))
+        self._room = array("d", bytes(8 * WIDTH * seconds))
         self._count = 0
         self.going = threading.Event()
         self.held: list[Any] = []
@@ -62,14 +85,16 @@ class Watch:
 
     def _run(self) -> None:
         self.going.wait()
+        _resident()  # what it needs itself is not to count
         start, minutes = time.monotonic(), 0
         while not self._stop.wait(1.0) and self.going.is_set():
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             files = sum(1 for _ in Path("/proc/self/fd").iterdir())
             since = time.monotonic() - start
-            if 4 * (self._count + 1) <= len(self._room):
-                row = array("d", (since, pages * 4096, files, threading.active_count()))
-                self._room[4 * self._count : 4 * self._count + 4] = row
+            if WIDTH * (self._count + 1) <= len(self._room):
+                used, blocks = heap_in_use(), sys.getallocatedblocks() * BLOCK_BYTES
+                row = array("d", (since, pages * 4096, files, threading.active_count(), used, blocks))
+                self._room[WIDTH * self._count : WIDTH * (self._count + 1)] = row
                 self._count += 1
             if since >= FIRST_S * (minutes + 1):
                 self.maps[1 if minutes else 0 :] = [_resident()]
@@ -78,14 +103,14 @@ class Watch:
                 self.held.append((since, tracemalloc.take_snapshot()))
 
     @property
-    def samples(self) -> list[tuple[float, int, int, int]]:
-        """Seconds, resident bytes, descriptors and threads, once a second."""
-        rows = (self._room[4 * n : 4 * n + 4] for n in range(self._count))
-        return [(row[0], int(row[1]), int(row[2]), int(row[3])) for row in rows]
+    def samples(self) -> list[tuple[float, int, int, int, int, int]]:
+        """Seconds, resident bytes, descriptors, threads, and bytes in use of C's heap and of Python's, every second."""
+        rows = (self._room[WIDTH * n : WIDTH * (n + 1)] for n in range(self._count))
+        return [(row[0], *(int(value) for value in row[1:])) for row in rows]  # type: ignore[misc]
 
-    def slope(self, after: float) -> float:
-        """Return how many bytes memory grew from `after` to the end, on the least-squares line."""
-        points = [(t, rss) for t, rss, _, _ in self.samples if t >= after]
+    def slope(self, column: int, after: float) -> float:
+        """Return how many bytes a column grew from `after` to the end, on the least-squares line."""
+        points = [(row[0], row[column]) for row in self.samples if row[0] >= after]
         if len(points) < 3:
             return 0.0
         middle = sum(t for t, _ in points) / len(points)
@@ -138,7 +163,8 @@ def main() -> int:
         written = {file.name: file.stat().st_size for file in Path(folder).iterdir()}
     after = min(FIRST_S, args.minutes * 60 / 2)
     first, last = (next(s for s in watch.samples if s[0] >= t) for t in (after, watch.samples[-1][0]))
-    grown, files, threads = watch.slope(after), last[2] - first[2], last[3] - first[3]
+    grown, files, threads = watch.slope(1, after), last[2] - first[2], last[3] - first[3]
+    used, blocks = watch.slope(4, after), watch.slope(5, after)
     balanced = all(a["released"] == a["completed"] + a["dropped"] + a["aborted"] for a in accounts.values())
     for source, account in accounts.items():
         print(f"{source}: {account}")
@@ -146,7 +172,11 @@ def main() -> int:
     print(f"a ready job starts after {waits['p50'] / 1e3:.0f} us (median), {waits['p99'] / 1e3:.0f} us (p99)")
     print("written: " + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in sorted(written.items())))
     for at in range(len(watch.samples) // 10, len(watch.samples), max(len(watch.samples) // 10, 1)):
-        print(f"resident {watch.samples[at][1] / 2**20:8.2f} MiB at {watch.samples[at][0]:5.0f} s")
+        row = watch.samples[at]
+        print(
+            f"{row[0]:6.0f} s: resident {row[1] / 2**20:8.2f} MiB, in use {row[4] / 2**20:8.2f} of C's heap,"
+            f" {row[5] / 2**20:6.2f} of Python's"
+        )
     print(f"resident {first[1] / 2**20:.2f} MiB at {first[0]:.0f} s, {last[1] / 2**20:.2f} MiB at {last[0]:.0f} s,")
     print(f"at most {max(s[2] for s in watch.samples)} descriptors, {max(s[3] for s in watch.samples)} threads")
     if len(watch.maps) > 1:
@@ -160,6 +190,10 @@ def main() -> int:
             print(f"  {line}")
     rows = (
         (f"memory grew by {grown / 2**20:.2f} MiB (bar 1 MiB)", grown < ALLOWED_BYTES),
+        (
+            f"in use: {used / 2**20:+.2f} MiB of C's heap, {blocks / 2**20:+.2f} MiB of Python's",
+            max(used, blocks) < ALLOWED_BYTES,
+        ),
         (f"descriptors {files:+d}, threads {threads:+d}", files <= 0 and threads <= 0),
         ("every frame accounted for", balanced),
     )

@@ -50,11 +50,14 @@ class Anticipation:
                     if task.name not in version.chained.get(name, ()):
                         self._waiting.setdefault(name, []).append((worker, seats))
 
-    def released(self, source: str, at_ns: int, taken: Container[Hashable]) -> None:
-        """Expect what follows a sensor or is a timer at a moment (monotonic ns)."""
+    def released(self, source: str, at_ns: int, taken: Container[Hashable]) -> set[int]:
+        """Expect what follows a sensor or is a timer at a moment (monotonic ns); return the processors kept awake."""
+        kept: set[int] = set()
         for worker, seats in self._waiting.get(source, ()):
             if not any(seat in taken for seat in seats):
                 worker.expect(at_ns - LEAD_NS, at_ns + self._awake)
+                kept |= worker.cpus
+        return kept
 
     def began(self, task: str, now_ns: int, taken: Container[Hashable]) -> None:
         """Expect what follows a job that begins now."""

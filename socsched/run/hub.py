@@ -200,6 +200,11 @@ class Hub:
         """Return the time of this run in ns."""
         return time.monotonic_ns() - self.origin_ns
 
+    def busy(self) -> set[int]:
+        """Return the processors that run jobs now; looked at without the guard, so a hint."""
+        places = [act.place for act in [*self.dispatcher.running.values()] if act.place]
+        return {cpu for place in places for cpu in self.version.workers[place.worker].cpus}
+
     @property
     def over(self) -> bool:
         """Whether the run must end now."""

@@ -12,9 +12,10 @@ import gc
 import os
 import platform
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,6 +34,10 @@ _LOCK_ALL = 1 | 2  # MCL_CURRENT | MCL_FUTURE
 _TRIM, _MMAP_MOST, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX
 _TIMER_SLACK = 29  # PR_SET_TIMERSLACK
 _ABSOLUTE = 1  # TIMER_ABSTIME
+_SPARE_BYTES, _SPARE_OBJECTS = 16 * 2**20, 4 * 2**20
+"""Memory kept ready for C and for small objects of the interpreter."""
+_OBJECT = 400  # with its header below 512 bytes: the largest that the interpreter puts in its arenas
+_SHORT_NS = 100_000  # the shortest turn the kernel lets an ordinary thread ask for
 
 
 class _Attr(ctypes.Structure):
@@ -139,8 +144,6 @@ def chosen_class(wanted: str, processors: int) -> tuple[str, str]:
 
 def refusal() -> str:
     """Return why SCHED_FIFO is refused, asked in a thread that ends at once."""
-    import threading
-
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(set_fifo(1)))
     thread.start()
@@ -163,12 +166,22 @@ def keep_memory() -> None:
 
     Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame; and
     with a heap a thread, what one thread frees of another's is not used by a third: each heap grows to its own worst.
+    Some is taken and given back at once, so that what a frame needs more than any before it did is there already.
     """
     libc = _libc()
     if hasattr(libc, "mallopt"):
         libc.mallopt(_TRIM, -1)
         libc.mallopt(_MMAP_MOST, 0)
         libc.mallopt(_ARENAS, 1)
+        spare = ctypes.create_string_buffer(_SPARE_BYTES)
+        del spare
+    if not _KEPT:
+        # the interpreter's own heap comes in arenas of a megabyte at most, which go back to the system when empty
+        objects = [bytes(_OBJECT) for _ in range(_SPARE_OBJECTS // _OBJECT)]
+        _KEPT.extend(objects[:: 2**18 // _OBJECT])
+
+
+_KEPT: list[bytes] = []
 
 
 def unlock_memory() -> None:
@@ -200,6 +213,27 @@ def fine_timers() -> None:
     """Let the calling thread's timers fire when they are due, not up to 50 us later."""
     if sys.platform.startswith("linux"):
         _libc().prctl(_TIMER_SLACK, 1, 0, 0, 0)
+
+
+def short_turns() -> None:
+    """Let the calling thread, an ordinary one, take a processor at once from one that has had it for a while.
+
+    Where deadlines are virtual (EEVDF) a shorter turn asked for is an earlier deadline: sched_setattr(2) with
+    SCHED_OTHER, Linux 6.12 and later.  Elsewhere nothing happens, nor to a thread that is in another class.
+    """
+    number = _SET_ATTR.get(platform.machine())
+    if number is not None and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        attr = _Attr(ctypes.sizeof(_Attr), os.SCHED_OTHER, 0, nice, 0, _SHORT_NS, 0, 0)
+        _libc().syscall(number, 0, ctypes.byref(attr), 0)
+
+
+def stay_off(processors: Sequence[Collection[int]], allowed: Collection[int]) -> None:
+    """Keep the calling thread off the first of several sets of processors that leaves others of those allowed."""
+    left = next((rest for taken in processors if (rest := {*allowed} - {*taken})), None)
+    if left and hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):
+            os.sched_setaffinity(0, left)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -43,6 +44,7 @@ class Releases:
         self._groups: deque[list[Any]] = deque()
         self._late = {name: RELEASE + name for name in timetable.names(plan)}
         self._ended = threading.Event()
+        self._allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self._thread = threading.Thread(target=self._run, name="release", daemon=True)
 
     def run(self, meanwhile: Callable[[], None]) -> None:
@@ -57,6 +59,7 @@ class Releases:
             realtime.fine_timers()
             if self._options.realtime not in ("off", "auto"):
                 realtime.set_fifo(_PRIORITY)
+            realtime.short_turns()
             for group in timetable.releases(self._plan, self._horizon):
                 if not self._group(group):
                     break
@@ -115,8 +118,11 @@ class Releases:
             if not told and left <= _LOOK_NS and (anticipation := hub.anticipation) is not None:
                 told = True
                 realtime.sleep_until(hub.origin_ns + until_ns - REHEARSAL_NS)
+                at = hub.origin_ns + until_ns
+                # who stays awake keeps its processor, as who runs does: there this thread would sleep past the release
+                awake = {cpu for name in names for cpu in anticipation.released(name, at, hub.dispatcher.seats)}
+                realtime.stay_off((awake | hub.busy(), awake), self._allowed)
                 for name in names:
-                    anticipation.released(name, hub.origin_ns + until_ns, hub.dispatcher.seats)
                     if hub.rehearsal is not None:
                         hub.rehearsal.of(name, until_ns)
                 continue

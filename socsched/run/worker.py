@@ -65,7 +65,8 @@ class Worker:
         self.notices: list[str] = []
         self.ready = threading.Event()
         self.dead = self.pinned = False
-        self._tasks, self._cpus, self._prepare, self._habits = tasks, cpus, prepare, habits
+        self.cpus = cpus
+        self._tasks, self._prepare, self._habits = tasks, prepare, habits
         self._calls: dict[str, Call] = {}
         self._cheap: dict[str, Call] = {}
         self._warm: set[tuple[str, bool]] = set()
@@ -199,13 +200,13 @@ class Worker:
             self.notices.append(f"worker {self.thread.name}: {notice}")
 
     def _pin(self) -> None:
-        if not self._cpus or not hasattr(os, "sched_setaffinity"):
+        if not self.cpus or not hasattr(os, "sched_setaffinity"):
             return
         try:
-            os.sched_setaffinity(0, self._cpus)
+            os.sched_setaffinity(0, self.cpus)
             self.pinned = True
         except OSError as error:
-            self._note(f"not pinned to processors {sorted(self._cpus)}: {error.strerror}")
+            self._note(f"not pinned to processors {sorted(self.cpus)}: {error.strerror}")
 
 
 class pool_of:

@@ -82,6 +82,7 @@ def test_without_a_compiler_a_run_goes_as_before(monkeypatch: pytest.MonkeyPatch
 class _Worker:
     def __init__(self, pinned: bool = True) -> None:
         self.pinned, self.told = pinned, []  # type: ignore[var-annotated]
+        self.cpus = {7}
 
     def expect(self, from_ns: int, until_ns: int) -> None:
         self.told.append((from_ns, until_ns))
@@ -97,8 +98,8 @@ def test_those_are_expected_to_work_whose_lanes_are_free_and_who_follow_another_
         version.workers[key] = _Worker(pinned=key[1] != (2,))  # type: ignore[assignment]
     workers = {key[1][0]: worker for key, worker in version.workers.items()}
     expected = Anticipation(version, 300_000)
-    expected.released("s", 10 * MS, {("cpu", 1): None})
-    expected.released("clock", 20 * MS, {("cpu", 3): None})
+    assert expected.released("s", 10 * MS, {("cpu", 1): None}) == {7}, "the processors that are kept awake"
+    assert expected.released("clock", 20 * MS, {("cpu", 3): None}) == set()
     told = {lane: worker.told for lane, worker in workers.items()}  # type: ignore[attr-defined]
     assert told == {0: [(10 * MS - 150_000, 10 * MS + 300_000)], 1: [], 2: [], 3: []}, "the clock's lane is taken"
     expected.began("a", 30 * MS, ())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -143,3 +145,51 @@ def test_a_run_under_real_time_settings_finds_what_any_run_finds() -> None:
         trace = run(made, backend, frames=4, options=Options(realtime=kind))
         assert [job.status for job in trace.jobs] == ["done"] * 8
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no processor affinity here")
+def test_a_thread_stays_off_what_is_taken_as_long_as_something_is_left() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("a single processor")
+
+    def kept(*taken: set[int]) -> set[int]:
+        realtime.stay_off(taken, allowed)
+        return os.sched_getaffinity(0)
+
+    first, rest = {allowed[0]}, set(allowed[1:])
+    assert in_thread(lambda: kept(first)) == rest
+    assert in_thread(lambda: kept(set(allowed), rest)) == first, "not of all, so of the second set"
+    assert in_thread(lambda: kept(set(allowed))) == set(allowed), "nothing would be left"
+
+
+def test_short_turns_are_asked_for_in_the_calling_thread_only() -> None:
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
+        pytest.skip("the length of a turn cannot be asked for before Linux 6.12")
+
+    def turn() -> int:
+        attr = realtime._Attr(ctypes.sizeof(realtime._Attr))
+        number = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
+        assert not ctypes.CDLL(None).syscall(number, 0, ctypes.byref(attr), ctypes.sizeof(attr), 0)
+        return int(attr.runtime)
+
+    def short() -> int:
+        realtime.short_turns()
+        return turn()
+
+    assert in_thread(short) == 100_000 < turn()
+
+
+def test_memory_is_there_before_it_is_needed() -> None:
+    code = (
+        "import resource, sys\n"
+        "from socsched.run import realtime\n"
+        "realtime.keep_memory()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "block = bytearray(8 * 2**20)\n"
+        "small = [bytes(300) for _ in range(5000)]\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # 8 MiB and 1.5 MiB of small objects are 2,400 pages
+    assert int(done.stdout) < 200, done.stdout

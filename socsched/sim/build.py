@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ MODULES = (
 )  # fmt: skip
 _FLAGS = (
     "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden",
-    "-w",
+    "-w", *(("-mpopcnt",) if platform.machine() in ("x86_64", "AMD64") else ()),
 )  # fmt: skip
 _DIRECTIVES = {
     "language_level": 3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import cython
@@ -19,7 +20,8 @@ class Credits(Reservations):
     """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
 
     `waits[t_levels[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
-    be a candidate at level i; `bar[u]` is the level reached.  `service[t]`: time a task has run, divided by its weight;
+    be a candidate at level i; `steps` are the same times in their order, `stepped[t]` of them behind the job, and
+    `reached[t]` its level (-1: none); `bar[u]` is the level reached there.  `service[t]`: time a task has run, divided by its weight;
     `least[u]` that of the one that had least when somebody came, or of the last one that left, below which nobody who
     comes back starts.  `pull[t]`: 2**26 divided by the weight.
     """
@@ -32,14 +34,20 @@ class Credits(Reservations):
         self.service = self.fill(self.tasks, 0)
         self.pull = self.fill(self.tasks, 0)
         self.bar = self.fill(self.units, 0)
+        self.reached = self.fill(self.tasks, -1)
+        self.stepped = self.fill(self.tasks, 0)
+        self.steps = self.own(array("q", tables["waits"]))
         self.least = self.fill(self.units, 0)
         for t in range(self.tasks):
             self.pull[t] = (1 << 26) // self.t_weight[t]
+            self.put_in_order(self.t_levels[t], 2 * self.u_tokens[self.g_unit[self.t_first[t]]])
 
     def credit(self, t: i64, now: i64) -> None:
         """A job comes: it has not waited."""
         self.waited[t] = 0
         self.waits_from[t] = now
+        self.reached[t] = -1
+        self.stepped[t] = 0
 
     def debit(self, t: i64, ran: i64) -> None:
         """A task has run for that long."""
@@ -49,22 +57,33 @@ class Credits(Reservations):
         """Return a time divided by a task's weight."""
         return ran * self.pull[t] >> SHIFT
 
+    def put_in_order(self, first: i64, count: i64) -> None:
+        """Sort some of `steps`."""
+        i: i64
+        for i in range(first, first + count):
+            value: i64 = self.steps[i]
+            at: i64 = i
+            while at > first and self.steps[at - 1] > value:
+                self.steps[at] = self.steps[at - 1]
+                at -= 1
+            self.steps[at] = value
+
     def level_of(self, u: i64, t: i64) -> i64:
         """Return the highest level of tokens a job has reached, -1 for none."""
-        level: i64 = -1
+        level: i64 = self.reached[t]
         while level + 1 < self.u_tokens[u] and self.waited[t] >= self.waits[self.t_levels[t] + level + 1]:
             level += 1
+        self.reached[t] = level
         return level
 
     def time_to_level(self, u: i64, t: i64) -> i64:
         """Return how long a job has to wait for the next level of tokens (ns)."""
-        least: i64 = FAR
-        i: i64
-        for i in range(2 * self.u_tokens[u]):
-            missing: i64 = self.waits[self.t_levels[t] + i] - self.waited[t]
-            if 0 < missing < least:
-                least = missing
-        return least
+        at: i64 = self.t_levels[t] + self.stepped[t]
+        end: i64 = self.t_levels[t] + 2 * self.u_tokens[u]
+        while at < end and self.steps[at] <= self.waited[t]:
+            at += 1
+        self.stepped[t] = at - self.t_levels[t]
+        return self.steps[at] - self.waited[t] if at < end else FAR
 
     def candidate(self, u: i64, t: i64) -> i64:
         """Return 0 for a job that has enough tokens, 1 for others, as keys of an order."""

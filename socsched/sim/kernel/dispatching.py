@@ -75,7 +75,8 @@ class Dispatcher(Guests):
         if not self.n_still[self.u_engine[u]]:
             if self.u_beside[u]:
                 self.part(u, now)
-            if self.u_dynamic[u]:
+            # with nobody waiting all keep their lanes, in whatever order
+            if self.u_dynamic[u] and (self.ordered[u] > self.runs[u] or self.u_across[u]):
                 self.sort(u, now)
             if top > -FAR:
                 self.hold_back(u, top)
@@ -85,6 +86,8 @@ class Dispatcher(Guests):
             if self.u_drain[u]:
                 self.spare(u, now)
             self.exchange(u, now)
+            if self.u_quantum[u] and self.u_kind[u] == FULL and self.ordered[u] > self.runs[u]:
+                self.resume_turns(u, now)
             if self.u_beside[u]:
                 self.accompany(u, now)
             if self.u_kind[u] != FULL and self.u_kind[u] != RESTART:

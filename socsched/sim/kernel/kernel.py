@@ -238,13 +238,10 @@ class Kernel(Dispatcher):
         self.turn[t] = 0
         if self.running[t] and self.listed[t]:
             u: i64 = self.unit[t]
-            waits: i64 = self.ordered[u] > self.runs[u]
-            if waits:
+            if self.ordered[u] > self.runs[u]:
                 self.requeue(t, now)
+            # with nobody waiting turns pass by unseen, and who goes on is seen to when lanes are given (`resume_turns`)
             self.turn[t] = now + self.u_quantum[u]
-            # with nobody waiting turns pass by unseen (`resume_turns`)
-            if waits:
-                self.events.set(self.from_turn + t, self.turn[t])
 
     def withhold(self, t: i64, now: i64) -> None:
         """Stop a task that has used its budget up until its reservation's deadline; give the next budget then."""

@@ -13,6 +13,7 @@ cdef class Orders(Progress):
     cdef int requeue(self, long long t, long long now) except -1
     cdef void soil(self, long long u) noexcept
     cdef long long before(self, long long a, long long b) noexcept
+    cdef long long had(self, long long t, long long now) noexcept
     cdef int sort(self, long long u, long long now) except -1
     cdef long long ticks_until(self, long long u, long long now) noexcept
     cdef void count_tokens(self, long long u, long long now) noexcept

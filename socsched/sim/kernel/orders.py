@@ -78,9 +78,7 @@ class Orders(Progress):
         for i in range(self.ordered[u]):
             c: i64 = self.order[u * self.width + i]
             if c < self.tasks:
-                had: i64 = self.service[c]
-                if self.running[c] and self.sliced[c]:
-                    had += self.share_of(c, now - self.slice_from[c])
+                had: i64 = self.had(c, now)
                 if had < least:
                     least = had
         if least < FAR and least > self.least[u]:
@@ -97,7 +95,8 @@ class Orders(Progress):
                 if self.turn[c] < now:
                     passed: i64 = (now - self.turn[c] + self.u_quantum[u] - 1) // self.u_quantum[u]
                     self.turn[c] += passed * self.u_quantum[u]
-                self.events.set(self.from_turn + c, self.turn[c])
+                if self.events.place[self.from_turn + c] < 0:
+                    self.events.set(self.from_turn + c, self.turn[c])
 
     def aim(self, t: i64, g: i64) -> None:
         """Claim the lanes of a segment."""
@@ -141,7 +140,23 @@ class Orders(Progress):
 
     def requeue(self, t: i64, now: i64) -> None:
         """A quantum is over: go to the end of the round."""
-        if self.listed[t]:
+        u: i64 = self.unit[t]
+        if not self.listed[t]:
+            pass
+        elif self.u_term0[u] == T_TURN and not self.u_term1[u]:
+            # nobody's turn is later: no need to look for its place
+            base: i64 = u * self.width
+            at: i64 = 0
+            while self.order[base + at] != t:
+                at += 1
+            while at < self.ordered[u] - 1:
+                self.order[base + at] = self.order[base + at + 1]
+                at += 1
+            self.order[base + at] = t
+            self.set_keys(t, now)
+            self.end_turn(t)
+            self.soil(u)
+        else:
             self.unlist(t)
             self.enlist(t, now)
 
@@ -164,31 +179,43 @@ class Orders(Progress):
         """Put a unit in order again, whose keys depend on time."""
         base: i64 = u * self.width
         i: i64
-        if self.u_dynamic[u] == MOVING:
-            for i in range(self.runs[u]):
-                if self.run[base + i] < self.tasks:
-                    self.set_keys(self.run[base + i], now)
-            if self.u_tokens[u]:
-                self.count_tokens(u, now)
-            elif self.u_term0[u] == T_CRITICAL:
-                for i in range(self.ordered[u]):
-                    c: i64 = self.order[base + i]
-                    if c < self.tasks:
-                        self.key0[c] = self.latest_start[c] - now >= self.u_margin[u]
+        code: i64 = self.u_term0[u]
+        moving: i64 = self.u_dynamic[u] == MOVING
+        # where only those that run have other keys now, their second one mostly has not
+        second: i64 = moving and self.u_term1[u] in (T_LAXITY, T_REMAINING, T_SERVICE)
+        tokens: i64 = moving and self.u_tokens[u]
+        if tokens:
+            self.count_tokens(u, now)
         for i in range(self.ordered[u]):
-            c = self.order[base + i]
+            c: i64 = self.order[base + i]
             if c >= self.tasks:
                 self.key0[c], self.key1[c] = self.key0[c - self.tasks], self.key1[c - self.tasks]
-            elif self.u_dynamic[u] != MOVING:
+            elif not moving:
                 self.set_keys(c, now)
-            at: i64 = i
-            while at > 0 and not self.before(self.order[base + at - 1], c):
-                self.order[base + at] = self.order[base + at - 1]
-                at -= 1
-            self.order[base + at] = c
+            else:
+                if tokens:
+                    self.key0[c] = self.candidate(u, c)
+                elif self.running[c]:
+                    self.key0[c] = self.had(c, now) if code == T_SERVICE else self.term(code, c, now)
+                elif code == T_CRITICAL:
+                    self.key0[c] = self.latest_start[c] - now >= self.u_margin[u]
+                if second and self.running[c]:
+                    self.key1[c] = self.term(self.u_term1[u], c, now)
+            if i > 0 and not self.before(self.order[base + i - 1], c):
+                at: i64 = i
+                while at > 0 and not self.before(self.order[base + at - 1], c):
+                    self.order[base + at] = self.order[base + at - 1]
+                    at -= 1
+                self.order[base + at] = c
+
+    def had(self, t: i64, now: i64) -> i64:
+        """Return the service a task had until now."""
+        if self.running[t] and self.sliced[t]:
+            return self.service[t] + self.share_of(t, now - self.slice_from[t])
+        return self.service[t]
 
     def count_tokens(self, u: i64, now: i64) -> None:
-        """Count how long jobs have waited, and who is a candidate for it: those on the highest level reached."""
+        """Count how long jobs have waited: candidates are those on the highest level reached."""
         base: i64 = u * self.width
         i: i64
         self.bar[u] = 0
@@ -202,18 +229,13 @@ class Orders(Progress):
             level: i64 = self.level_of(u, t)
             if level > self.bar[u]:
                 self.bar[u] = level
-        for i in range(self.ordered[u]):
-            t = self.order[base + i]
-            if t < self.tasks:
-                self.key0[t] = self.candidate(u, t)
 
     def ticks_until(self, u: i64, now: i64) -> i64:
         """Return after how many ticks the order of a unit may have changed by time alone, at least 1."""
         base: i64 = u * self.width
         tick: i64 = self.u_tick[u]
         code: i64 = self.u_term0[u]
-        ticks: i64
-        least: i64 = FAR // (4 * tick)
+        least: i64 = FAR // 4
         i: i64
         if self.u_dynamic[u] != MOVING:
             return 1
@@ -224,26 +246,29 @@ class Orders(Progress):
                 if not self.running[self.order[base + i]]:
                     waits = self.key0[self.order[base + i]]
                     break
+            most: i64 = FAR // (4 * tick)
             for i in range(self.runs[u]):
                 c: i64 = self.run[base + i]
                 step: i64 = tick
                 if code == T_SERVICE:
                     step = self.share_of(c if c < self.tasks else c - self.tasks, tick) + 1
-                if waits - self.key0[c] < least * step:
-                    least = (waits - self.key0[c] + step - 1) // step
-        elif code in (T_CRITICAL, T_CANDIDATE):
+                if waits - self.key0[c] < most * step:
+                    most = (waits - self.key0[c] + step - 1) // step
+            return most if most > 0 else 1
+        if code in (T_CRITICAL, T_CANDIDATE):
             for i in range(self.ordered[u]):
                 c = self.order[base + i]
                 if c < self.tasks:
-                    if code == T_CANDIDATE:
-                        ticks = FAR if self.running[c] else self.time_to_level(u, c) + tick - 1
-                    else:
-                        ticks = self.latest_start[c] - now - self.u_margin[u] + tick if self.key0[c] else FAR
-                    if ticks < least * tick:
-                        least = ticks // tick
-        else:
-            least = 1
-        return least if least > 0 else 1
+                    away: i64 = FAR
+                    if code == T_CRITICAL:
+                        if self.key0[c]:
+                            away = self.latest_start[c] - now - self.u_margin[u] + 1
+                    elif not self.running[c]:
+                        away = self.time_to_level(u, c)
+                    if away < least:
+                        least = away
+            return (least + tick - 1) // tick if least > tick else 1
+        return 1
 
     def set_keys(self, t: i64, now: i64) -> None:
         """Work out by what a task is ordered on its unit."""
@@ -293,14 +318,18 @@ class Orders(Progress):
         if code == T_BEST_EFFORT:
             return self.t_criticality[t] == 2
         if code == T_SERVICE:
-            ran: i64 = now - self.slice_from[t] if self.running[t] and self.sliced[t] else 0
-            return self.service[t] + (self.share_of(t, ran) if ran else 0)
+            return self.had(t, now)
         return 0
 
     def remaining(self, t: i64, now: i64) -> i64:
         """Return what is left of a task's job (ns), alone on the board."""
         g: i64 = self.first[t] + self.place[t]
         rest: i64 = self.left[t] + (1 << SHIFT) - 1 >> SHIFT
+        if self.up[t] == self.down[t] and self.pace[t] == self.g_time[g] and self.base[t] == self.g_time[g]:
+            # as planned, which is what it mostly is: nothing to scale
+            if self.timed[t] and self.sliced[t] and not self.prefix[t]:
+                rest -= now - self.since[t]
+            return (rest if rest > 0 else 0) + self.g_rest[g]
         if self.timed[t] and self.sliced[t] and not self.prefix[t]:
             if self.pace[t] != self.base[t]:
                 rest = scaled(rest, self.pace[t], self.base[t])

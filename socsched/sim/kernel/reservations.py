@@ -9,10 +9,10 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.books import Books
-    from cython.cimports.socsched_kernel.codes import FAR, FULL
+    from cython.cimports.socsched_kernel.codes import FAR
 else:
     from .books import Books
-    from .codes import FAR, FULL
+    from .codes import FAR
 
 
 class Reservations(Books):
@@ -30,14 +30,12 @@ class Reservations(Books):
         self.turn = self.fill(self.tasks, 0)
 
     def serve(self, t: i64, now: i64) -> None:
-        """A task runs from now: its budget or quantum runs too."""
+        """A task runs from now: its budget runs too, or its quantum, whose end is expected where somebody waits."""
         u: i64 = self.unit[t]
         if self.u_serves[u] and self.t_budget[t]:
             self.events.set(self.from_budget + t, now + self.budget[t])
         elif self.u_quantum[u] and not self.turn[t]:
             self.turn[t] = now + self.u_quantum[u]
-            if self.u_kind[u] == FULL:
-                self.events.set(self.from_turn + t, self.turn[t])
 
     def end_turn(self, t: i64) -> None:
         """A task leaves its lanes: what is left of its quantum is forfeit."""

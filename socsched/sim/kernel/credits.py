@@ -21,9 +21,9 @@ class Credits(Reservations):
 
     `waits[t_levels[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
     be a candidate at level i; `steps` are the same times in their order, `stepped[t]` of them behind the job, and
-    `reached[t]` its level (-1: none); `bar[u]` is the level reached there.  `service[t]`: time a task has run, divided by its weight;
-    `least[u]` that of the one that had least when somebody came, or of the last one that left, below which nobody who
-    comes back starts.  `pull[t]`: 2**26 divided by the weight.
+    `reached[t]` its level (-1: none); `bar[u]` is the level reached there.  `service[t]`: time a task has run, divided
+    by its weight; `least[u]` that of the one that had least when somebody came, or of the last one that left, below
+    which nobody who comes back starts.  `pull[t]`: 2**26 divided by the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:

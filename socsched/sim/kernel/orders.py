@@ -42,8 +42,8 @@ class Orders(Progress):
 
     `run[u * width + i]` are those that run there, `runs[u]` of them.
 
-    `dirt` lists the units to dispatch before this instant ends; `look[u]` is when a unit is to be by time alone.  `latest_start[t]`: when a job has to go on to be in
-    time (only worked out where the order is by that).
+    `dirt` lists the units to dispatch before this instant ends; `look[u]` is when a unit is to be by time alone.
+    `latest_start[t]`: when a job has to go on to be in time (only worked out where the order is by that).
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:

@@ -51,13 +51,17 @@ class _Mallinfo(ctypes.Structure):
     )
 
 
+# looked up once: every look-up makes a new type, which is garbage only the cycle collector finds
+_MALLINFO = getattr(ctypes.CDLL(None), "mallinfo2", None)
+if _MALLINFO is not None:
+    _MALLINFO.restype = _Mallinfo
+
+
 def heap_in_use() -> int:
     """Return the bytes of C's heap that are in use, 0 where its library does not say (mallinfo2, glibc 2.33)."""
-    asked = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if asked is None:
+    if _MALLINFO is None:
         return 0
-    asked.restype = _Mallinfo
-    found: _Mallinfo = asked()
+    found: _Mallinfo = _MALLINFO()
     return int(found.used + found.hblkhd)
 
 

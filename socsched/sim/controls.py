@@ -52,10 +52,9 @@ def control_tables(
                     reach=REACH * control.period_ns, clock=choosing and points(plan, plan.engines[engine].id, own) > 0,
                 )  # fmt: skip
                 _add(loads, [_load_row(load, sources) for load in guard.loads])
-                listed = control.choices if choosing else ((control.safe, False), (control.calm, False))
+                listed = _choices(control)
                 _add(choices, [_choice_row(rules[engine], order, slow) for order, slow in listed])
-                row["choices"] = len(listed)
-                reals.extend(_reals(control))
+                reals.extend([1 / (control.period_ns * max(plan.engines[engine].lanes, 1)), *_reals(control)])
                 longest = max(longest, len(own) + sum(load.most_frames for load in guard.loads))
         _add(units, [row])
     return {
@@ -67,7 +66,7 @@ def control_tables(
     }
 
 
-_UNIT = ("steer", "look", "load0", "loads", "region", "choice0", "choices", "clock", "reach", "real0")
+_UNIT = ("steer", "look", "load0", "loads", "region", "choice0", "clock", "reach", "real0")
 _LOAD = ("task", "worst", "share", "cost", "source", "timer", "period", "deadline", "jitter", "gap")
 _CHOICE = ("term0", "term1", "moves", "slow")
 
@@ -92,12 +91,21 @@ def _choice_row(rule: Policy, order: tuple[Term, Term], slow: bool) -> dict[str,
     return {"term0": order[0], "term1": order[1], "moves": bool({*order} & _MOVES), "slow": slow}
 
 
+def _choices(control: Switching | Choosing) -> tuple[tuple[tuple[Term, Term], bool], ...]:
+    if isinstance(control, Switching):
+        return (control.safe, False), (control.calm, False)
+    return control.choices
+
+
 def _reals(control: Switching | Choosing) -> list[float]:
     if isinstance(control, Switching):
         return [control.low, control.high, 1 / control.window]
     if [len(row) for row in control.weights] != [len(FEATURES)] * len(control.choices):
         raise UsageError(f"{len(FEATURES)} weights are needed for each of {len(control.choices)} choices")
-    return [weight for row in control.weights for weight in row]
+    if [slow for _, slow in control.choices] != [False, False, False, True]:
+        raise UsageError("choices are three orders, and the last one at a slower operating point")
+    # by feature, as they are read
+    return [*(row[k] for k in range(len(FEATURES)) for row in control.weights), 1 / (REACH * control.period_ns)]
 
 
 def _check(rule: Policy) -> None:

@@ -1,4 +1,7 @@
-"""Controllers in Python at work (declared ones are the kernel's): who looks when, what each sees, and what follows in the kernel's tables."""
+"""Controllers in Python at work: who looks when, what each sees, and what follows in the kernel's tables.
+
+Declared ones (`policies.control`) are the kernel's own.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ class Steering:
         total = sum(spent[engine * levels : (engine + 1) * levels])
         before, since = self._seen.get(unit, (0, 0))
         self._seen[unit] = (total, now)
-        busy = (total - before) / max((now - since) * lanes, 1)
+        busy = (total - before) * (1 / max((now - since) * lanes, 1))
         plan = self.lowered.plan
 
         def ready() -> list[Ready]:
@@ -85,7 +88,9 @@ class Steering:
             assert self.kernel is not None
             return {name: self.kernel.expected(source) for source, name in enumerate(self.lowered.sources)}
 
-        return View(self._plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames, books)
+        return View(
+            self._plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames, books
+        )
 
 
 def _job(task: Any, row: Sequence[int]) -> Ready:

@@ -1,4 +1,4 @@
-"""Flat arrays of int64 and doubles, and how compiled code reaches them: by bare pointers, the arrays themselves interpreted."""
+"""Flat arrays of int64 and of doubles, and how compiled code reaches them: by bare pointers."""
 
 from __future__ import annotations
 

@@ -4,13 +4,13 @@ One source in the Python that Cython understands: compiled where a C compiler is
 elsewhere, with the same results to the last nanosecond.  `sim.lower` makes the tables, `sim.results` reads the outcome.
 
 Meaning.  What happens at one instant is handled as a whole before anybody is dispatched: first faults begin and end,
-then jobs complete (by task), sensors release, timers release, controllers act, jobs are aborted, budgets and quanta
-run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
+then jobs complete (by task), sensors release, timers release, the board's and policies' controllers act, jobs are
+aborted, budgets and quanta run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
 
 Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `credits`,
-`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, `slack`, `steering`, and the loop here.  What a
-layer adds to the state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a row written) is
-declared so.
+`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, `slack`, `steering`, and the loop here.  What
+a layer adds to the state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a
+row written) is declared so.
 """
 
 from __future__ import annotations
@@ -62,8 +62,14 @@ class Kernel(Steered):
             now: i64 = events.times[0]
             if self.edge_at < now:
                 now = self.edge_at
-            if self.look_at < now:
-                now = self.look_at
+            if self.look_at < now and self.look_at <= self.end:
+                # nothing else is due, and looks seldom change anything
+                self.now = self.look_at
+                self.events_seen += 1
+                self.look(self.now)
+                if self.dirts and self.now < self.end:
+                    self.settle(self.now)
+                continue
             if now > self.end:
                 return False
             self.now = now

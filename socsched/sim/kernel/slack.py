@@ -67,8 +67,8 @@ class Slack(Dispatcher):
         if not self.present(u, now, least):
             return 0
         self.sort_ahead(base, count)
-        # what the rates of frames after the next round up is at most this much
-        plenty: i64 = spare + count + self.points
+        # what the rates of frames after the next one are rounded up by is at most this much
+        rounding: i64 = count + self.points
         work: i64 = 0
         rate: i64 = 0
         before: i64 = now
@@ -94,8 +94,8 @@ class Slack(Dispatcher):
                 if left <= least:
                     return 0
             self.all_work -= cost
-            if left - self.all_work >= plenty:
-                # everything else fits before any deadline that follows
+            if left - self.all_work >= spare + rounding:
+                # no deadline that follows leaves less
                 break
         return spare - self.u_region[u]
 

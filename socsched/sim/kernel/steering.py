@@ -18,6 +18,8 @@ else:
 SWITCHING = cython.declare(cython.longlong, 1)
 FEATURES = cython.declare(cython.longlong, 10)
 """Numbers that a choice is made by (`policies.learned.FEATURES`)."""
+CHOICES = cython.declare(cython.longlong, 4)
+"""Orders at the present operating point, and the first of them at a slower one."""
 SOFT = cython.declare(cython.longlong, 2)
 
 
@@ -26,7 +28,7 @@ class Steered(Slack):
 
     Looks are no events: after what ends and comes at an instant, before jobs are given up, the loop asks.  A unit has
     the order `choice[u]` of its own (from `u_choice0[u]` on), found calm by a mean load `mean[u]`, or best by the
-    features `seen`.  `spent_seen[u]`: lanes' time up to the last look, at `seen_at[u]`.
+    features `sight`.  `spent_seen[u]`: lanes' time up to the last look.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -35,7 +37,6 @@ class Steered(Slack):
         self.u_steer = self.own(tables["u_steer"])
         self.u_look = self.own(tables["u_look"])
         self.u_choice0 = self.own(tables["u_choice0"])
-        self.u_choices = self.own(tables["u_choices"])
         self.u_clock = self.own(tables["u_clock"])
         self.u_real0 = self.own(tables["u_real0"])
         self.c_term0 = self.own(tables["c_term0"])
@@ -44,12 +45,11 @@ class Steered(Slack):
         self.c_slow = self.own(tables["c_slow"])
         self.weights = self.own_reals(tables["reals"])
         self.mean = self.own_reals(array("d", bytes(8 * (self.units + 1))))
-        self.seen = self.own_reals(array("d", bytes(8 * FEATURES)))
+        self.sight = self.own_reals(array("d", bytes(8 * FEATURES)))
         self.calm = self.fill(self.units, 0)
         self.choice = self.fill(self.units, 0)
         self.look_due = self.fill(self.units, FAR)
         self.spent_seen = self.fill(self.units, 0)
-        self.seen_at = self.fill(self.units, 0)
         self.steered = self.fill(self.units, 0)
         self.steers = 0
         self.look_at = FAR
@@ -78,7 +78,7 @@ class Steered(Slack):
                 following = self.look_due[u]
         self.look_at = following
 
-    def load_of(self, u: i64, now: i64) -> float:
+    def load_of(self, u: i64, now: i64) -> cython.double:
         """Return the share of a unit's engine that was in use since the last look."""
         e: i64 = self.u_engine[u]
         level: i64
@@ -86,18 +86,14 @@ class Steered(Slack):
         for level in range(e * self.levels, (e + 1) * self.levels):
             spent += self.spent[level]
         used: cython.double = spent - self.spent_seen[u]
-        whole: cython.double = (now - self.seen_at[u]) * self.n_lanes[e]
         self.spent_seen[u] = spent
-        self.seen_at[u] = now
-        return used / whole
+        return used * self.weights[self.u_real0[u]]
 
     def switched(self, u: i64, now: i64, load: float) -> i64:
         """Return 1 where a unit is calm and slack is left, by load with hysteresis (`policies.adaptive`)."""
-        at: i64 = self.u_real0[u]
+        at: i64 = self.u_real0[u] + 1
         self.mean[u] += (load - self.mean[u]) * self.weights[at + 2]
-        self.calm[u] = self.mean[u] < self.weights[at] or (
-            self.calm[u] != 0 and self.mean[u] <= self.weights[at + 1]
-        )
+        self.calm[u] = self.mean[u] < self.weights[at] or (self.calm[u] != 0 and self.mean[u] <= self.weights[at + 1])
         if not self.calm[u]:
             return 0
         return self.harmless(u, now, self.u_look[u]) > self.u_look[u]
@@ -107,38 +103,46 @@ class Steered(Slack):
 
         Where there are too few jobs to choose from, the last one stays.
         """
-        a: i64
         k: i64
-        found: i64 = 0
-        at: i64 = self.u_real0[u]
-        highest: cython.double = 0.0
+        at: i64 = self.u_real0[u] + 1
         need: i64 = self.u_look[u] + 1
-        few: i64 = self.ordered[u] < 2 - self.u_clock[u]
+        few: i64 = self.ordered[u] < 2 and not self.u_clock[u]
         if (few and self.choice[u] == 0) or self.harmless(u, now, need) <= need:
             return 0
         if few:
             return self.choice[u]
         self.observe(u, now, load)
-        for a in range(self.u_choices[u]):
-            score: cython.double = 0.0
-            for k in range(FEATURES):
-                score += self.weights[at + k] * self.seen[k]
-            at += FEATURES
-            if a == 0 or (score > highest and (self.u_clock[u] or not self.c_slow[self.u_choice0[u] + a])):
-                found = a
-                highest = score
+        # side by side, each from the first feature to the last: several additions are under way at a time
+        first: cython.double = 0.0
+        second: cython.double = 0.0
+        third: cython.double = 0.0
+        slow: cython.double = 0.0
+        for k in range(FEATURES):
+            value: cython.double = self.sight[k]
+            first += self.weights[at] * value
+            second += self.weights[at + 1] * value
+            third += self.weights[at + 2] * value
+            slow += self.weights[at + 3] * value
+            at += CHOICES
+        found: i64 = 0
+        if second > first:
+            found, first = 1, second
+        if third > first:
+            found, first = 2, third
+        if self.u_clock[u] and slow > first:
+            found = 3
         return found
 
     def observe(self, u: i64, now: i64, load: float) -> None:
         """Write down what a choice is made by."""
         i: i64
-        whole: i64 = self.u_reach[u]
+        far: i64 = 2 * self.u_reach[u]
         soft: i64 = 0
         late: i64 = 0
         work: i64 = 0
         soft_work: i64 = 0
-        lax: i64 = 2 * whole
-        soft_lax: i64 = 2 * whole
+        lax: i64 = far
+        soft_lax: i64 = far
         for i in range(self.ordered[u]):
             t: i64 = self.order[u * self.width + i]
             left: i64 = self.remaining(t, now)
@@ -154,26 +158,27 @@ class Steered(Slack):
                 work += left
                 if ahead - left < lax:
                     lax = ahead - left
-        self.seen[0] = 1.0
-        self.seen[1] = load
-        self.seen[2] = self.fraction(self.sure[u] - now, whole)
-        self.seen[3] = self.fraction(self.ordered[u], 8)
-        self.seen[4] = self.fraction(soft, 8)
-        self.seen[5] = self.fraction(lax, whole)
-        self.seen[6] = self.fraction(soft_lax, whole)
-        self.seen[7] = self.fraction(late, whole)
-        self.seen[8] = self.fraction(work, whole)
-        self.seen[9] = self.fraction(soft_work, whole)
+        # the last of a unit's numbers, behind the weights
+        unit: cython.double = self.weights[self.u_real0[u] + 1 + CHOICES * FEATURES]
+        self.sight[0] = 1.0
+        self.sight[1] = load
+        self.sight[2] = self.at_most(self.sure[u] - now, unit)
+        self.sight[3] = self.at_most(self.ordered[u], 0.125)
+        self.sight[4] = self.at_most(soft, 0.125)
+        self.sight[5] = self.at_most(lax, unit)
+        self.sight[6] = self.at_most(soft_lax, unit)
+        self.sight[7] = self.at_most(late, unit)
+        self.sight[8] = self.at_most(work, unit)
+        self.sight[9] = self.at_most(soft_work, unit)
 
-    def fraction(self, value: i64, whole: i64) -> float:
-        """Return which part of the whole a number is, from -2 to 2."""
-        if value > 2 * whole:
+    def at_most(self, value: i64, unit: float) -> cython.double:
+        """Return a number in other units, from -2 to 2."""
+        part: cython.double = value * unit
+        if part > 2.0:
             return 2.0
-        if value < -2 * whole:
+        if part < -2.0:
             return -2.0
-        part: cython.double = value
-        all: cython.double = whole
-        return part / all
+        return part
 
     def follow_choice(self, u: i64, c: i64, now: i64) -> None:
         """Serve a unit in another order from now on, or at another operating point."""

@@ -67,7 +67,7 @@ class Switching:
 class Choosing:
     """The order of the highest score by `learned.FEATURES`, every `period_ns`; the first where that might cost misses.
 
-    While there are too few jobs to choose from, the last choice stays (the first one without looking for slack).
+    While one job at most is there and no clock to set, the last choice stays.
     `choices`: orders, and whether at the next slower operating point.  `weights`: a row of numbers a choice.
     """
 

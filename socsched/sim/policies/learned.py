@@ -3,8 +3,8 @@
 Ours, after reinforcement learning schedulers that mask actions (Decima, SIGCOMM 2019, what cannot run; here what might
 cost a deadline).  Every `period` it chooses one of `ACTIONS`: an order, and the clock.  All but the first one are
 masked unless `guard` finds slack for the time to the next look, so deadlines of hard and firm tasks (of all where none
-is soft) are lost no more than under that one.  While there are too few jobs to choose from, the last choice stays, the
-others being masked.  Without `weights` the first one is all it does.
+is soft) are lost no more than under that one.  While one job at most is there and no clock to set, the last choice
+stays and the others are masked.  Without `weights` the first one is all it does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Watcher:
             self._points = points(view.plan, view.engine, view.tasks)
         jobs = view.ready()
         scale = REACH * self.period_ns
-        few = len(jobs) < (1 if self._points else 2)
+        few = len(jobs) < 2 and not self._points
         # an action may be chosen now and hold from the next nanosecond on (`study.environment`)
         need = self.period_ns + 1
         free = not (few and held == 0) and self._guard.harmless_ns(view, now_ns, need, scale) > need
@@ -86,21 +86,22 @@ class Watcher:
         soft = [job for job in jobs if job.task.criticality == "soft"]
         firm = [job for job in jobs if job.task.criticality != "soft"]
         late = sum(max(now_ns - job.deadline_ns, 0) for job in jobs)
+        unit = 1 / scale
         features = (
-            1.0, view.busy, _part(known, scale), _part(len(jobs), 8), _part(len(soft), 8),
-            _laxity(firm, now_ns, scale), _laxity(soft, now_ns, scale), _part(late, scale),
-            _part(sum(job.remaining_ns for job in firm), scale), _part(sum(job.remaining_ns for job in soft), scale),
+            1.0, view.busy, _part(known, unit), _part(len(jobs), 1 / 8), _part(len(soft), 1 / 8),
+            _laxity(firm, now_ns, scale), _laxity(soft, now_ns, scale), _part(late, unit),
+            _part(sum(job.remaining_ns for job in firm), unit), _part(sum(job.remaining_ns for job in soft), unit),
         )  # fmt: skip
         return Sight(features, mask)
 
 
-def _part(value: float, whole: float) -> float:
-    return min(value / whole, 2.0)
+def _part(value: int, unit: float) -> float:
+    return max(-2.0, min(value * unit, 2.0))
 
 
 def _laxity(jobs: Sequence[Ready], now_ns: int, scale: int) -> float:
     least = min((job.deadline_ns - now_ns - job.remaining_ns for job in jobs), default=2 * scale)
-    return max(-2.0, min(least / scale, 2.0))
+    return _part(least, 1 / scale)
 
 
 def scores(weights: Sequence[Sequence[float]], features: Sequence[float]) -> list[float]:

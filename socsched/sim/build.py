@@ -26,7 +26,8 @@ from socsched.sim.merge import merged
 MODULE = "socsched_kernel"
 MODULES = (
     "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
-    "reservations", "credits", "progress", "orders", "places", "jobs", "queues", "guests", "dispatching", "kernel",
+    "reservations", "credits", "progress", "orders", "places", "jobs", "queues", "guests", "dispatching", "slack",
+    "steering", "kernel",
 )  # fmt: skip
 _FLAGS = (
     "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden",

@@ -12,6 +12,7 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.sim.chains import chain_tables
+from socsched.sim.controls import control_tables
 from socsched.sim.mechanisms import dynamic, pairs, taken, task_row, unit_row
 from socsched.sim.policies import Policy, Term, policy
 
@@ -92,6 +93,9 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     _connect(rows, plan, sources)
     _close_loops(rows, plan, sources)
     rows.update(chain_tables(plan, sources))
+    homes = [rows["g_unit"][row] for row in rows["t_first"][: len(plan.tasks)]]
+    own = [[number for number, home in enumerate(homes) if home == index] for index in range(len(units))]
+    steered = control_tables(plan, [unit.engine for unit in units], own, policies, sources)
     rows.update(beside)
     uneven = any(value != 1024 for value in rows["lane_speed"])
     numbers = {
@@ -103,9 +107,11 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         "capacity": int(plan.dram_bandwidth > 0 or bool(plan.contention)),
         "streams": len(streams.names),
         "classes": beside.pop("classes"),
+        "points": steered.pop("points"),
         "first_edge": FAR,
         "first_control": FAR,
     }
+    rows.update(steered)
     for name in _EMPTY:
         rows.setdefault(name, array("q"))
     named = tuple(dict.fromkeys([*_PREFIX, *(segment.name for _, _, segment in segments)]))

@@ -9,7 +9,7 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.plan.plan import PlannedEngine, Task
+from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import DRAINS, Taking
 
@@ -29,11 +29,20 @@ def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
     return replace(engine, preemption=way.preemption, in_flight=flight, reset_ns=reset), way
 
 
+def as_taken(plan: Plan, rules: Sequence[Policy]) -> Plan:
+    """Return a plan whose engines are preempted as they are under policies, one an engine."""
+    engines = []
+    for engine, rule in zip(plan.engines, rules, strict=True):
+        own = taken(engine, rule)[0]
+        engines.append(own if rule.preemptive else replace(own, preemption="none"))
+    return replace(plan, engines=tuple(engines))
+
+
 def dynamic(rule: Policy) -> int:
     """Return 0 for keys that hold, 1 where they change of jobs that run or by a threshold, 2 where they may of any."""
     if not rule.dynamic:
         return 0
-    if callable(rule.order) or rule.control or rule.beside or rule.order[1] in _BY_THRESHOLD:
+    if callable(rule.order) or callable(rule.control) or rule.beside or rule.order[1] in _BY_THRESHOLD:
         return 2
     return 1
 

@@ -1,4 +1,7 @@
-"""Controllers of policies at work: who looks when, what each sees, and what follows in the kernel's tables."""
+"""Controllers in Python at work: who looks when, what each sees, and what follows in the kernel's tables.
+
+Declared ones (`policies.control`) are the kernel's own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from socsched.sim.lower import FAR, Lowered
+from socsched.sim.mechanisms import as_taken
 from socsched.sim.policies import Ready
 from socsched.sim.policies.control import Controller, View
 
@@ -29,7 +33,7 @@ class Steering:
         self._units: list[tuple[int, Controller]] = []
         for index, unit in enumerate(lowered.units):
             rule = lowered.policies[unit.engine]
-            if rule.control:
+            if callable(rule.control):
                 self._units.append((index, rule.control()))
         self._due = [max(controller.period_ns, 1) for _, controller in self._units]
         self._seen: dict[int, tuple[int, int]] = {}
@@ -37,6 +41,7 @@ class Steering:
         for number in range(len(lowered.plan.tasks)):
             own.setdefault(self.tables["g_unit"][self.tables["t_first"][number]], []).append(number)
         self._tasks = {unit: tuple(numbers) for unit, numbers in own.items()}
+        self._plan = as_taken(lowered.plan, lowered.policies)
 
     @property
     def next_ns(self) -> int:
@@ -72,7 +77,7 @@ class Steering:
         total = sum(spent[engine * levels : (engine + 1) * levels])
         before, since = self._seen.get(unit, (0, 0))
         self._seen[unit] = (total, now)
-        busy = (total - before) / max((now - since) * lanes, 1)
+        busy = (total - before) * (1 / max((now - since) * lanes, 1))
         plan = self.lowered.plan
 
         def ready() -> list[Ready]:
@@ -83,7 +88,9 @@ class Steering:
             assert self.kernel is not None
             return {name: self.kernel.expected(source) for source, name in enumerate(self.lowered.sources)}
 
-        return View(plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames, books)
+        return View(
+            self._plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames, books
+        )
 
 
 def _job(task: Any, row: Sequence[int]) -> Ready:

@@ -61,7 +61,7 @@ class _Puppet:
             self.period_ns = self.step_ns
             return SAFE, None
         if not self.choosing:
-            self.view, self.sight, self.seen_ns = view, self.watcher.see(view, now_ns), now_ns
+            self.view, self.sight, self.seen_ns = view, self.watcher.see(view, now_ns, self.applied), now_ns
             self.looks += 1
             self.choosing, self.period_ns = True, 1
             return act(view, self.applied)

@@ -21,7 +21,7 @@ from socsched.plan.io import save
 from socsched.plan.plan import Level, Plan
 from socsched.sim import policies
 from socsched.sim.engine import Simulated, run
-from socsched.sim.policies import Policy, Term, adaptive
+from socsched.sim.policies import Policy, Ready, Term, adaptive
 from socsched.sim.policies.control import View
 from socsched.sim.policies.guard import Guard
 from socsched.study import learning
@@ -84,10 +84,11 @@ def test_the_adaptive_policy_shortens_responses_where_there_is_slack() -> None:
 
 def test_it_switches_with_hysteresis() -> None:
     controller = adaptive.Adaptive(0.5, 0.7, MS, window=1)
-    made = plan([task("a", 1 * MS)])
+    made = plan([task("a", 1 * MS, period_ns=50 * MS), task("b", 1 * MS, period_ns=50 * MS)])
+    here = [Ready(made.tasks[i], i, 0, 0, 0, 50 * MS, -1, 0, 1 * MS, False) for i in range(2)]
 
     def look(busy: float) -> bool:
-        view = View(made, "cpu", 0, (0,), busy, lambda: [], lambda: {"a": (0, 0)}, {})
+        view = View(made, "cpu", 0, (0, 1), busy, lambda: here, lambda: {"a": (50 * MS, 1), "b": (50 * MS, 1)}, {})
         return controller.look(view, 0)[0] == adaptive.CALM
 
     assert [look(busy) for busy in (0.6, 0.4, 0.6, 0.7, 0.71, 0.6, 0.5, 0.49)] == [
@@ -167,7 +168,7 @@ def test_no_agent_can_violate_the_guarantee(preemption: str) -> None:
 
 def test_without_the_mask_deadlines_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The guarantee rests on it: shortest first at the slow clock, always, is late with guarded jobs."""
-    monkeypatch.setattr(Guard, "slack_ns", lambda self, view, now, enough: 1 << 60)
+    monkeypatch.setattr(Guard, "slack_ns", lambda self, view, now, enough, need: 1 << 60)
     tight = mixed()
     heavy = replace(tight, tasks=tuple(replace(t, segments=(replace(t.segments[0], time_ns=t.cost_ns * 3 // 2),),
                                                cost_ns=t.cost_ns * 3 // 2) for t in tight.tasks))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Flat arrays of int64, and how compiled code reaches them: by bare pointers, the arrays themselves interpreted."""
+"""Flat arrays of int64 and of doubles, and how compiled code reaches them: by bare pointers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cython import longlong as i64
 
 
 class Columns:
-    """Owner of arrays; what `own` and `fill` return is valid as long as the owner lives."""
+    """Owner of arrays; what `own`, `own_reals` and `fill` return is valid as long as the owner lives."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -20,6 +20,15 @@ class Columns:
         self.kept.append(memoryview(values))
         if cython.compiled:
             view: cython.longlong[::1] = values
+            return cython.address(view[0])
+        else:
+            return values
+
+    def own_reals(self, values: Any) -> Any:
+        """Keep an array of doubles and return its numbers; it cannot change its length from now on."""
+        self.kept.append(memoryview(values))
+        if cython.compiled:
+            view: cython.double[::1] = values
             return cython.address(view[0])
         else:
             return values

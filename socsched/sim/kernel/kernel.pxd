@@ -1,7 +1,7 @@
 from socsched_kernel.columns cimport column
-from socsched_kernel.dispatching cimport Dispatcher
+from socsched_kernel.steering cimport Steered
 
-cdef class Kernel(Dispatcher):
+cdef class Kernel(Steered):
     cdef column s_nominal, s_base, s_held
     cdef long long now, edge_at, events_seen
     cpdef object run_on(self, long long most)

@@ -4,13 +4,13 @@ One source in the Python that Cython understands: compiled where a C compiler is
 elsewhere, with the same results to the last nanosecond.  `sim.lower` makes the tables, `sim.results` reads the outcome.
 
 Meaning.  What happens at one instant is handled as a whole before anybody is dispatched: first faults begin and end,
-then jobs complete (by task), sensors release, timers release, the controller acts, jobs are aborted, budgets and quanta
-run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
+then jobs complete (by task), sensors release, timers release, the board's and policies' controllers act, jobs are
+aborted, budgets and quanta run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
 
 Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `credits`,
-`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, and the loop here.  What a layer adds to the
-state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a row written) is
-declared so.
+`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, `slack`, `steering`, and the loop here.  What
+a layer adds to the state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a
+row written) is declared so.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.codes import ABORTED, FAR, LATE_ABORT, LOST_FRAME, SEGMENT, UNFINISHED
-    from cython.cimports.socsched_kernel.dispatching import Dispatcher
     from cython.cimports.socsched_kernel.events import EventQueue
+    from cython.cimports.socsched_kernel.steering import Steered
 else:
     from .codes import ABORTED, FAR, LATE_ABORT, LOST_FRAME, SEGMENT, UNFINISHED
-    from .dispatching import Dispatcher
     from .events import EventQueue
+    from .steering import Steered
 
 
-class Kernel(Dispatcher):
+class Kernel(Steered):
     """One simulation under way: `run_on` until the end of time, then `close`.
 
     `tables`: flat arrays by name (`sim.lower`).  `hooks`: what the kernel asks Python for, rarely: `stretch(uids, hog)`
@@ -62,14 +62,28 @@ class Kernel(Dispatcher):
             now: i64 = events.times[0]
             if self.edge_at < now:
                 now = self.edge_at
+            if self.look_at < now and self.look_at <= self.end:
+                # nothing else is due, and looks seldom change anything
+                self.now = self.look_at
+                self.events_seen += 1
+                self.look(self.now)
+                if self.dirts and self.now < self.end:
+                    self.settle(self.now)
+                continue
             if now > self.end:
                 return False
             self.now = now
             if self.edge_at == now:
                 self.edge(now)
             while events.times[0] == now:
+                if self.look_at == now and events.heap[0] > self.from_control:
+                    self.events_seen += 1
+                    self.look(now)
                 self.events_seen += 1
                 self.handle(events.heap[0], now)
+            if self.look_at == now:
+                self.events_seen += 1
+                self.look(now)
             if now < self.end:
                 self.settle(now)
         return True
@@ -105,9 +119,10 @@ class Kernel(Dispatcher):
             t: i64 = self.order[u * self.width + i]
             if t < self.tasks:
                 slot: i64 = self.job[t]
+                ran: i64 = self.now - self.slice_from[t] if self.sliced[t] else 0
                 found.append((
                     t, self.j_frame[slot], self.j_activation[slot], self.j_release[slot], self.j_deadline[slot],
-                    self.j_start[slot], self.j_exec[slot], self.remaining(t, self.now), self.running[t],
+                    self.j_start[slot], self.j_exec[slot] + ran, self.remaining(t, self.now), self.running[t],
                 ))  # fmt: skip
         return found
 

@@ -197,8 +197,8 @@ class Queues(Jobs):
         self.vacate(t, now)
         self.unlist(t)
         self.latest[t] = frame
-        e: i64 = self.u_engine[self.unit[t]]
-        if self.n_governor[e]:
+        # its last segment may have run elsewhere
+        if self.n_governor[self.u_engine[self.g_unit[self.t_first[t]]]]:
             self.govern(t, scaled(self.t_cost[t], self.up[t], self.down[t]), now)
         self.finish(t, slot, now, DONE)
         if self.chained:

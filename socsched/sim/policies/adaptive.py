@@ -8,19 +8,21 @@ slack for the time to the next look, so whatever EDF would meet is met: where th
 
 from __future__ import annotations
 
-from socsched.sim.policies.control import View
+from socsched.sim.policies.control import Switching, View
 from socsched.sim.policies.guard import Guard
 from socsched.sim.policies.terms import Policy, Term
 
 SAFE = (Term.DEADLINE, Term.ACTIVATION)
 CALM = (Term.REMAINING, Term.ACTIVATION)
+REACH = 10
+"""Periods ahead that slack is looked for, so that it need not be at every look."""
 
 
 class Adaptive:
-    """The controller of one unit; `calm`: shortest first is wanted, `switches`: how often that changed."""
+    """What `Switching` means, as a controller in Python; `calm`: wanted by load, `switches`: how often that changed."""
 
     def __init__(self, low: float, high: float, period_ns: int, window: int) -> None:
-        self.low, self.high, self.period_ns, self.window = low, high, period_ns, window
+        self.low, self.high, self.period_ns, self.rate = low, high, period_ns, 1 / window
         self.load, self.calm, self.switches = 0.0, False, 0
         self._guard: Guard | None = None
 
@@ -28,24 +30,22 @@ class Adaptive:
         """Return the order until the next look."""
         if self._guard is None:
             self._guard = Guard(view.plan, view.tasks, view.tasks)
-        self.load += (view.busy - self.load) / self.window
+        self.load += (view.busy - self.load) * self.rate
         calm = self.load < self.low or (self.calm and self.load <= self.high)
         self.switches += calm != self.calm
         self.calm = calm
-        # a nanosecond more: what comes at the instant of the next look is dispatched after it
-        safe = calm and self._guard.slack_ns(view, now_ns, self.period_ns + 1) > self.period_ns
-        return (CALM if safe else SAFE), None
+        if not calm:
+            return SAFE, None
+        # more than a period: what comes at the instant of the next look is dispatched after it
+        known = self._guard.harmless_ns(view, now_ns, self.period_ns, REACH * self.period_ns)
+        return (CALM if known > self.period_ns else SAFE), None
 
 
 def make(*, low: int = 50, high: int = 70, period_ns: int = 1_000_000, window: int = 50) -> Policy:
     """Return the policy with thresholds in percent; ValueError unless they leave room for hysteresis."""
-    if not 0 <= low < high or window < 1:
-        raise ValueError(f"low must be below high and window at least 1, got {low}, {high} and {window}")
-
-    def control() -> Adaptive:
-        return Adaptive(low / 100, high / 100, period_ns, window)
-
-    return Policy("adaptive", SAFE, dynamic=True, control=control)
+    if not 0 <= low < high or window < 1 or period_ns < 1:
+        raise ValueError(f"low must be below high, window and period at least 1, got {low}, {high} and {window}")
+    return Policy("adaptive", SAFE, control=Switching(SAFE, CALM, low / 100, high / 100, window, period_ns))
 
 
 POLICY = make()

@@ -1,4 +1,7 @@
-"""What may change the order of an engine while a simulation runs."""
+"""What may change the order of an engine while a simulation runs: what is declared here, or a class of one's own.
+
+`Switching` and `Choosing` are worked out inside the kernel, and only on units that `guard` knows something of; on
+others their first order is all there is."""
 
 from __future__ import annotations
 
@@ -42,3 +45,32 @@ class Controller(Protocol):
     def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         """Return the order, and the operating point (index, slowest first; None: as it is)."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """Two orders by load (shares of lanes in use, mean over about `window` looks, one every `period_ns`).
+
+    `calm` below `low` and until it is above `high`, while slack is left for all tasks until the next look; otherwise
+    `safe`.  Terms must be such that nothing but a job's own progress changes them.
+    """
+
+    safe: tuple[Term, Term]
+    calm: tuple[Term, Term]
+    low: float
+    high: float
+    window: int
+    period_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """The order of the highest score by `learned.FEATURES`, every `period_ns`; the first where that might cost misses.
+
+    While one job at most is there and no clock to set, the last choice stays.
+    `choices`: orders, and whether at the next slower operating point.  `weights`: a row of numbers a choice.
+    """
+
+    choices: tuple[tuple[tuple[Term, Term], bool], ...]
+    weights: tuple[tuple[float, ...], ...]
+    period_ns: int

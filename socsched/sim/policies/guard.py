@@ -2,8 +2,12 @@
 
 Slack stealing for EDF (after Tia, Liu & Shankar, Real-Time Systems 10, 1996): work of any other order is harmless for
 q ns from now if for every deadline d ahead the work due by then, what is left of present jobs and whole jobs of frames
-to come, still fits into d - now - q.  Times are worst cases; frames come as early as they may.  The guarantee is for
+to come, still fits into d - now - q.  Frames after the next one of a task count by their rate from its deadline on, an
+upper bound that is exact at every one of them (Albers & Slomka, ECRTS 2004), so that only deadlines of present jobs and
+of the next frames have to be looked at.  Times are worst cases; frames come as early as they may.  The guarantee is for
 lanes that jobs only take all together, for given arrivals of data: other units have no slack here.
+
+The compiled kernel works the same out (`kernel.slack`), for controllers that are declared.
 """
 
 from __future__ import annotations
@@ -11,16 +15,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from socsched.plan.plan import Plan, Task
+from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies.control import View
 
+UNIT = 1 << 20
+"""Usage of the whole unit."""
 _MOST = 4000
-"""Deadlines looked at; where more would have to be, there is no slack."""
+"""Deadlines looked at; where more might have to be, there is no slack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A task with deadlines on a unit: its worst case, and the source of its frames with its jitter (all ns)."""
+    """A task with deadlines on a unit: its worst case, and the source of its frames (all ns).
+
+    `jitter_ns`, `gap_ns`: how much later than nominal frames come, and than a period after the one before.  `share`:
+    usage in 2**-20, `cost_ns`: what the next frame takes, and what more may come when the one after is early.
+    """
 
     number: int
     worst_ns: int
@@ -29,86 +39,144 @@ class Load:
     source: str
     timer: bool
     jitter_ns: int
+    gap_ns: int
+
+    @property
+    def share(self) -> int:
+        """Usage, rounded up."""
+        return -(-self.worst_ns * UNIT // self.period_ns)
+
+    @property
+    def cost_ns(self) -> int:
+        """Work that comes with the next frame."""
+        return self.worst_ns + -(-self.share * self.jitter_ns // UNIT)
+
+    @property
+    def most_frames(self) -> int:
+        """Frames of the past that may still be on their way."""
+        return 0 if self.timer else (self.deadline_ns + self.jitter_ns) // self.period_ns + 1
 
 
 class Guard:
     """The slack of one unit for the tasks `kept` (numbers in the plan), whose deadlines count.
 
-    `region_ns`: the longest that lanes are held once given, which comes on top of what is asked for.
+    `possible`: something is known of it.  `region_ns`: the longest that lanes are held once given, which comes on top
+    of what is asked for.  `sure_ns`: until when any order is known to be harmless.
     """
 
     def __init__(self, plan: Plan, tasks: Collection[int], kept: Collection[int]) -> None:
         engine = next((e for e in plan.engines if tasks and e.id == plan.tasks[min(tasks)].engine), None)
-        self.loads = [_load(plan, number, engine.switch_ns if engine else 0) for number in sorted(kept)]
-        self.usage = sum(load.worst_ns / load.period_ns for load in self.loads)
         own = [plan.tasks[number] for number in tasks]
-        together = len({task.lanes for task in own}) == 1 and not any(
-            task.width or any(s.engine for s in (*task.segments, *task.degraded)) for task in own
-        )
-        self.possible = together and self.usage < 1 and all(load.source for load in self.loads)
+        extra = _overhead(engine, own) if engine else 0
+        self.loads = [_load(plan, number, extra) for number in sorted(kept)]
+        self.possible = bool(self.loads) and engine is not None and _together(plan, engine, own)
+        self.possible = self.possible and sum(load.share for load in self.loads) < UNIT and all(
+            load.source and plan.tasks[load.number].queue * load.period_ns >= load.deadline_ns + load.jitter_ns
+            for load in self.loads
+        )  # fmt: skip
+        self.possible = self.possible and sum(load.most_frames + 2 for load in self.loads) <= _MOST
         self.region_ns = 0
         if engine and engine.preemption != "full":
             whole = engine.preemption == "none"
             self.region_ns = max((_longest(task, whole) * max(engine.in_flight, 1) for task in own), default=0)
+            self.possible = self.possible and self._bears(self.region_ns)
+        self.sure_ns = 0
 
-    def slack_ns(self, view: View, now_ns: int, enough_ns: int) -> int:
+    def _bears(self, held_ns: int) -> bool:
+        """Whether no deadline is lost when all tasks begin at once, just after lanes were taken for so long.
+
+        Where lanes can be held, another order now may be what holds them when that happens, and EDF alone might not.
+        """
+        points = [(load.deadline_ns, load.cost_ns, load.share) for load in self.loads]
+        return _least_spare(sorted(points), 0, held_ns) >= held_ns
+
+    def harmless_ns(self, view: View, now_ns: int, need_ns: int, enough_ns: int) -> int:
+        """Return for how long from now any order is known to be harmless (ns), looking again where that is not enough.
+
+        What was found earlier still holds, less the time that passed: deadlines do not move and work only gets less.
+        """
+        if self.sure_ns - now_ns <= need_ns:
+            self.sure_ns = now_ns + self.slack_ns(view, now_ns, enough_ns, need_ns)
+        return self.sure_ns - now_ns
+
+    def slack_ns(self, view: View, now_ns: int, enough_ns: int, need_ns: int = 0) -> int:
         """Return for how long from now any order is harmless (ns), up to `enough_ns`; 0 where only EDF is known to be.
 
-        Deadlines are looked at up to the end of the longest busy time that may begin now, with `enough_ns` of other
-        work in it.
+        It may be 0 too where it is not more than `need_ns`.
         """
         if not self.possible:
             return 0
-        due: list[tuple[int, int]] = []
-        newest: dict[int, int] = {}
+        points: list[tuple[int, int, int]] = []
         known = {load.number: load for load in self.loads}
+        frames = view.next_frames()
+        here: dict[int, int] = {}
         for job in view.ready():
             load = known.get(job.number)
             if load is None:
                 continue
-            newest[job.number] = max(newest.get(job.number, -1), job.frame)
-            left = max(load.worst_ns - job.exec_ns, job.remaining_ns)
-            if job.deadline_ns <= now_ns + left:
+            # of a timer's frames behind the present one only the number is known
+            if load.timer and frames[load.source][1] > job.frame + 1:
                 return 0
-            due.append((job.deadline_ns, left))
-        backlog = sum(left for _, left in due)
-        asked = enough_ns + self.region_ns
-        busy = (backlog + asked + sum(load.worst_ns for load in self.loads)) / (1 - self.usage)
-        horizon = now_ns + round(busy) + 1
-        horizon = max([horizon, *(deadline for deadline, _ in due)])
-        frames = view.next_frames()
+            here[job.number] = job.frame
+            points.append((job.deadline_ns, max(load.worst_ns - job.exec_ns, job.remaining_ns), 0))
         for load in self.loads:
             release, frame = frames[load.source]
-            if not load.timer:
-                # frames under way elsewhere may still come; those that are here or behind are counted already
-                behind = newest.get(load.number, -1)
-                while frame > behind + 1 and release - load.period_ns + load.deadline_ns > now_ns:
-                    release, frame = release - load.period_ns, frame - 1
-            early = load.jitter_ns
-            while release + load.deadline_ns <= horizon:
-                due.append((release + load.deadline_ns, load.worst_ns))
-                if len(due) > _MOST:
-                    return 0
-                release += load.period_ns - early
-                early = 0
-        return max(min(_least_spare(due, now_ns), asked) - self.region_ns, 0)
+            points.append((release + load.deadline_ns, load.cost_ns, load.share))
+            behind = frame - 1 if load.timer else here.get(load.number, -1)
+            # frames under way elsewhere may still come; those that are here or behind are counted already
+            first, last = release - load.jitter_ns + load.deadline_ns, release + load.jitter_ns + load.deadline_ns
+            while frame > behind + 1 and last - load.period_ns > now_ns:
+                first, last, frame = first - load.period_ns - load.gap_ns, last - load.period_ns, frame - 1
+                points.append((first, load.worst_ns, 0))
+        asked = enough_ns + self.region_ns
+        spare = _least_spare(sorted(points), now_ns, asked)
+        return spare - self.region_ns if spare > need_ns + self.region_ns else 0
 
 
-def _least_spare(due: list[tuple[int, int]], now_ns: int) -> int:
-    spare, work = 1 << 62, 0
-    for deadline, left in sorted(due):
-        work += left
+def _least_spare(points: list[tuple[int, int, int]], now_ns: int, most_ns: int) -> int:
+    """Return the least time left at any deadline, of (deadline, work by then, rate of work from then on)."""
+    spare, work, rate, before = most_ns, 0, 0, now_ns
+    for deadline, cost, share in points:
+        work += -(-rate * (deadline - before) // UNIT) + cost
+        before = deadline
+        rate += share
         spare = min(spare, deadline - now_ns - work)
     return spare
 
 
-def _load(plan: Plan, number: int, switch_ns: int) -> Load:
+def _together(plan: Plan, engine: PlannedEngine, own: Collection[Task]) -> bool:
+    """Whether jobs take the lanes of a unit one after the other, and nothing but `Load.worst_ns` keeps them."""
+    rows = [segment.engine for task in plan.tasks for segment in (*task.segments, *task.degraded)]
+    apart = any(task.width or any(s.engine for s in (*task.segments, *task.degraded)) for task in own)
+    return (
+        len({task.lanes for task in own}) == 1
+        and not apart
+        and engine.id not in rows
+        and engine.preemption != "restart"
+        and engine.governor == "static"
+        and not engine.linger_ns
+    )
+
+
+def _overhead(engine: PlannedEngine, own: Collection[Task]) -> int:
+    """Return what starting a job may add, and resuming another that it interrupted (ns)."""
+    once = engine.switch_ns
+    if engine.memory_bytes:
+        rate = engine.swap_bandwidth or engine.bandwidth or 1
+        once += max((-(-task.weights_bytes * 10**9 // rate) for task in own), default=0)
+    return 2 * once
+
+
+def _load(plan: Plan, number: int, extra_ns: int) -> Load:
     task = plan.tasks[number]
     worst = max(task.wcet_ns, task.cost_ns, *(task.times.values_ns if task.times else (0,)))
-    # each job may interrupt one other
     source = _source(plan, task)
-    jitter = next((sensor.jitter_ns for sensor in plan.sensors if sensor.name == source), 0)
-    return Load(number, worst + 2 * switch_ns, task.period_ns, task.deadline_ns, source, task.timer, jitter)
+    sensor = next((sensor for sensor in plan.sensors if sensor.name == source), None)
+    timer = next((other for other in plan.tasks if other.name == source), task)
+    # what a timer's jitter moves is the arrival of its job, not its deadline
+    jitter, gap = (sensor.jitter_ns, sensor.gap_ns) if sensor else (0, timer.gap_ns)
+    period = max(sensor.period_ns if sensor else timer.period_ns, 1)
+    return Load(number, worst + extra_ns, period, task.deadline_ns, source, task.timer, jitter, gap)
 
 
 def _source(plan: Plan, task: Task) -> str:

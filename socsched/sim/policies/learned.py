@@ -3,7 +3,8 @@
 Ours, after reinforcement learning schedulers that mask actions (Decima, SIGCOMM 2019, what cannot run; here what might
 cost a deadline).  Every `period` it chooses one of `ACTIONS`: an order, and the clock.  All but the first one are
 masked unless `guard` finds slack for the time to the next look, so deadlines of hard and firm tasks (of all where none
-is soft) are lost no more than under that one.  Without `weights` the first one is all it does.
+is soft) are lost no more than under that one.  While one job at most is there and no clock to set, the last choice
+stays and the others are masked.  Without `weights` the first one is all it does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from socsched.plan.plan import Plan
-from socsched.sim.policies.control import View
+from socsched.sim.policies.control import Choosing, View
 from socsched.sim.policies.guard import Guard
 from socsched.sim.policies.terms import Policy, Ready, Term
 
@@ -25,17 +26,29 @@ ACTIONS: tuple[tuple[tuple[Term, Term], bool], ...] = (
     ((Term.REMAINING, Term.ACTIVATION), False),
     (SAFE, True),
 )
-"""Order of service, and whether at the next slower operating point; the first is always allowed."""
+"""Order of service, and whether at the next slower operating point; the first where no other is allowed."""
 FEATURES = (
-    "one", "busy", "slack", "ready", "best_effort_ready", "least_laxity", "least_laxity_best_effort", "lateness",
+    "one", "busy", "known_slack", "ready", "best_effort_ready", "least_laxity", "least_laxity_best_effort", "lateness",
     "work", "best_effort_work",
 )  # fmt: skip
+REACH = 10
+"""Periods that times are parts of, and that slack is looked for ahead."""
 
 
 def kept(plan: Plan, tasks: Sequence[int]) -> tuple[int, ...]:
     """Return the tasks whose deadlines are guarded: all that are not soft, or all."""
     firm = tuple(number for number in tasks if plan.tasks[number].criticality != "soft")
     return firm or tuple(tasks)
+
+
+def points(plan: Plan, engine: str, tasks: Sequence[int]) -> int:
+    """Return how many operating points the unit of these tasks has to choose from.
+
+    None (0) where others run on the engine, who have no say, or where the board or a governor sets them.
+    """
+    found = next(e for e in plan.engines if e.id == engine)
+    shared = any(task.engine == engine for number, task in enumerate(plan.tasks) if number not in tasks)
+    return 0 if shared or plan.throttle or found.governor != "static" or len(found.levels) < 2 else len(found.levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,80 +65,97 @@ class Watcher:
     def __init__(self, period_ns: int) -> None:
         self.period_ns = period_ns
         self._guard: Guard | None = None
+        self._points = 0
 
-    def see(self, view: View, now_ns: int) -> Sight:
-        """Return what is seen now."""
+    def see(self, view: View, now_ns: int, held: int = 0) -> Sight:
+        """Return what is seen now; `held` is the action that was chosen last."""
         if self._guard is None:
             self._guard = Guard(view.plan, view.tasks, kept(view.plan, view.tasks))
-        slack = self._guard.slack_ns(view, now_ns, 10 * self.period_ns)
-        free = slack > self.period_ns + 1
-        slower = len(next(e for e in view.plan.engines if e.id == view.engine).levels) > 1
-        mask = tuple(place == 0 or (free and (slower or not slow)) for place, (_, slow) in enumerate(ACTIONS))
+            self._points = points(view.plan, view.engine, view.tasks)
         jobs = view.ready()
+        scale = REACH * self.period_ns
+        few = len(jobs) < 2 and not self._points
+        # an action may be chosen now and hold from the next nanosecond on (`study.environment`)
+        need = self.period_ns + 1
+        free = not (few and held == 0) and self._guard.harmless_ns(view, now_ns, need, scale) > need
+        if few or not free:
+            mask = tuple(place == (held if free else 0) for place in range(len(ACTIONS)))
+        else:
+            mask = tuple(self._points > 0 or not slow for _, slow in ACTIONS)
+        known = max(self._guard.sure_ns - now_ns, 0)
         soft = [job for job in jobs if job.task.criticality == "soft"]
         firm = [job for job in jobs if job.task.criticality != "soft"]
-        scale = 10 * self.period_ns
         late = sum(max(now_ns - job.deadline_ns, 0) for job in jobs)
+        unit = 1 / scale
         features = (
-            1.0, view.busy, _part(slack, scale), _part(len(jobs), 8), _part(len(soft), 8), _laxity(firm, now_ns, scale),
-            _laxity(soft, now_ns, scale), _part(late, scale), _part(sum(job.remaining_ns for job in firm), scale),
-            _part(sum(job.remaining_ns for job in soft), scale),
+            1.0, view.busy, _part(known, unit), _part(len(jobs), 1 / 8), _part(len(soft), 1 / 8),
+            _laxity(firm, now_ns, scale), _laxity(soft, now_ns, scale), _part(late, unit),
+            _part(sum(job.remaining_ns for job in firm), unit), _part(sum(job.remaining_ns for job in soft), unit),
         )  # fmt: skip
         return Sight(features, mask)
 
 
-def _part(value: float, whole: float) -> float:
-    return min(value / whole, 2.0)
+def _part(value: int, unit: float) -> float:
+    return max(-2.0, min(value * unit, 2.0))
 
 
 def _laxity(jobs: Sequence[Ready], now_ns: int, scale: int) -> float:
     least = min((job.deadline_ns - now_ns - job.remaining_ns for job in jobs), default=2 * scale)
-    return max(-2.0, min(least / scale, 2.0))
+    return _part(least, 1 / scale)
 
 
 def scores(weights: Sequence[Sequence[float]], features: Sequence[float]) -> list[float]:
-    """Return the score of every action."""
-    return [sum(w * x for w, x in zip(row, features, strict=True)) for row in weights]
+    """Return the score of every action, summed from left to right (`sum` rounds differently from Python 3.12 on)."""
+    found = []
+    for row in weights:
+        score = 0.0
+        for weight, value in zip(row, features, strict=True):
+            score += weight * value
+        found.append(score)
+    return found
 
 
 class Learned:
-    """The controller of one unit: the allowed action of the highest score."""
+    """What `Choosing` means for `ACTIONS`, as a controller in Python: the allowed action of the highest score."""
 
     def __init__(self, weights: Sequence[Sequence[float]], period_ns: int) -> None:
         self.weights, self.period_ns = weights, period_ns
         self._watcher = Watcher(period_ns)
+        self._held = 0
 
     def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         """Return the order until the next look, and the operating point."""
-        sight = self._watcher.see(view, now_ns)
+        sight = self._watcher.see(view, now_ns, self._held)
         found = scores(self.weights, sight.features)
-        return act(view, max((i for i, allowed in enumerate(sight.mask) if allowed), key=lambda i: (found[i], -i)))
+        self._held = max((i for i, allowed in enumerate(sight.mask) if allowed), key=lambda i: (found[i], -i))
+        return act(view, self._held)
 
 
 def act(view: View, action: int) -> tuple[tuple[Term, Term], int | None]:
     """Return what an action means on a unit."""
     order, slow = ACTIONS[action]
-    points = len(next(e for e in view.plan.engines if e.id == view.engine).levels)
-    return order, max(points - 2, 0) if slow and points else points - 1 if points else None
+    count = points(view.plan, view.engine, view.tasks)
+    return order, (count - 2 if slow else count - 1) if count else None
 
 
 def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
     """Return the policy with the weights of a file; ValueError where they are none."""
-    rows: list[list[float]] = [[0.0] * len(FEATURES) for _ in ACTIONS]
-    if weights:
-        try:
-            data = json.loads(Path(weights).read_text(encoding="utf-8"))
-            rows = [[float(value) for value in row] for row in data["weights"]]
-            period_ns = int(data["period_ns"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"weights: {weights} is no file of `socsched study learn`: {error}") from None
-        if data.get("features") != list(FEATURES) or len(rows) != len(ACTIONS):
-            raise ValueError(f"weights: {weights} was learned with other features or actions")
-
-    def control() -> Learned:
-        return Learned(rows, period_ns)
-
-    return Policy("learned", SAFE, dynamic=True, control=control)
+    if not weights:
+        return Policy("learned", SAFE)
+    try:
+        data = json.loads(Path(weights).read_text(encoding="utf-8"))
+        rows = tuple(tuple(float(value) for value in row) for row in data["weights"])
+        period_ns = int(data["period_ns"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"weights: {weights} is no file of `socsched study learn`: {error}") from None
+    if data.get("features") != list(FEATURES) or [len(row) for row in rows] != [len(FEATURES)] * len(ACTIONS):
+        raise ValueError(f"weights: {weights} was learned with other features or actions")
+    if period_ns < 1:
+        raise ValueError(f"weights: {weights} was learned for a period of {period_ns} ns")
+    # what training returns where nothing it found was better
+    if rows[0][0] >= 0 and not any((*rows[0][1:], *(value for row in rows[1:] for value in row))):
+        return Policy("learned", SAFE)
+    return Policy("learned", SAFE, control=Choosing(ACTIONS, rows, period_ns))
 
 
 POLICY = make()

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from socsched.plan.plan import Task
-from socsched.sim.policies.control import Controller
+from socsched.sim.policies.control import Choosing, Controller, Switching
 from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
 
 
@@ -77,7 +77,8 @@ class Policy:
     `taking`: how engines are taken from jobs, in place of their own way.  `weight`: of a task, in tokens or in shares
     of service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below which a
     job is `CRITICAL`.  `beside`: who may run beside whom on an engine that one job has whole.  `batch`: waiting jobs of
-    a task that are served together.  `control` changes the order while a simulation runs.
+    a task that are served together.  `control` changes the order while a simulation runs: as declared,
+    or as a class of one's own does (slower: Python is asked).
     """
 
     name: str
@@ -94,4 +95,4 @@ class Policy:
     margin_ns: int = 0
     beside: Beside | None = None
     batch: Batch | None = None
-    control: Callable[[], Controller] | None = None
+    control: Callable[[], Controller] | Switching | Choosing | None = None

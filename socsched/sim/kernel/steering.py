@@ -1,0 +1,213 @@
+"""Declared controllers at work: what is looked at every so often, and the order that follows (`policies.control`)."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import cython
+from cython import longlong as i64
+
+if cython.compiled:
+    from cython.cimports.socsched_kernel.codes import FAR
+    from cython.cimports.socsched_kernel.slack import Slack
+else:
+    from .codes import FAR
+    from .slack import Slack
+
+SWITCHING = cython.declare(cython.longlong, 1)
+FEATURES = cython.declare(cython.longlong, 10)
+"""Numbers that a choice is made by (`policies.learned.FEATURES`)."""
+CHOICES = cython.declare(cython.longlong, 4)
+"""Orders at the present operating point, and the first of them at a slower one."""
+SOFT = cython.declare(cython.longlong, 2)
+
+
+class Steered(Slack):
+    """`steered` lists the units with a controller, `look_due[u]` is when it looks next, `look_at` when the first does.
+
+    Looks are no events: after what ends and comes at an instant, before jobs are given up, the loop asks.  A unit has
+    the order `choice[u]` of its own (from `u_choice0[u]` on), found calm by a mean load `mean[u]`, or best by the
+    features `sight`.  `spent_seen[u]`: lanes' time up to the last look.
+    """
+
+    def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
+        super().__init__(tables, hooks, end, record)
+        u: i64
+        self.u_steer = self.own(tables["u_steer"])
+        self.u_look = self.own(tables["u_look"])
+        self.u_choice0 = self.own(tables["u_choice0"])
+        self.u_clock = self.own(tables["u_clock"])
+        self.u_real0 = self.own(tables["u_real0"])
+        self.c_term0 = self.own(tables["c_term0"])
+        self.c_term1 = self.own(tables["c_term1"])
+        self.c_moves = self.own(tables["c_moves"])
+        self.c_slow = self.own(tables["c_slow"])
+        self.weights = self.own_reals(tables["reals"])
+        self.mean = self.own_reals(array("d", bytes(8 * (self.units + 1))))
+        self.sight = self.own_reals(array("d", bytes(8 * FEATURES)))
+        self.calm = self.fill(self.units, 0)
+        self.choice = self.fill(self.units, 0)
+        self.look_due = self.fill(self.units, FAR)
+        self.spent_seen = self.fill(self.units, 0)
+        self.steered = self.fill(self.units, 0)
+        self.steers = 0
+        self.look_at = FAR
+        for u in range(self.units):
+            if self.u_steer[u]:
+                self.steered[self.steers] = u
+                self.steers += 1
+                self.look_due[u] = self.u_look[u]
+                if self.u_look[u] < self.look_at:
+                    self.look_at = self.u_look[u]
+
+    def look(self, now: i64) -> None:
+        """Let the controllers look whose time it is."""
+        i: i64
+        following: i64 = FAR
+        for i in range(self.steers):
+            u: i64 = self.steered[i]
+            if self.look_due[u] <= now:
+                self.look_due[u] = now + self.u_look[u]
+                load: cython.double = self.load_of(u, now)
+                found: i64 = self.switched(u, now, load) if self.u_steer[u] == SWITCHING else self.best(u, now, load)
+                if found != self.choice[u]:
+                    self.choice[u] = found
+                    self.follow_choice(u, self.u_choice0[u] + found, now)
+            if self.look_due[u] < following:
+                following = self.look_due[u]
+        self.look_at = following
+
+    def load_of(self, u: i64, now: i64) -> cython.double:
+        """Return the share of a unit's engine that was in use since the last look."""
+        e: i64 = self.u_engine[u]
+        level: i64
+        spent: i64 = self.busy[e] * (now - self.mark[e])
+        for level in range(e * self.levels, (e + 1) * self.levels):
+            spent += self.spent[level]
+        used: cython.double = spent - self.spent_seen[u]
+        self.spent_seen[u] = spent
+        return used * self.weights[self.u_real0[u]]
+
+    def switched(self, u: i64, now: i64, load: float) -> i64:
+        """Return 1 where a unit is calm and slack is left, by load with hysteresis (`policies.adaptive`)."""
+        at: i64 = self.u_real0[u] + 1
+        self.mean[u] += (load - self.mean[u]) * self.weights[at + 2]
+        self.calm[u] = self.mean[u] < self.weights[at] or (self.calm[u] != 0 and self.mean[u] <= self.weights[at + 1])
+        if not self.calm[u]:
+            return 0
+        return self.harmless(u, now, self.u_look[u]) > self.u_look[u]
+
+    def best(self, u: i64, now: i64, load: float) -> i64:
+        """Return the choice of the highest score among those that cannot do harm (`policies.learned`).
+
+        Where there are too few jobs to choose from, the last one stays.
+        """
+        k: i64
+        at: i64 = self.u_real0[u] + 1
+        need: i64 = self.u_look[u] + 1
+        few: i64 = self.ordered[u] < 2 and not self.u_clock[u]
+        if (few and self.choice[u] == 0) or self.harmless(u, now, need) <= need:
+            return 0
+        if few:
+            return self.choice[u]
+        self.observe(u, now, load)
+        # side by side, each from the first feature to the last: several additions are under way at a time
+        first: cython.double = 0.0
+        second: cython.double = 0.0
+        third: cython.double = 0.0
+        slow: cython.double = 0.0
+        for k in range(FEATURES):
+            value: cython.double = self.sight[k]
+            first += self.weights[at] * value
+            second += self.weights[at + 1] * value
+            third += self.weights[at + 2] * value
+            slow += self.weights[at + 3] * value
+            at += CHOICES
+        found: i64 = 0
+        if second > first:
+            found, first = 1, second
+        if third > first:
+            found, first = 2, third
+        if self.u_clock[u] and slow > first:
+            found = 3
+        return found
+
+    def observe(self, u: i64, now: i64, load: float) -> None:
+        """Write down what a choice is made by."""
+        i: i64
+        far: i64 = 2 * self.u_reach[u]
+        soft: i64 = 0
+        late: i64 = 0
+        work: i64 = 0
+        soft_work: i64 = 0
+        lax: i64 = far
+        soft_lax: i64 = far
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[u * self.width + i]
+            left: i64 = self.remaining(t, now)
+            ahead: i64 = self.j_deadline[self.job[t]] - now
+            if ahead < 0:
+                late -= ahead
+            if self.t_criticality[t] == SOFT:
+                soft += 1
+                soft_work += left
+                if ahead - left < soft_lax:
+                    soft_lax = ahead - left
+            else:
+                work += left
+                if ahead - left < lax:
+                    lax = ahead - left
+        # the last of a unit's numbers, behind the weights
+        unit: cython.double = self.weights[self.u_real0[u] + 1 + CHOICES * FEATURES]
+        self.sight[0] = 1.0
+        self.sight[1] = load
+        self.sight[2] = self.at_most(self.sure[u] - now, unit)
+        self.sight[3] = self.at_most(self.ordered[u], 0.125)
+        self.sight[4] = self.at_most(soft, 0.125)
+        self.sight[5] = self.at_most(lax, unit)
+        self.sight[6] = self.at_most(soft_lax, unit)
+        self.sight[7] = self.at_most(late, unit)
+        self.sight[8] = self.at_most(work, unit)
+        self.sight[9] = self.at_most(soft_work, unit)
+
+    def at_most(self, value: i64, unit: float) -> cython.double:
+        """Return a number in other units, from -2 to 2."""
+        part: cython.double = value * unit
+        if part > 2.0:
+            return 2.0
+        if part < -2.0:
+            return -2.0
+        return part
+
+    def follow_choice(self, u: i64, c: i64, now: i64) -> None:
+        """Serve a unit in another order from now on, or at another operating point."""
+        e: i64 = self.u_engine[u]
+        if self.u_term0[u] != self.c_term0[c] or self.u_term1[u] != self.c_term1[c]:
+            self.u_term0[u], self.u_term1[u] = self.c_term0[c], self.c_term1[c]
+            # keys of jobs that wait hold in all these orders
+            self.u_dynamic[u] = self.c_moves[c]
+            if self.reorder(u, now):
+                self.soil(u)
+        if self.u_clock[u]:
+            level: i64 = self.levels - 1 - self.c_slow[c]
+            if level != self.n_level[e]:
+                self.charge(e, now)
+                self.n_level[e] = level
+                self.adapt(e, now)
+
+    def reorder(self, u: i64, now: i64) -> i64:
+        """Put a unit in order by its new terms; return whether anything changed places."""
+        base: i64 = u * self.width
+        changed: i64 = 0
+        i: i64
+        for i in range(self.ordered[u]):
+            t: i64 = self.order[base + i]
+            self.set_keys(t, now)
+            at: i64 = i
+            while at > 0 and not self.before(self.order[base + at - 1], t):
+                self.order[base + at] = self.order[base + at - 1]
+                at -= 1
+                changed = 1
+            self.order[base + at] = t
+        return changed

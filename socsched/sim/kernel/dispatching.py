@@ -93,7 +93,7 @@ class Dispatcher(Guests):
             if self.u_kind[u] != FULL and self.u_kind[u] != RESTART:
                 self.note_blocking(u, now)
             if self.u_tick[u] and self.ordered[u] > self.runs[u]:
-                self.look_at(u, now + self.u_tick[u] * self.ticks_until(u, now))
+                self.wake(u, now + self.u_tick[u] * self.ticks_until(u, now))
 
     def hold_back(self, u: i64, top: i64) -> None:
         """Let jobs behind a more urgent one elsewhere do what they launched ahead, and nothing more.

@@ -105,8 +105,8 @@ class Kernel(Steered):
             self.withhold(source - self.from_budget, now)
         elif source < self.from_tick:
             self.pass_on(source - self.from_turn, now)
-        elif self.look[source - self.from_tick] > now:
-            self.events.set(source, self.look[source - self.from_tick])
+        elif self.wakes[source - self.from_tick] > now:
+            self.events.set(source, self.wakes[source - self.from_tick])
         else:
             self.events.set(source, FAR)
             self.soil(source - self.from_tick)

@@ -2,7 +2,7 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.progress cimport Progress
 
 cdef class Orders(Progress):
-    cdef column key0, key1, listed, latest_start, order, run, runs, ordered, dirty, dirt, look
+    cdef column key0, key1, listed, latest_start, order, run, runs, ordered, dirty, dirt, wakes
     cdef long long dirts, turns
     cdef int enlist(self, long long t, long long now) except -1
     cdef void catch_up(self, long long t, long long now) noexcept
@@ -12,7 +12,7 @@ cdef class Orders(Progress):
     cdef void unlist(self, long long c) noexcept
     cdef int requeue(self, long long t, long long now) except -1
     cdef void soil(self, long long u) noexcept
-    cdef void look_at(self, long long u, long long instant) noexcept
+    cdef void wake(self, long long u, long long instant) noexcept
     cdef long long before(self, long long a, long long b) noexcept
     cdef long long had(self, long long t, long long now) noexcept
     cdef int sort(self, long long u, long long now) except -1

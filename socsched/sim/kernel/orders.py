@@ -42,7 +42,7 @@ class Orders(Progress):
 
     `run[u * width + i]` are those that run there, `runs[u]` of them.
 
-    `dirt` lists the units to dispatch before this instant ends; `look[u]` is when a unit is to be by time alone.
+    `dirt` lists the units to dispatch before this instant ends; `wakes[u]` is when a unit is to be by time alone.
     `latest_start[t]`: when a job has to go on to be in time (only worked out where the order is by that).
     """
 
@@ -58,7 +58,7 @@ class Orders(Progress):
         self.ordered = self.fill(self.units, 0)
         self.dirty = self.fill(self.units, 0)
         self.dirt = self.fill(self.units, 0)
-        self.look = self.fill(self.units, 0)
+        self.wakes = self.fill(self.units, 0)
         self.dirts = self.turns = 0
 
     def enlist(self, t: i64, now: i64) -> None:
@@ -168,10 +168,10 @@ class Orders(Progress):
             self.dirt[self.dirts] = u
             self.dirts += 1
 
-    def look_at(self, u: i64, instant: i64) -> None:
+    def wake(self, u: i64, instant: i64) -> None:
         """Have a unit dispatched at an instant, and not at the one that was named before."""
         place: i64 = self.events.place[self.from_tick + u]
-        self.look[u] = instant
+        self.wakes[u] = instant
         # an event that comes too early finds that and is put off: the instant moves far more often than it comes
         if place < 0 or self.events.times[place] > instant:
             self.events.set(self.from_tick + u, instant)

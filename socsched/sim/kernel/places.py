@@ -118,7 +118,7 @@ class Places(Orders):
         if now >= gives_up or (spent > 0 and spent % self.n_slice[e] == 0):
             return 1
         turn: i64 = self.held_from[u] + (spent // self.n_slice[e] + 1) * self.n_slice[e]
-        self.look_at(u, turn if turn < gives_up else gives_up)
+        self.wake(u, turn if turn < gives_up else gives_up)
         return 0
 
     def lock(self, c: i64) -> None:

@@ -215,17 +215,20 @@ def fine_timers() -> None:
         _libc().prctl(_TIMER_SLACK, 1, 0, 0, 0)
 
 
-def short_turns() -> None:
-    """Let the calling thread, an ordinary one, take a processor at once from one that has had it for a while.
+def short_turns() -> str:
+    """Let the calling thread, an ordinary one, take a processor at once from who has had it for a while.
 
     Where deadlines are virtual (EEVDF) a shorter turn asked for is an earlier deadline: sched_setattr(2) with
-    SCHED_OTHER, Linux 6.12 and later.  Elsewhere nothing happens, nor to a thread that is in another class.
+    SCHED_OTHER, Linux 6.12 and later; before, nothing changes.  Returns why not, empty when it was taken.
     """
     number = _SET_ATTR.get(platform.machine())
-    if number is not None and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        attr = _Attr(ctypes.sizeof(_Attr), os.SCHED_OTHER, 0, nice, 0, _SHORT_NS, 0, 0)
-        _libc().syscall(number, 0, ctypes.byref(attr), 0)
+    if number is None or not hasattr(os, "SCHED_OTHER") or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return "no ordinary thread of Linux"
+    nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    attr = _Attr(ctypes.sizeof(_Attr), os.SCHED_OTHER, 0, nice, 0, _SHORT_NS, 0, 0)
+    if _libc().syscall(number, 0, ctypes.byref(attr), 0):
+        return f"short turns refused ({os.strerror(ctypes.get_errno())})"
+    return ""
 
 
 def stay_off(processors: Sequence[Collection[int]], allowed: Collection[int]) -> None:

@@ -186,36 +186,50 @@ class Orders(Progress):
 
     def sort(self, u: i64, now: i64) -> None:
         """Put a unit in order again, whose keys depend on time."""
+        # columns by names of their own: the C compiler cannot know that what is written moves none of them
+        order: cython.p_longlong = self.order
+        key0: cython.p_longlong = self.key0
+        key1: cython.p_longlong = self.key1
+        running: cython.p_longlong = self.running
         base: i64 = u * self.width
-        i: i64
+        tasks: i64 = self.tasks
         code: i64 = self.u_term0[u]
         moving: i64 = self.u_dynamic[u] == MOVING
         # where only those that run have other keys now, their second one mostly has not
         second: i64 = moving and self.u_term1[u] in (T_LAXITY, T_REMAINING, T_SERVICE)
         tokens: i64 = moving and self.u_tokens[u]
+        edge: i64 = now + self.u_margin[u]
+        last: i64 = -1
+        last0: i64 = 0
+        last1: i64 = 0
+        i: i64
         if tokens:
             self.count_tokens(u, now)
         for i in range(self.ordered[u]):
-            c: i64 = self.order[base + i]
-            if c >= self.tasks:
-                self.key0[c], self.key1[c] = self.key0[c - self.tasks], self.key1[c - self.tasks]
+            c: i64 = order[base + i]
+            if c >= tasks:
+                key0[c], key1[c] = key0[c - tasks], key1[c - tasks]
             elif not moving:
                 self.set_keys(c, now)
             else:
                 if tokens:
-                    self.key0[c] = self.candidate(u, c)
-                elif self.running[c]:
-                    self.key0[c] = self.had(c, now) if code == T_SERVICE else self.term(code, c, now)
+                    key0[c] = self.candidate(u, c)
+                elif running[c]:
+                    key0[c] = self.had(c, now) if code == T_SERVICE else self.term(code, c, now)
                 elif code == T_CRITICAL:
-                    self.key0[c] = self.latest_start[c] - now >= self.u_margin[u]
-                if second and self.running[c]:
-                    self.key1[c] = self.term(self.u_term1[u], c, now)
-            if i > 0 and not self.before(self.order[base + i - 1], c):
+                    key0[c] = self.latest_start[c] >= edge
+                if second and running[c]:
+                    key1[c] = self.term(self.u_term1[u], c, now)
+            first: i64 = key0[c]
+            then: i64 = key1[c]
+            if last >= 0 and (first < last0 or (first == last0 and (then < last1 or (then == last1 and c < last)))):
                 at: i64 = i
-                while at > 0 and not self.before(self.order[base + at - 1], c):
-                    self.order[base + at] = self.order[base + at - 1]
+                while at > 0 and self.before(c, order[base + at - 1]):
+                    order[base + at] = order[base + at - 1]
                     at -= 1
-                self.order[base + at] = c
+                order[base + at] = c
+            else:
+                last, last0, last1 = c, first, then
 
     def had(self, t: i64, now: i64) -> i64:
         """Return the service a task had until now."""
@@ -225,59 +239,71 @@ class Orders(Progress):
 
     def count_tokens(self, u: i64, now: i64) -> None:
         """Count how long jobs have waited: candidates are those on the highest level reached."""
+        order: cython.p_longlong = self.order
+        waited: cython.p_longlong = self.waited
+        since: cython.p_longlong = self.waits_from
         base: i64 = u * self.width
+        bar: i64 = 0
         i: i64
-        self.bar[u] = 0
         for i in range(self.ordered[u]):
-            t: i64 = self.order[base + i]
-            if t >= self.tasks:
-                continue
-            if not self.running[t]:
-                self.waited[t] += now - self.waits_from[t]
-            self.waits_from[t] = now
-            level: i64 = self.level_of(u, t)
-            if level > self.bar[u]:
-                self.bar[u] = level
+            t: i64 = order[base + i]
+            if t < self.tasks:
+                if not self.running[t]:
+                    waited[t] += now - since[t]
+                since[t] = now
+                level: i64 = self.level_of(u, t)
+                if level > bar:
+                    bar = level
+        self.bar[u] = bar
 
     def ticks_until(self, u: i64, now: i64) -> i64:
         """Return after how many ticks the order of a unit may have changed by time alone, at least 1."""
+        order: cython.p_longlong = self.order
+        key0: cython.p_longlong = self.key0
+        running: cython.p_longlong = self.running
         base: i64 = u * self.width
+        count: i64 = self.ordered[u]
         tick: i64 = self.u_tick[u]
         code: i64 = self.u_term0[u]
         least: i64 = FAR // 4
+        away: i64
+        c: i64
         i: i64
         if self.u_dynamic[u] != MOVING:
             return 1
         if code in (T_LAXITY, T_SERVICE):
             # keys of those that run grow at most as time does; the first that waits keeps its own
             waits: i64 = FAR
-            for i in range(self.ordered[u]):
-                if not self.running[self.order[base + i]]:
-                    waits = self.key0[self.order[base + i]]
+            for i in range(count):
+                if not running[order[base + i]]:
+                    waits = key0[order[base + i]]
                     break
             most: i64 = FAR // (4 * tick)
             for i in range(self.runs[u]):
-                c: i64 = self.run[base + i]
+                c = self.run[base + i]
                 step: i64 = tick
                 if code == T_SERVICE:
                     step = self.share_of(c if c < self.tasks else c - self.tasks, tick) + 1
-                if waits - self.key0[c] < most * step:
-                    most = (waits - self.key0[c] + step - 1) // step
+                if waits - key0[c] < most * step:
+                    most = (waits - key0[c] + step - 1) // step
             return most if most > 0 else 1
-        if code in (T_CRITICAL, T_CANDIDATE):
-            for i in range(self.ordered[u]):
-                c = self.order[base + i]
-                if c < self.tasks:
-                    away: i64 = FAR
-                    if code == T_CRITICAL:
-                        if self.key0[c]:
-                            away = self.latest_start[c] - now - self.u_margin[u] + 1
-                    elif not self.running[c]:
-                        away = self.time_to_level(u, c)
+        if code == T_CRITICAL:
+            for i in range(count):
+                c = order[base + i]
+                if c < self.tasks and key0[c] and self.latest_start[c] < least:
+                    least = self.latest_start[c]
+            away = least - now - self.u_margin[u] + 1
+        elif code == T_CANDIDATE:
+            for i in range(count):
+                c = order[base + i]
+                if c < self.tasks and not running[c]:
+                    away = self.time_to_level(u, c)
                     if away < least:
                         least = away
-            return (least + tick - 1) // tick if least > tick else 1
-        return 1
+            away = least
+        else:
+            return 1
+        return (away + tick - 1) // tick if away > tick else 1
 
     def set_keys(self, t: i64, now: i64) -> None:
         """Work out by what a task is ordered on its unit."""

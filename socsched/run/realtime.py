@@ -247,8 +247,6 @@ def quiet_interpreter(lock: bool = False, note: Callable[[str], None] = print) -
     gc.freeze()
     gc.disable()
     sys.setswitchinterval(_SWITCH_S)
-    if lock:
-        keep_memory()
     refused = lock_memory() if lock else "not asked for"
     if lock and refused:
         note(refused)

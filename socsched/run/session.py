@@ -71,6 +71,7 @@ class Session:
         hub, options = self._hub, self._options
         trace = Trace("measured", horizon_ns, seed)
         hub.lossless = self._alone or asap
+        realtime.keep_memory()
         with ExitStack() as stack:
             stack.enter_context(self._interrupts())
             stack.callback(lambda: stop_workers(self._workers(), self._injector.freed))

@@ -166,22 +166,27 @@ def keep_memory() -> None:
 
     Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame; and
     with a heap a thread, what one thread frees of another's is not used by a third: each heap grows to its own worst.
-    Some is taken and given back at once, so that what a frame needs more than any before it did is there already.
     """
     libc = _libc()
     if hasattr(libc, "mallopt"):
         libc.mallopt(_TRIM, -1)
         libc.mallopt(_MMAP_MOST, 0)
         libc.mallopt(_ARENAS, 1)
-        spare = ctypes.create_string_buffer(_SPARE_BYTES)
-        del spare
-    if not _KEPT:
-        # the interpreter's own heap comes in arenas of a megabyte at most, which go back to the system when empty
-        objects = [bytes(_OBJECT) for _ in range(_SPARE_OBJECTS // _OBJECT)]
-        _KEPT.extend(objects[:: 2**18 // _OBJECT])
+
+
+def spare_memory() -> None:
+    """Take some memory and give it back, so that what a frame needs more than any before it did is there already."""
+    block = ctypes.create_string_buffer(_SPARE_BYTES)
+    del block
+    # the interpreter's own heap comes in arenas of a megabyte at most, which go back to the system when empty
+    objects = [bytes(_OBJECT) for _ in range(_SPARE_OBJECTS // _OBJECT)]
+    _KEPT[:] = objects[:: 2**18 // _OBJECT]
 
 
 _KEPT: list[bytes] = []
+_NAMES = ("data", "strides", "descr", "typestr", "shape", "version")
+"""What numpy calls the parts of an array for others (`__array_interface__`).  Where nobody holds these words, each look
+puts one into the interpreter's table of names and takes it out again, until that grows: by a megabyte, once."""
 
 
 def unlock_memory() -> None:
@@ -247,6 +252,7 @@ def quiet_interpreter(lock: bool = False, note: Callable[[str], None] = print) -
     gc.freeze()
     gc.disable()
     sys.setswitchinterval(_SWITCH_S)
+    spare_memory()
     refused = lock_memory() if lock else "not asked for"
     if lock and refused:
         note(refused)

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any
 
+import numpy
 import pytest
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
@@ -185,6 +186,7 @@ def test_memory_is_there_before_it_is_needed() -> None:
         "import resource, sys\n"
         "from socsched.run import realtime\n"
         "realtime.keep_memory()\n"
+        "realtime.spare_memory()\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "block = bytearray(8 * 2**20)\n"
         "small = [bytes(300) for _ in range(5000)]\n"
@@ -193,3 +195,10 @@ def test_memory_is_there_before_it_is_needed() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # 8 MiB and 1.5 MiB of small objects are 2,400 pages
     assert int(done.stdout) < 200, done.stdout
+
+
+def test_names_that_numpy_makes_at_every_look_at_an_array_are_held() -> None:
+    names = [*numpy.zeros(1).__array_interface__]
+    assert {*names} <= {*realtime._NAMES}
+    held = {id(name) for name in realtime._NAMES}
+    assert all(id(name) in held for name in names), "the very same strings"

@@ -6,7 +6,7 @@
 needs no GPU: it reads the file in socsched/sharing that tools/gpu_shares.py wrote.  Mean and worst error of the time on
 a share relative to the measured one, over all networks, batches with counters and shares below the whole; f of the laws
 is once the occupancy of SMs that have something to run (as the profiles that gpulet's authors published count it), once
-that of all SMs.  With the published profiles at hand (policy_claims/_published.py) also with their f of a 3080.
+that of all SMs.  With the published profiles at hand (policy_claims/_published.py) with those of a 3080.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from policy_claims._published import data
 
 from socsched.sharing import measured
-from socsched.sharing.interference import Interference, LinearInterference, Running, SharedBandwidth
+from socsched.sharing.interference import Interference, LinearInterference, SharedBandwidth
 from socsched.sharing.profile import Profile, ShareLaw
 from socsched.sharing.published import read_constants, read_profiles
 
@@ -48,13 +48,12 @@ def fills(found: measured.Measurements) -> Iterator[tuple[str, list[Profile]]]:
     except FileNotFoundError as error:
         print(error)
         return
-    published = {one.name: one for one in read_profiles(file)}
     yield (
-        "occupancy published for a 3080",
+        "published for a 3080, t0 too",
         [
-            replace(one, samples=tuple(replace(s, fill=published[one.name].at(s.batch).fill) for s in one.samples))
-            for one in own
-            if one.name in published
+            replace(one, samples=tuple(each for each in one.samples if each.batch in found.counters[one.name]))
+            for one in read_profiles(file)
+            if one.name in found.counters
         ],
     )
 
@@ -66,23 +65,20 @@ def errors(found: measured.Measurements, profiles: list[Profile], law: ShareLaw)
         chosen = replace(profile, law=law)
         for sample in profile.samples:
             points = found.medians(profile.name, sample.batch)
-            off += [chosen.stretched(sample, share) / 1e6 / ms - 1 for share, ms in points[:-1]]
+            off += [
+                chosen.stretched(sample, share) / sample.latency_ns * points[-1][1] / ms - 1
+                for share, ms in points[:-1]
+            ]
     return off
 
 
 def neighbours(found: measured.Measurements) -> Iterator[tuple[str, Callable[[measured.Pair], float]]]:
     """Yield models of neighbours, each a function pair -> predicted factor."""
-    known = {one.name: one for one in measured.profiles()}
 
     def by(model: Interference) -> Callable[[measured.Pair], float]:
-        def predicted(pair: measured.Pair) -> float:
-            me, you = (
-                Running(known[name], batch, round(100 * sms / found.whole))
-                for (name, batch), sms in ((pair.me, pair.share), (pair.you, pair.beside))
-            )
-            return model.factor(me, [you])
-
-        return predicted
+        return lambda pair: model.factor(
+            measured.running(pair.me, pair.share), [measured.running(pair.you, pair.beside)]
+        )
 
     yield "none", lambda pair: 1.0
     yield "bandwidth shared in proportion", by(SharedBandwidth())
@@ -92,6 +88,12 @@ def neighbours(found: measured.Measurements) -> Iterator[tuple[str, Callable[[me
         except FileNotFoundError:
             continue
         yield f"gpulet's constants of a {gpu}", by(constants)
+    yield "its constants by least squares", by(measured.neighbours())
+    without = {
+        name: measured.neighbours([pair for pair in found.pairs if name not in (pair.me[0], pair.you[0])])
+        for name in {pair.me[0] for pair in found.pairs}
+    }
+    yield "the same, me left out of the fit", lambda pair: by(without[pair.me[0]])(pair)
 
 
 def main() -> int:

@@ -7,13 +7,17 @@ violators (Ayer et al., Annals of Mathematical Statistics, 1955), and `fit_error
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import numpy as np
 
 from socsched.errors import InputError
+from socsched.sharing.interference import LinearInterference, Running
 from socsched.sharing.profile import Curve, Profile, Sample, ShareLaw
 
 FILE = Path(__file__).with_name("shares_h100.json")
@@ -22,10 +26,14 @@ OTHERWISE: ShareLaw = "fixed"
 _MS = 1_000_000
 
 
-class _Counters(BaseModel):
-    """What kernels fill and load, percent, means by time."""
+Times = tuple[float, float, float]
+"""Median, 10th and 90th percentile in ms."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the kernels of a batch fill and load, percent, means by time."""
+
     achieved: float
     achieved_of_all: float
     theoretical: float
@@ -33,31 +41,27 @@ class _Counters(BaseModel):
     dram: float
 
 
-class Pair(BaseModel):
-    """A network and batch on a share (SMs), alone and beside another one: median, 10th and 90th percentile in ms."""
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A network and batch on a share (SMs), alone and beside another one."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
     me: tuple[str, int]
     share: int
     you: tuple[str, int]
     beside: int
-    alone: tuple[float, float, float]
-    together: tuple[float, float, float]
+    alone: Times
+    together: Times
 
 
-class Measurements(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Measurements:
     """The file: `ms` by network, batch and number of SMs (`N again` a second time), `counters` by network and batch."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    source: dict[str, str | int]
-    ms: dict[str, dict[int, dict[str, tuple[float, float, float]]]]
-    counters: dict[str, dict[int, _Counters]] = {}
-    pairs: tuple[Pair, ...] = ()
-
-    @property
-    def whole(self) -> int:
-        """Return the number of SMs of the GPU."""
-        return int(self.source["multiprocessors"])
+    source: Mapping[str, str | int]
+    whole: int
+    ms: Mapping[str, Mapping[int, Mapping[str, Times]]]
+    counters: Mapping[str, Mapping[int, Counters]]
+    pairs: tuple[Pair, ...]
 
     def medians(self, network: str, batch: int) -> list[tuple[float, float]]:
         """Return (share from 0 to 1, ms) by rising share, each share's first measurement."""
@@ -69,9 +73,40 @@ class Measurements(BaseModel):
 def measurements(file: Path = FILE) -> Measurements:
     """Return what was measured; InputError for a file that does not hold it."""
     try:
-        return Measurements.model_validate_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        raise InputError(f"{file}: {error}", hint="tools/gpu_shares.py writes such files") from None
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        return Measurements(
+            raw["source"],
+            int(raw["source"]["multiprocessors"]),
+            {
+                network: {int(batch): {sms: _times(one) for sms, one in each.items()} for batch, each in found.items()}
+                for network, found in raw["ms"].items()
+            },
+            {
+                network: {int(batch): _counters(one) for batch, one in found.items()}
+                for network, found in raw.get("counters", {}).items()
+            },
+            tuple(_pair(one) for one in raw.get("pairs", ())),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise InputError(f"{file}: {told}", hint="tools/gpu_shares.py writes such files") from None
+
+
+def _times(values: Sequence[float]) -> Times:
+    median, low, high = map(float, values)
+    if not 0 < low <= median <= high:
+        raise ValueError(f"expected median, 10th and 90th percentile in ms, got {values}")
+    return median, low, high
+
+
+def _counters(values: Mapping[str, float]) -> Counters:
+    return Counters(*(float(values[one.name]) for one in fields(Counters)))
+
+
+def _pair(row: Mapping[str, Any]) -> Pair:
+    (me, mine), (you, yours) = row["me"], row["you"]
+    alone, together = _times(row["alone"]), _times(row["together"])
+    return Pair((str(me), int(mine)), int(row["share"]), (str(you), int(yours)), int(row["beside"]), alone, together)
 
 
 def falling(values: Sequence[float]) -> list[float]:
@@ -125,6 +160,30 @@ def profiles(factor: float = 2.0, file: Path = FILE) -> list[Profile]:
         objective = round(factor * samples[-1].latency_ns)
         made.append(Profile(network, objective, samples, "measured", curves=curves(network, file)))
     return made
+
+
+def running(side: tuple[str, int], sms: int) -> Running:
+    """Return a batch of a measured network on `sms` SMs; KeyError for a network whose loads were not counted."""
+    network, batch = side
+    return Running(_by_name()[network], batch, round(100 * sms / measurements().whole))
+
+
+@cache
+def _by_name() -> dict[str, Profile]:
+    return {one.name: one for one in profiles()}
+
+
+def neighbours(pairs: Sequence[Pair] | None = None) -> LinearInterference:
+    """Return gpulet's linear model with the constants of least squared error over `pairs`, or over all measured."""
+    rows, slower = [], []
+    for pair in measurements().pairs if pairs is None else pairs:
+        me, you = running(pair.me, pair.share), running(pair.you, pair.beside)
+        mine, yours = me.profile.at(me.batch), you.profile.at(you.batch)
+        part, other = me.share / 100, you.share / 100
+        rows.append([mine.l2 * part, yours.l2 * other, mine.dram * part, yours.dram * other, 1.0])
+        slower.append(pair.together[0] / pair.alone[0])
+    constants = np.linalg.lstsq(np.array(rows), np.array(slower), rcond=None)[0]
+    return LinearInterference(*map(float, constants))
 
 
 def fit_errors(file: Path = FILE) -> list[float]:

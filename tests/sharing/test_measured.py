@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from socsched.errors import InputError, UsageError
 from socsched.sharing import measured
+from socsched.sharing.interference import LinearInterference
 from socsched.sharing.profile import Curve, Profile, Sample
 from socsched.sharing.published import read_profiles
 from socsched.study.sharing_sources import from_profiles
@@ -110,10 +112,35 @@ def test_profiles_of_the_measurements_alone() -> None:
     assert all(0 < sample.fill <= 1 and 0 <= sample.dram <= 1 for each in found.values() for sample in each.samples)
 
 
-def test_a_file_that_holds_no_measurements(tmp_path: Path) -> None:
+def test_constants_of_neighbours_are_those_that_pairs_were_made_with() -> None:
+    """Pairs whose slowdown is made from constants give these constants back; the measured ones are met as said."""
+    made = LinearInterference(0.1, 0.7, 0.3, 0.2, 1.05)
+    pairs = []
+    for pair in measured.measurements().pairs:
+        me, you = measured.running(pair.me, pair.share), measured.running(pair.you, pair.beside)
+        ms = pair.alone[0] * made.predicted(me, [you])
+        pairs.append(replace(pair, together=(ms, ms, ms)))
+    found = measured.neighbours(pairs)
+    for name in ("l2_me", "l2_you", "dram_me", "dram_you", "rest"):
+        assert getattr(found, name) == pytest.approx(getattr(made, name))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "JSONDecodeError"),
+        ('{"source": {}}', "multiprocessors"),
+        (
+            '{"source": {"multiprocessors": 4}, "ms": {"net": {"1": {"4": [1.0, 2.0, 3.0]}}}}',
+            "10th and 90th percentile",
+        ),
+        ('{"source": {"multiprocessors": 4}, "ms": {"net": {"one": {}}}}', "'one'"),
+    ],
+)
+def test_a_file_that_holds_no_measurements(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "shares.json"
-    file.write_text('{"source": {}}')
-    with pytest.raises(InputError, match=r"shares\.json"):
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
         measured.measurements(file)
     with pytest.raises(InputError, match="nowhere"):
         measured.measurements(tmp_path / "nowhere.json")

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch_networks import graph_of as graph_of
+from torch_networks import pointpillars as pointpillars
+from torch_networks import random_weights as random_weights
+from torch_networks import torch_forward as torch_forward
+from torch_networks import torch_milliseconds as torch_milliseconds
 
 from socsched.compile.artifact import Artifact
 from socsched.compile.cuda import build_cuda
@@ -19,19 +24,11 @@ from socsched.compile.gpu.runtime import GpuStage
 from socsched.compile.targets import resolve
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.pointpillars.network import backbone_network, head_network
 
 
 def target(arch: str) -> dict[str, Any]:
     """Return an engine's target entry for an architecture."""
     return {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
-
-
-def pointpillars() -> Network:
-    """Return backbone, neck and heads on the 496 x 432 grid as one network."""
-    body, head = backbone_network(), head_network()
-    params = {**body.params, **head.params}
-    return Network("pointpillars", body.inputs, (*body.layers, *head.layers), head.outputs, params)
 
 
 @dataclass
@@ -72,22 +69,6 @@ def resnet50(size: int = 224) -> Network:
     x = net.add("dense", "classes", "flat", shape=(1000, wide))
     image = TensorType((1, 3, size, size), "fp32", "NCHW")
     return Network("resnet50", {"image": image}, tuple(net.layers), (x,), net.params)
-
-
-def random_weights(network: Network, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Return weights of variance 2 / fan-in, halved where an addition follows so that values keep their size."""
-    generator = np.random.default_rng(seed)
-    transposed = {layer.weights["weight"] for layer in network.layers if layer.op == "conv2d_transpose"}
-    found = {}
-    for name, shape in network.params.items():
-        if len(shape) == 1:
-            found[name] = generator.normal(0, 0.1, shape).astype(np.float32)
-            continue
-        fan_in = shape[0] if name in transposed else int(np.prod(shape[1:]))
-        gain = 0.5 if name.endswith(".c.weight") else 2.0
-        array = generator.normal(0, (gain / fan_in) ** 0.5, shape)
-        found[name] = array.astype(np.float16).astype(np.float32)  # both sides start from the same values
-    return found
 
 
 def stage_of(
@@ -162,80 +143,3 @@ def kernel_times(stage: GpuStage, shapes: tuple[tuple[int, ...], ...], inner: in
         machine["main"](*given)
         machine.set_instrument(lambda *arguments: 0)
     return found
-
-
-def torch_forward(network: Network, weights: Mapping[str, Any], torch: Any, dtype: Any, fused: bool = False) -> Any:
-    """Return a function image -> outputs that runs a network in PyTorch, channels last, ReLU in place.
-
-    With `fused` convolutions with ReLU, with or without an addition, are cuDNN's fused ones.
-    """
-    place = {"device": "cuda", "dtype": dtype}
-    params = {}
-    for name, array in weights.items():
-        tensor = torch.tensor(array, **place)
-        params[name] = tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
-    rectified = {layer.inputs[0] for layer in network.layers if layer.op == "relu"}
-
-    def forward(image: Any) -> tuple[Any, ...]:
-        values, functional = {next(iter(network.inputs)): image}, torch.nn.functional
-        for layer in network.layers:
-            x = [values[name] for name in layer.inputs]
-            a, w = layer.attrs, {role: params[name] for role, name in layer.weights.items()}
-            if layer.op == "conv2d" and fused and layer.name in rectified:
-                s, p = a.get("stride", 1), a.get("padding", 0)
-                y = torch.cudnn_convolution_relu(x[0], w["weight"], w["bias"], [s, s], [p, p], [1, 1], 1)
-            elif layer.op == "conv2d":
-                y = functional.conv2d(x[0], w["weight"], w["bias"], a.get("stride", 1), a.get("padding", 0))
-            elif layer.op == "conv2d_transpose":
-                y = functional.conv_transpose2d(x[0], w["weight"], w["bias"], a["stride"])
-            elif layer.op == "relu":
-                y = x[0] if fused and _made(network, layer.inputs[0]) == "conv2d" else functional.relu_(x[0])
-            elif layer.op == "add":
-                y = x[0].add_(x[1])
-            elif layer.op == "concat":
-                y = torch.cat(x, a["axis"])
-            elif layer.op == "max_pool":
-                y = functional.max_pool2d(x[0], a["kernel"], a["stride"], a["padding"])
-            elif layer.op == "global_avg_pool":
-                y = x[0].mean((2, 3), keepdim=True)
-            elif layer.op == "reshape":
-                y = x[0].reshape(a["shape"])
-            else:
-                y = functional.linear(x[0], w["weight"], w["bias"])
-            values[layer.name] = y
-        return tuple(values[name] for name in network.outputs)
-
-    return forward
-
-
-def _made(network: Network, name: str) -> str:
-    return next(layer.op for layer in network.layers if layer.name == name)
-
-
-def graph_of(function: Callable[[], Any], torch: Any) -> Any:
-    """Return `function` as a torch CUDA graph after warm-up."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(4):
-            function()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function()
-    return graph
-
-
-def torch_milliseconds(graph: Any, torch: Any, repeats: int = 40, warm_up: int = 5) -> float:
-    """Return the median time of a torch graph's replay."""
-    for _ in range(warm_up):
-        graph.replay()
-    found = []
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(end))
-    return statistics.median(found)

@@ -9,6 +9,9 @@ but no latencies by share, from f, how far a batch fills the accelerator (achiev
   the largest batch, is launching and waiting, which does not grow on fewer units either.
 - `fill`    t max(1, f / p): all kernels fill the accelerator alike.
 
+- `measured` what the network took on shares of a GPU (`socsched.sharing.measured`), relative to the whole: between two
+  shares linear in 1 / p, between two batches linear, below the smallest share in inverse proportion.
+
 The first is the least favourable to sharing.  Where times on shares are known, `known` takes them: (share, times as
 long as on the whole) pairs, of which the next smaller share counts.
 """
@@ -22,7 +25,7 @@ from typing import Literal
 
 from socsched.errors import UsageError
 
-ShareLaw = Literal["amdahl", "fixed", "fill", "known"]
+ShareLaw = Literal["amdahl", "fixed", "fill", "known", "measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,31 @@ class Sample:
     dram: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A batch on shares, measured: by rising share (0 to 1, the last is 1), times as long as on the whole."""
+
+    batch: int
+    points: tuple[tuple[float, float], ...]
+
+    def longer(self, part: float) -> float:
+        """Return how many times as long the batch takes on a share."""
+        index = bisect_left(self.points, part, key=lambda point: point[0])
+        if index == 0:
+            share, longer = self.points[0]
+            return longer * share / part
+        if index == len(self.points):
+            return self.points[-1][1]
+        (low, slow), (high, fast) = self.points[index - 1], self.points[index]
+        return fast + (slow - fast) * (1 / part - 1 / high) / (1 / low - 1 / high)
+
+
 @dataclass(frozen=True)
 class Profile:
     """A served network; `samples` by rising batch, `slo_ns` from a request's arrival to its answer.
 
-    `longer`: with the law `known`, by rising share in percent, how many times as long it takes there.
+    `longer`: with the law `known`, by rising share in percent, how many times as long it takes there.  `curves`: with
+    the law `measured`, by rising batch; UsageError where there are none.
     """
 
     name: str
@@ -48,12 +71,17 @@ class Profile:
     samples: tuple[Sample, ...]
     law: ShareLaw = "amdahl"
     longer: tuple[tuple[int, float], ...] = ()
+    curves: tuple[Curve, ...] = ()
     _known: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         batches = [one.batch for one in self.samples]
         if not batches or batches != sorted(set(batches)) or batches[0] < 1:
             raise UsageError(f"profile {self.name!r}: expected batches in rising order, got {batches}")
+        if self.law == "measured" and not self.curves:
+            raise UsageError(
+                f"{self.name!r} was not measured on shares", hint="choose another law for it, such as fixed"
+            )
 
     @property
     def largest(self) -> int:
@@ -96,8 +124,12 @@ class Profile:
         known = self._known.get((batch, share))
         if known is None:
             sample = self.at(batch)
-            known = self._known[batch, share] = max(1, round(_LAWS[self.law](self, sample, share / 100)))
+            known = self._known[batch, share] = max(1, round(self.stretched(sample, share / 100)))
         return known
+
+    def stretched(self, sample: Sample, part: float) -> float:
+        """Return ns that a batch on the whole accelerator takes on a share (above 0 to 1), by the law."""
+        return _LAWS[self.law](self, sample, part)
 
     def saturated(self, share: int, slack: float = 1.0) -> tuple[int, float]:
         """Return the largest batch b with 2 L(b) slack <= SLO on a share, and its requests a second; (0, 0.0) if none.
@@ -132,6 +164,14 @@ def _known(profile: Profile, sample: Sample, part: float) -> float:
     return sample.latency_ns * longer * share / 100 / part
 
 
+def _measured(profile: Profile, sample: Sample, part: float) -> float:
+    curves = profile.curves
+    index = bisect_left(curves, sample.batch, key=lambda curve: curve.batch)
+    low, high = curves[max(index - 1, 0)], curves[min(index, len(curves) - 1)]
+    where = (sample.batch - low.batch) / (high.batch - low.batch) if high.batch > low.batch else 0.0
+    return sample.latency_ns * (low.longer(part) * (1 - where) + high.longer(part) * where)
+
+
 _LAWS: dict[ShareLaw, Callable[[Profile, Sample, float], float]] = {
-    "amdahl": _amdahl, "fixed": _fixed, "fill": _fill, "known": _known,
+    "amdahl": _amdahl, "fixed": _fixed, "fill": _fill, "known": _known, "measured": _measured,
 }  # fmt: skip

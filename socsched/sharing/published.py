@@ -13,6 +13,7 @@ from pathlib import Path
 
 from socsched.errors import InputError
 from socsched.sharing.interference import LinearInterference
+from socsched.sharing.measured import curves, law_of
 from socsched.sharing.profile import Profile, Sample, ShareLaw
 
 MS = 1_000_000
@@ -37,7 +38,8 @@ def read_profiles(
     """Return the networks of a CSV file by name.
 
     `objectives_ns` are the objectives by network; one that is not named gets `factor` times the latency of its largest
-    batch, which is the rule of gpulet's authors.  InputError tells file, line and what was expected.
+    batch, which is the rule of gpulet's authors.  With the law `measured` networks that were not measured get the one
+    that `measured.OTHERWISE` names.  InputError tells file, line and what was expected.
     """
     rows: dict[str, list[Sample]] = {}
     for line, fields in _lines(file):
@@ -55,7 +57,7 @@ def read_profiles(
         if len({one.batch for one in samples}) < len(samples):
             raise InputError(f"{file}: {name} has a batch twice")
         objective = given.get(name) or round(factor * samples[-1].latency_ns)
-        found.append(Profile(name, objective, tuple(samples), law))
+        found.append(Profile(name, objective, tuple(samples), law_of(name, law), curves=curves(name)))
     if not found:
         raise InputError(f"{file}: no networks", hint="expected lines NETWORK,BATCH,MS,SM%,L2%,DRAM%,OCCUPANCY%,LIMIT%")
     return found

@@ -14,6 +14,7 @@ from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.sharing.interference import Interference, NoInterference, SharedBandwidth
+from socsched.sharing.measured import OTHERWISE
 from socsched.sharing.profile import Profile, Sample, ShareLaw
 from socsched.sharing.published import read_constants, read_profiles
 from socsched.sharing.workload import Arrivals
@@ -90,4 +91,6 @@ def from_profiles(file: Path, constants: Path | None, rates: dict[str, float], l
         rates = dict.fromkeys(profiles, each)
     interference = read_constants(constants) if constants else NoInterference()
     networks = tuple((profiles[name], rate) for name, rate in rates.items())
-    return Source(f"networks of {file.name}", networks, "poisson", interference)
+    others = sorted(profile.name for profile, _ in networks if profile.law != law)
+    told = f" (law of shares {OTHERWISE}, as not measured: {', '.join(others)})" if others else ""
+    return Source(f"networks of {file.name}{told}", networks, "poisson", interference)

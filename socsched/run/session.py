@@ -89,7 +89,7 @@ class Session:
             if journal is not None:
                 journal.gather = lambda: self._gather(trace, meters)
             stack.enter_context(self._monitor())
-            releases = Releases(hub, self._plan, self._feeds, options, self._injector, horizon_ns, asap)
+            releases = Releases(hub, self._plan, self._feeds, options, self._injector, horizon_ns, asap, self._alone)
             releases.run(self._tell)
             self._wind_down()
             if journal is not None:

@@ -4,7 +4,8 @@
     python tools/bench_policy_speed.py [--repeat 7] [--seconds 300] [--only NAME,NAME]
 
 The task sets of tools/bench_sim.py on one CPU and on four.  Every policy takes turns with EDF, in processor time;
-medians of the ratios of jobs a second, and of events a second, since a policy that looks more often has more of them.
+medians of the ratios of jobs a second, and of events a second, since a policy that looks more often has more of them;
+and how often a job was started, the first time or again, which is work of the policy and not of the simulator.
 `learned` chooses nothing without weights, so it is measured with random ones too (training would find these sets met
 by the safe order, and return that).  The last set is one of low load, where slack lets both controllers do as they
 like.  `calm` is the example of docs/policies.md, whose every key Python is asked for.
@@ -51,7 +52,7 @@ def main() -> None:
         named = {name: name for name in POLICIES} | learned(Path(folder))
         steered = [name for name in named if name.startswith(("adaptive", "learned"))]
         for work, names in ((busy, list(named)), (wide, list(named)), (low, ["srtf", *steered])):
-            print(f"{work.name:<40}{'M jobs/s':>10}{'of EDF':>9}{'events':>9}")
+            print(f"{work.name:<40}{'M jobs/s':>10}{'of EDF':>9}{'events':>9}{'starts':>9}")
             for name in names:
                 if not options.only or name in options.only.split(","):
                     show(work, name, named[name], options)
@@ -62,7 +63,7 @@ def show(work: Workload, name: str, policy: str, options: argparse.Namespace) ->
     pairs = [(speed(work, "edf", options.seconds), speed(work, policy, options.seconds)) for _ in range(options.repeat)]
     jobs = statistics.median(own[0] for _, own in pairs)
     ratio, events = (statistics.median(own[i] / edf[i] for edf, own in pairs) for i in (0, 1))
-    print(f"  {name:<38}{jobs / 1e6:>10.2f}{ratio:>9.0%}{events:>9.0%}", flush=True)
+    print(f"  {name:<38}{jobs / 1e6:>10.2f}{ratio:>9.0%}{events:>9.0%}{pairs[0][1][2]:>9.2f}", flush=True)
 
 
 def learned(folder: Path) -> dict[str, str]:
@@ -75,12 +76,13 @@ def learned(folder: Path) -> dict[str, str]:
     return {f"learned (weights {file.stem})": f"learned:weights={file}" for file in sorted(folder.iterdir())}
 
 
-def speed(work: Workload, policy: str, seconds: int) -> tuple[float, float]:
-    """Return jobs and events a second of processor time."""
+def speed(work: Workload, policy: str, seconds: int) -> tuple[float, float, float]:
+    """Return jobs and events a second of processor time, and starts a job."""
     start = time.thread_time()
     done = run(work.plan, seconds * SECOND, policy=policy, record=False)
     wall = time.thread_time() - start
-    return int(done.outcome.ints("released").sum()) / wall, done.outcome.number("events") / wall
+    jobs, again = (int(done.outcome.ints(name).sum()) for name in ("released", "preempted"))
+    return jobs / wall, done.outcome.number("events") / wall, 1 + again / jobs
 
 
 def example() -> Policy:

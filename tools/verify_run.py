@@ -152,6 +152,8 @@ def verdicts(
         if error is not None:
             yield f"{name}: mean absolute error {error:.1%} (bar {bar:.0%})", error <= bar
     waits = figures["dispatch_ns"]
+    each = ", ".join(f"{name} {found['p50'] / 1e3:.0f}" for name, found in figures["dispatch_ns_by_stage"].items())
+    print(f"dispatch, median by stage (us): {each}")
     yield (
         f"dispatch: median {waits['p50'] / 1e3:.1f} us, p99 {waits['p99'] / 1e3:.0f} us (bar 30 us)",
         (waits["p50"] <= DISPATCH_NS),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
 
-from socsched.run import parking
+from socsched.run import parking, realtime
 from socsched.run.anticipate import Anticipation, Rehearsal
 from socsched.run.ledger import Ledger
 from socsched.run.options import Options
@@ -156,3 +158,27 @@ def _setting(made: Any) -> Any:
     from socsched.run.backends.base import Setting
 
     return Setting(made, pipeline(made), roomy(), {}, None)
+
+
+@needs_c
+def test_who_releases_keeps_off_processors_that_are_awake_or_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, tuple[set[int], ...], list[int]]] = []
+    short: list[str] = []
+
+    def stay_off(processors: Any, allowed: Any) -> None:
+        asked.append((threading.current_thread().name, tuple({*taken} for taken in processors), sorted(allowed)))
+
+    monkeypatch.setattr(realtime, "stay_off", stay_off)
+    monkeypatch.setattr(realtime, "short_turns", lambda: short.append(threading.current_thread().name) or "")
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        pytest.skip("a single processor")
+    # every frame of the slow one is under way when the quick one is released
+    made = plan(task("quick", "s"), task("slow", "t", lanes=(1,)), sensors={"s": 20 * MS, "t": 20 * MS})
+    made = replace(made, sensors=tuple(replace(x, offset_ns=10 * MS * (x.name == "s")) for x in made.sensors))
+    run(made, Scripted(lambda name, _: sleep(15 if name == "slow" else 1)), frames=4, options=Options(awake_ns=300_000))
+    assert short == ["release"], "that thread alone"
+    assert asked and {name for name, _, _ in asked} == {"release"} and {tuple(x) for _, _, x in asked} == {(*usable,)}
+    mine = [(wide, narrow) for _, (wide, narrow), _ in asked if narrow == {usable[0]}]
+    assert mine, "the worker of the quick one is kept awake"
+    assert any(wide == {usable[0], usable[1]} for wide, _ in mine), "and the other one is busy"

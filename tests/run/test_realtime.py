@@ -202,3 +202,13 @@ def test_names_that_numpy_makes_at_every_look_at_an_array_are_held() -> None:
     assert {*names} <= {*realtime._NAMES}
     held = {id(name) for name in realtime._NAMES}
     assert all(id(name) in held for name in names), "the very same strings"
+
+
+def test_every_run_keeps_the_memory_it_frees_from_its_first_warm_up_frame_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(realtime, "keep_memory", lambda: order.append("keep"))
+    monkeypatch.setattr(realtime, "spare_memory", lambda: order.append("spare"))
+    made = plan(task("a", "s"), sensors={"s": MS})
+    run(made, Scripted(lambda *_: order.append("job")), frames=1)
+    assert order[0] == "keep" and order.count("spare") == 1
+    assert order[-2:] == ["spare", "job"], "spare memory is taken right before the first frame that counts"

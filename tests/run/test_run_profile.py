@@ -26,6 +26,7 @@ from socsched.plan.planner import make_plan
 from socsched.run import corun
 from socsched.run.backends.base import Placed, Setting
 from socsched.run.executor import WARMUP_FRAMES, execute
+from socsched.run.hub import Hub
 from socsched.run.profile import half_width, measure
 
 
@@ -74,6 +75,25 @@ def test_alone_means_one_job_at_a_time_and_nothing_dropped() -> None:
     pieces = sorted((piece.start_ns, piece.end_ns) for piece in trace.slices)
     assert len(pieces) == 6 and all(a[1] <= b[0] for a, b in pairwise(pieces))
     assert all(job.status == "done" for job in trace.jobs)
+
+
+def test_alone_nothing_is_written_down_while_a_stage_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write = Hub.write
+
+    def noted(hub: Hub) -> None:
+        if threading.current_thread().name == "release":
+            written.append(hub.running)
+        write(hub)
+
+    monkeypatch.setattr(Hub, "write", noted)
+    made = plan(task("a", "s"), task("b", "a"), sensors={"s": 5 * MS})
+    given: dict[str, Any] = {"platform": HERE, "backends": backends(Scripted(lambda *_: sleep(5))), "pace": "asap"}
+    execute(made, pipeline(made), frames=3, alone=True, **given)
+    assert written == [0] * 3
+    written.clear()
+    execute(made, pipeline(made), frames=3, **given)
+    assert any(written), "otherwise it writes while it waits for room"
 
 
 def test_alone_a_stage_runs_right_behind_its_producer_as_it_does_on_lanes_of_its_own() -> None:

@@ -77,7 +77,7 @@ class Dispatcher(Guests):
                 self.part(u, now)
             # with nobody waiting all keep their lanes, in whatever order
             if self.u_dynamic[u] and (self.ordered[u] > self.runs[u] or self.u_across[u]):
-                self.sort(u, now)
+                self.sort(u, now, 0)
             if top > -FAR:
                 self.hold_back(u, top)
             self.choose(u, now, top)

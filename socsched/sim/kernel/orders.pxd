@@ -15,7 +15,7 @@ cdef class Orders(Progress):
     cdef void wake(self, long long u, long long instant) noexcept
     cdef long long before(self, long long a, long long b) noexcept
     cdef long long had(self, long long t, long long now) noexcept
-    cdef int sort(self, long long u, long long now) except -1
+    cdef int sort(self, long long u, long long now, long long anew) except -1
     cdef long long ticks_until(self, long long u, long long now) noexcept
     cdef void count_tokens(self, long long u, long long now) noexcept
     cdef int set_keys(self, long long t, long long now) except -1

@@ -184,8 +184,8 @@ class Orders(Progress):
             return self.key1[a] < self.key1[b]
         return a < b
 
-    def sort(self, u: i64, now: i64) -> None:
-        """Put a unit in order again, whose keys depend on time."""
+    def sort(self, u: i64, now: i64, anew: i64) -> i64:
+        """Put a unit in order again, by keys that depend on time or, `anew`, by other terms; return if it changed."""
         # columns by names of their own: the C compiler cannot know that what is written moves none of them
         order: cython.p_longlong = self.order
         key0: cython.p_longlong = self.key0
@@ -194,11 +194,12 @@ class Orders(Progress):
         base: i64 = u * self.width
         tasks: i64 = self.tasks
         code: i64 = self.u_term0[u]
-        moving: i64 = self.u_dynamic[u] == MOVING
+        moving: i64 = self.u_dynamic[u] == MOVING and not anew
         # where only those that run have other keys now, their second one mostly has not
         second: i64 = moving and self.u_term1[u] in (T_LAXITY, T_REMAINING, T_SERVICE)
         tokens: i64 = moving and self.u_tokens[u]
         edge: i64 = now + self.u_margin[u]
+        changed: i64 = 0
         last: i64 = -1
         last0: i64 = 0
         last1: i64 = 0
@@ -228,8 +229,10 @@ class Orders(Progress):
                     order[base + at] = order[base + at - 1]
                     at -= 1
                 order[base + at] = c
+                changed = 1
             else:
                 last, last0, last1 = c, first, then
+        return changed
 
     def had(self, t: i64, now: i64) -> i64:
         """Return the service a task had until now."""

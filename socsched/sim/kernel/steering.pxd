@@ -13,4 +13,3 @@ cdef class Steered(Slack):
     cdef void observe(self, long long u, long long now, double load) noexcept
     cdef double at_most(self, long long value, double unit) noexcept
     cdef int follow_choice(self, long long u, long long c, long long now) except -1
-    cdef int reorder(self, long long u, long long now) except -1

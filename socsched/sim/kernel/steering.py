@@ -187,7 +187,7 @@ class Steered(Slack):
             self.u_term0[u], self.u_term1[u] = self.c_term0[c], self.c_term1[c]
             # keys of jobs that wait hold in all these orders
             self.u_dynamic[u] = self.c_moves[c]
-            if self.reorder(u, now):
+            if self.sort(u, now, 1):
                 self.soil(u)
         if self.u_clock[u]:
             level: i64 = self.levels - 1 - self.c_slow[c]
@@ -195,19 +195,3 @@ class Steered(Slack):
                 self.charge(e, now)
                 self.n_level[e] = level
                 self.adapt(e, now)
-
-    def reorder(self, u: i64, now: i64) -> i64:
-        """Put a unit in order by its new terms; return whether anything changed places."""
-        base: i64 = u * self.width
-        changed: i64 = 0
-        i: i64
-        for i in range(self.ordered[u]):
-            t: i64 = self.order[base + i]
-            self.set_keys(t, now)
-            at: i64 = i
-            while at > 0 and not self.before(self.order[base + at - 1], t):
-                self.order[base + at] = self.order[base + at - 1]
-                at -= 1
-                changed = 1
-            self.order[base + at] = t
-        return changed

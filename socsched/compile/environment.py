@@ -10,4 +10,8 @@ from socsched.compile.tvm_runtime import check_versions, online_cores, tvm  # is
 from tvm import relax, s_tir, tirx
 from tvm.script import tirx as T
 
+from socsched.compile import script
+
+script.use_lean_stacks()
+
 __all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "tirx", "tvm"]

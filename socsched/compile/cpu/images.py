@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compile import script
 from socsched.compile.cpu import kernels
 from socsched.compile.cpu.shapes import Lying
 from socsched.compile.cpu.vector import Vector
@@ -168,7 +169,7 @@ class Images:
     def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         key = (make, args)
         if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(make(*args), make.__name__)
+            self.kernels[key] = self.builder.add_func(script.kernel(make, args), make.__name__)
         return self.kernels[key]
 
     def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:

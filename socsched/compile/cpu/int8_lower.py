@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compile import script
 from socsched.compile.cpu import int8_border_kernels, int8_kernels, int8_pack, kernels
 from socsched.compile.cpu.images import EDGE, Image
 from socsched.compile.cpu.int8_dot import Dot
@@ -154,7 +155,7 @@ class _Lowering:
     def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         key = (make, args)
         if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(make(*args), make.__name__)
+            self.kernels[key] = self.builder.add_func(script.kernel(make, args), make.__name__)
         return self.kernels[key]
 
     def nothing(self, block: int = 0, dtype: str = "") -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from socsched.compile import script
 from socsched.compile.cpu import generic
 from socsched.compile.cpu.int8_kernels import Epilogue, Stored
 from socsched.compile.environment import relax, tirx
@@ -183,7 +184,7 @@ class _Lowering:
         return Stored("int8" if self.q.scales[value].signed else "uint8", 0)
 
     def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str) -> Any:
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(make(*args)))
+        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
         return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
 
     def spread(self, function: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compile import script
 from socsched.compile.environment import relax, tirx
 from socsched.compile.fusion import Graph, Group
 from socsched.compile.gpu import gemm, hopper, kernels, pillar_kernels, rules
@@ -148,7 +149,7 @@ class _Lowering:
     # Kernels and constants.
 
     def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any) -> Any:
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(make(*args)))
+        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
         return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, "float16")))
 
     def spread(self, function: Any) -> Any:

@@ -19,11 +19,21 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 CHECKOUT = Path(__file__).parents[1]
 
+# Shared between test workers and kept between runs: entries are found by content, so a stale one is never read.
+os.environ["SOCSCHED_CACHE"] = str(CHECKOUT / ".cache" / "tests")
+
 
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """Return the root of the checkout."""
     return CHECKOUT
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty cache folder used during one test."""
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")

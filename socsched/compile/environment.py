@@ -12,6 +12,6 @@ from tvm.script import tirx as T
 
 from socsched.compile import script
 
-script.use_lean_stacks()
+script.speed_up_parser()
 
 __all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "tirx", "tvm"]

@@ -1,8 +1,9 @@
-"""TVM's script parser made quick: each kernel is parsed once in a process, and call stacks come without source text.
+"""TVM's script parser made quick: each kernel is parsed once in a process, each source text once, stacks without text.
 
-The parser asks for the call stack at every kernel and every macro call, and `inspect.stack` looks up the source line of
-each frame: more than half of the time of lowering, and more the deeper the caller.  The parser of the pinned TVM reads
-the source line of one frame only (is the function defined in a class?) and of all others the frame itself.
+The parser of the pinned TVM asks for the call stack at every kernel and every macro call, and `inspect.stack` looks up
+the source line of each frame: more than half of the time of lowering, and more the deeper the caller.  It reads the
+source line of one frame only (is the function defined in a class?) and of all others the frame itself.  It also reads
+and parses the text of a kernel anew for every set of arguments.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from types import FrameType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
 
@@ -47,8 +48,9 @@ def stack(context: int = 1) -> list[inspect.FrameInfo]:
     return found
 
 
-def use_lean_stacks() -> None:
-    """Make TVM's script parser use these stacks."""
+def speed_up_parser() -> None:
+    """Make TVM's script parser use these stacks, and read and parse each source text once."""
+    from tvm.script.parser.core import diagnostics, doc
     from tvm.script.parser.core.parser import ScriptMacro
     from tvm.script.parser.ir import entry as ir_entry
     from tvm.tirx.script.parser import entry as tirx_entry
@@ -60,3 +62,22 @@ def use_lean_stacks() -> None:
     ScriptMacro._find_parser_def = find_parser
     for entry in (tirx_entry, ir_entry):
         entry.inspect = SimpleNamespace(**{**vars(inspect), "stack": stack})
+
+    read = diagnostics.Source.__init__
+    texts: dict[CodeType, dict[str, Any]] = {}
+
+    def read_once(self: Any, program: Any) -> None:
+        code = getattr(program, "__code__", None)
+        if code in texts:
+            self.__dict__.update(texts[code])
+            return
+        read(self, program)
+        if code is not None:
+            texts[code] = dict(vars(self))
+
+    diagnostics.Source.__init__ = read_once
+    doc.parse = lru_cache(maxsize=None)(doc.parse)
+    doc._is_atomic_type = lambda node: node is None or node is ... or isinstance(node, _ATOMS)
+
+
+_ATOMS = (int, float, str, bool, bytes, complex)

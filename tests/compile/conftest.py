@@ -1,31 +1,14 @@
-"""A cache of its own for these tests, engines to compile for, and plain float64 references of the layers."""
+"""Engines to compile for, and plain float64 references of the layers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import Engine, Figure, Precision, Preemption
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that is the cache of this session's tests."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOCSCHED_CACHE", str(folder))
-        yield folder
-
-
-@pytest.fixture
-def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty cache folder used during one test."""
-    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")

@@ -54,14 +54,14 @@ def test_built_once_found_by_content(fresh_cache: Path, make_engine: Make, monke
     assert len(built) == 2 and other.key != first.key and other.weights.startswith("sha256 ")
 
 
-def test_a_hit_does_not_import_the_compiler(cache: Path, make_engine: Make) -> None:
+def test_a_hit_does_not_import_the_compiler(tmp_path: Path, make_engine: Make) -> None:
     compile_stage(PFN, make_engine())
     program = (
         "import sys; sys.path[:0] = sys.argv[1:]; from conftest_engine import engine;"
         "from socsched.compile.builder import compile_stage; from socsched.descriptor.pipeline import Stage;"
         "compile_stage(Stage('pfn', 'pfn', 'pointpillars.pfn'), engine); print('tvm' in sys.modules)"
     )
-    folder = cache / "program"
+    folder = tmp_path / "program"
     folder.mkdir()
     (folder / "conftest_engine.py").write_text(
         "import types\nengine = types.SimpleNamespace(target={'kind': 'llvm', 'host': True}, id='c', kind='cpu')\n"

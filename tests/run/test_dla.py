@@ -33,7 +33,7 @@ NAMES = ("camera_input", "camera_output")
 
 
 @pytest.fixture(scope="module")
-def pipe(checkout: Path, cache: None) -> Pipeline:
+def pipe(checkout: Path) -> Pipeline:
     """Return the camera detector at a size a test can compute."""
     found = load_pipeline(checkout / "pipelines" / "camera-detection.yaml")
     small: dict[str, Any] = {"input_height": 64, "input_width": 96}

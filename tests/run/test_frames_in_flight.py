@@ -27,7 +27,7 @@ FRAMES = 6
 
 
 @pytest.fixture(scope="module")
-def planned(checkout: Path, cache: None) -> tuple[Plan, Pipeline]:
+def planned(checkout: Path) -> tuple[Plan, Pipeline]:
     """Return PointPillars planned for this machine, its light stages on lanes of their own so that frames overlap."""
     pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
     made = make_plan(pipe, roomy(), work=stage_work)

@@ -61,7 +61,7 @@ def with_device(made: Plan, here: Platform, criticality: str = "hard") -> tuple[
 
 
 @pytest.fixture(scope="module")
-def planned(checkout: Path, cache: None) -> tuple[Plan, Platform, Pipeline]:
+def planned(checkout: Path) -> tuple[Plan, Platform, Pipeline]:
     pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
     here = roomy()
     return (*with_device(make_plan(pipe, here, work=stage_work), here), pipe)

@@ -12,6 +12,9 @@ import pytest
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
+QUICK_SHARE = 4
+"""`make test` draws one of so many examples of each property, the same in every run; `make slow` draws all, anew."""
+
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -21,6 +24,17 @@ CHECKOUT = Path(__file__).parents[1]
 
 # Shared between test workers and kept between runs: entries are found by content, so a stale one is never read.
 os.environ["SOCSCHED_CACHE"] = str(CHECKOUT / ".cache" / "tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw fewer examples where the slow tests are left out."""
+    if config.option.markexpr != "not slow":
+        return
+    for test in {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}:
+        drawn = getattr(test, "_hypothesis_internal_use_settings", None)
+        if drawn is not None:
+            few = min(drawn.max_examples, max(5, drawn.max_examples // QUICK_SHARE))
+            test._hypothesis_internal_use_settings = hypothesis.settings(drawn, max_examples=few, derandomize=True)
 
 
 @pytest.fixture(scope="session")

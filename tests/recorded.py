@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_pillars
 
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.pointpillars.small import FILE as SHIPPED
 
 Array = np.ndarray[Any, Any]
-SHARED = Path(os.environ["SOCSCHED_SHARED"]) / "data" if "SOCSCHED_SHARED" in os.environ else None
+SHARED = Path(os.environ["SOCSCHED_SHARED"]) / "data" if os.environ.get("SOCSCHED_SHARED") else None
 SCAN = Path(__file__).parent / "data" / "scan"
 UNITS = 256
 
@@ -84,7 +85,7 @@ def synthetic(folder: Path) -> Recorded:
 def kitti(data: Path) -> Recorded:
     """Return KITTI's scans with the full network."""
     scans = tuple(sorted((data / "kitti").glob("*.bin")))
-    labels = tuple((path.with_name(f"{path.stem}_label.txt"), path.with_name(f"{path.stem}_calib.txt")) for path in scans)
+    labels = tuple((data / f"kitti/{s.stem}_label.txt", data / f"kitti/{s.stem}_calib.txt") for s in scans)
     folder = data / "pointpillars"
     frames = json.loads((folder / "oracle.json").read_text())["frames"]
     weights = folder / "pointpillars_kitti3c_ft_fp16.npz"
@@ -95,6 +96,16 @@ def kitti(data: Path) -> Recorded:
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """Return scans with their oracle."""
     return kitti(SHARED) if request.param == "kitti" and SHARED else synthetic(tmp_path_factory.mktemp("scans"))
+
+
+@pytest.fixture(scope="session", params=["tiny", *(["kitti"] if SHARED else [])])
+def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Return scans and a detector for tests of what runs it: the smallest one, without an oracle, or KITTI's."""
+    if request.param == "kitti" and SHARED:
+        return kitti(SHARED)
+    folder = tmp_path_factory.mktemp("scans")
+    given, weights = synthetic(folder), tiny_pillars.write_weights(folder / "weights.npz")
+    return replace(given, network=str(tiny_pillars.PIPELINE), weights=weights, frames={})
 
 
 @pytest.fixture(scope="session", params=["small", *(["npu"] if SHARED else [])])

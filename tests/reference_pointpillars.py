@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -177,6 +178,13 @@ def box_of(anchor: Array, offset: Array) -> Array:
     return np.array([x + dx * diagonal, y + dy * diagonal, z + h / 2 + dz * h - size[2] / 2, *size, ry + dry])
 
 
+class Margin(NamedTuple):
+    """How near the nearest score and the nearest overlap were to deciding otherwise."""
+
+    score: float
+    overlap: float
+
+
 def detections(
     cls: Array,
     reg: Array,
@@ -186,8 +194,8 @@ def detections(
     candidates: int = CANDIDATES,
     most: int = MOST,
     low: Any = LOW,
-) -> tuple[list[tuple[float, int, Array]], float]:
-    """Return (score, class, box [7]) best first, and the margin: how near a decision was to falling otherwise.
+) -> tuple[list[tuple[float, int, Array]], Margin]:
+    """Return (score, class, box [7]) best first, and how clear the decisions were.
 
     Every anchor is scored and sorted, the best `candidates` looked at; class by class, a box is kept where it overlaps
     no better kept one by more than `iou`; the best `most` of all classes are returned.
@@ -197,23 +205,23 @@ def detections(
     anchors = [(r, c, k) for r in range(rows) for c in range(columns) for k in range(len(ANCHORS))]
     ranks = scores.max(axis=1).transpose(1, 2, 0).reshape(-1)
     order = sorted(range(len(anchors)), key=lambda i: -ranks[i])
-    best, margin = order[:candidates], math.inf
+    best, clear, apart = order[:candidates], [math.inf], [math.inf]
     if len(order) > candidates and ranks[order[candidates]] > score:
-        margin = float(ranks[best[-1]] - ranks[order[candidates]])
+        clear.append(float(ranks[best[-1]] - ranks[order[candidates]]))
     found: list[tuple[float, int, Array]] = []
     for label in range(len(CLASSES)):
         kept: list[Array] = []
         own = [(float(scores[anchors[i][2], label, anchors[i][0], anchors[i][1]]), anchors[i]) for i in best]
-        margin = min([margin, *(abs(value - score) for value, _ in own)])
+        clear += [abs(value - score) for value, _ in own]
         for value, (row, column, kind) in sorted((o for o in own if o[0] > score), key=lambda entry: -entry[0]):
             box = box_of(anchor(row, column, kind, low), reg[kind * 7 : kind * 7 + 7, row, column])
             shared = [overlap(box, other) for other in kept]
-            margin = min([margin, *(abs(value - iou) for value in shared)])
+            apart += [abs(value - iou) for value in shared]
             if all(value <= iou for value in shared):
                 kept.append(box)
                 backward, forward = direction[kind * 2 : kind * 2 + 2, row, column][::-1]
                 angle = box[6] - math.floor(box[6] / math.pi + 1) * math.pi + (math.pi if backward <= forward else 0)
                 found.append((value, label, np.array([*box[:6], angle])))
     found.sort(key=lambda entry: -entry[0])
-    margin = min([margin, *(a[0] - b[0] for a, b in zip(found, found[1:], strict=False))])
-    return found[:most], margin
+    clear += [better - worse for (better, *_), (worse, *_) in pairwise(found)]
+    return found[:most], Margin(min(clear), min(apart))

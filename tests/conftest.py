@@ -18,6 +18,8 @@ os.environ.setdefault("TVM_BIND_THREADS", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from recorded import accelerator, detector, recorded  # noqa: E402, F401  # imports numpy, which must see the variables above
+
 CHECKOUT = Path(__file__).parents[1]
 
 

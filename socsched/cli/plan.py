@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -108,6 +109,7 @@ def command(
     """
     from socsched.cli import line, planning
 
+    started = time.monotonic()
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
     ready_to_write(file=file)
@@ -130,6 +132,7 @@ def command(
         plan = by_planner(planner, pipeline, platform, mode, how, settings)
     else:
         plan = planning.planned(pipeline, platform, mode, how)
+    seconds = round(time.monotonic() - started, 3)
     if file:
         if form:
             from socsched.cli.handoff import export
@@ -144,5 +147,6 @@ def command(
 
         console(terminal_width()).print(plan_view(plan))
 
-    output.result(line.plan_document(plan), show)
+    # beside the plan, not in it: the same input gives the same plan.json
+    output.result({**line.plan_document(plan), "planning_seconds": seconds}, show)
     return line.exit_code(plan)

@@ -95,15 +95,15 @@ def make_plan(
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
         model = CostModel(platform, option, work, profile)
-        return unplaceable(graph, model, policy, objective, time.monotonic() - started)
+        return unplaceable(graph, model, policy, objective)
     best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     if not explain:
-        return written(best, solutions, objective, None, time.monotonic() - started, pipeline)
+        return written(best, solutions, objective, None, pipeline)
     conflicts = _conflicts(best, time_limit)
     alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    plan = written(best, solutions, objective, alternatives, time.monotonic() - started, pipeline)
+    plan = written(best, solutions, objective, alternatives, pipeline)
     deployment = best.candidate.deployment
     open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0])
     # Whatever the search left untried; a proof about whole stages says nothing of those that may be cut.
@@ -160,7 +160,6 @@ def written(
     solutions: Sequence[Solution],
     objective: str,
     alternatives: Sequence[Solution] | None,
-    seconds: float,
     pipeline: Pipeline,
 ) -> Plan:
     """Write a solution down; `alternatives` in other modes are levers, None for no levers at all."""
@@ -195,7 +194,7 @@ def written(
             "cap_gbps": round(sums.traffic_cap / 1e9, 6),
             "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
         },
-        solver=_solver(best, solutions, objective, seconds, pipeline),
+        solver=_solver(best, solutions, objective, pipeline),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
@@ -221,9 +220,7 @@ def _told(task: Task) -> Task:
     return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
 
 
-def _solver(
-    best: Solution, solutions: Sequence[Solution], objective: str, seconds: float, pipeline: Pipeline
-) -> dict[str, Any]:
+def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipeline: Pipeline) -> dict[str, Any]:
     """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
 
     `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
@@ -249,7 +246,6 @@ def _solver(
         "bound": bound,
         "gap": None if bound is None or not value or not met else round(max(value - bound, 0) / value, 6),
         "overrun": round(overrun(best.candidate.violations), 6),
-        "seconds": round(seconds, 3),
         "evaluated": sum(s.search.evaluated for s in solutions),
         "modes": {
             s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}

@@ -67,10 +67,9 @@ def make_plan(
         raise refusals[0]
     if not found:
         option = next((m for m in modes if m.default), modes[0])
-        seconds = time.monotonic() - started
-        return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective, seconds)
+        return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective)
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
-    plan = written(best, [each for each, _ in found], objective, None, time.monotonic() - started, pipeline)
+    plan = written(best, [each for each, _ in found], objective, None, pipeline)
     told: dict[str, Any] = {**plan.solver, "name": planner.name, "status": "proposed", "bound": None, "gap": None}
     return replace(plan, solver={**told, "source": planner.source, "options": settings, "facts": dict(proposal.facts)})
 

@@ -13,13 +13,14 @@ DEV_SIZE := 430 MB
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow lint lock clean
+.PHONY: help demo test optional check slow lint lock clean
 
 help:
 	@echo "make demo    scan -> plan -> simulate -> run, with a report in $(DEMO)/"
-	@echo "make test    the test suite (less than 15 minutes on 2 cores)"
+	@echo "make test    the test suite (about 5 minutes on 2 cores)"
 	@echo "make check   ruff, mypy --strict and the test suite"
 	@echo "make slow    the long tests too"
+	@echo "make optional  the tests that need one of the tools below, alone"
 	@echo "make clean   remove $(VENV), caches and $(DEMO)/"
 	@echo
 	@echo "needed: python3 (3.10 or newer), python3-venv, build-essential"
@@ -32,7 +33,10 @@ demo: $(VENV)/.run
 	$(BIN)/socsched demo -o $(DEMO)
 
 test: $(VENV)/.dev
-	TVM_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS)
+	TVM_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist worksteal
+
+optional: $(VENV)/.dev
+	TVM_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -q -rs -m "optional and not slow" -n $(JOBS) --dist worksteal
 
 slow: $(VENV)/.dev
 	TVM_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -q
@@ -61,4 +65,4 @@ lock:
 	$(UV_COMPILE) pyproject.toml requirements/build.in --all-extras -c requirements/run.lock -o requirements/dev.lock
 
 clean:
-	rm -rf $(VENV) $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

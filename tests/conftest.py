@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import optional
 import pytest
 from datafiles import DATA
 
@@ -29,8 +32,26 @@ CHECKOUT = Path(__file__).parents[1]
 os.environ["SOCSCHED_CACHE"] = str(CHECKOUT / ".cache" / "tests")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw fewer examples where the slow tests are left out."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark what is slow or optional before `-m` chooses, leave out what cannot run here after it."""
+    optional.mark(items)
+    _sample(config, items)
+    yield
+    items[:], left_out = optional.leave_one(items)
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark most cases of sampled tests as slow; draw fewer examples where the slow tests are left out."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % sampled.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
     if config.option.markexpr != "not slow":
         return
     for test in {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}:
@@ -57,15 +78,3 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def data() -> Path:
     """Return the folder tests/data; `datafiles.read` reads its documents."""
     return DATA
-
-
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Return the folder of test data that cannot be shipped; skips where SOCSCHED_SHARED does not name it."""
-    named = os.environ.get("SOCSCHED_SHARED")
-    if not named:
-        pytest.skip("needs data that cannot be shipped: SOCSCHED_SHARED=DIR make test, where DIR holds data/")
-    folder = Path(named) / "data"
-    if not folder.is_dir():
-        pytest.fail(f"SOCSCHED_SHARED={named}: no folder {folder}; name the folder that holds data/")
-    return folder

@@ -25,6 +25,7 @@ from socsched.models.pointpillars.small import FILE as SHIPPED
 Array = np.ndarray[Any, Any]
 SHARED = Path(os.environ["SOCSCHED_SHARED"]) / "data" if os.environ.get("SOCSCHED_SHARED") else None
 SCAN = Path(__file__).parent / "data" / "scan"
+KITTI = pytest.mark.needs("KITTI")
 UNITS = 256
 
 
@@ -92,13 +93,13 @@ def kitti(data: Path) -> Recorded:
     return Recorded("pointpillars", scans, weights, folder, frames, 4831816, 1, labels, 12)
 
 
-@pytest.fixture(scope="session", params=["synthetic", *(["kitti"] if SHARED else [])])
+@pytest.fixture(scope="session", params=["synthetic", *([pytest.param("kitti", marks=KITTI)] if SHARED else [])])
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """Return scans with their oracle."""
     return kitti(SHARED) if request.param == "kitti" and SHARED else synthetic(tmp_path_factory.mktemp("scans"))
 
 
-@pytest.fixture(scope="session", params=["tiny", *(["kitti"] if SHARED else [])])
+@pytest.fixture(scope="session", params=["tiny", *([pytest.param("kitti", marks=KITTI)] if SHARED else [])])
 def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """Return scans and a detector for tests of what runs it: the smallest one, without an oracle, or KITTI's."""
     if request.param == "kitti" and SHARED:
@@ -108,7 +109,7 @@ def detector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return replace(given, network=str(tiny_pillars.PIPELINE), weights=weights, frames={})
 
 
-@pytest.fixture(scope="session", params=["small", *(["npu"] if SHARED else [])])
+@pytest.fixture(scope="session", params=["small", *([pytest.param("npu", marks=KITTI)] if SHARED else [])])
 def accelerator(request: pytest.FixtureRequest) -> tuple[Path, Path]:
     """Return an int8 network and its golden layers: a small one, or a real accelerator's."""
     if request.param == "npu" and SHARED:

@@ -6,9 +6,9 @@ import pytest
 from recorded import SHARED
 
 
+@pytest.mark.needs("KITTI")
 def test_kitti_and_a_real_accelerators_network_are_checked_too() -> None:
     """Tests over `recorded` and `accelerator` run on them as well where this one is not skipped."""
-    if SHARED is None:
-        pytest.skip("no KITTI scans and no real int8 network: SOCSCHED_SHARED=DIR make test (DIR/data holds them)")
+    assert SHARED is not None
     for file in ("kitti/000000.bin", "pointpillars/oracle.json", "npu_int8/golden_000001.npz"):
         assert (SHARED / file).is_file(), file

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from socsched.cli import serve
+from socsched.cli.doctor_tools import OPTIONAL
 from socsched.cli.root import run
 from socsched.errors import MachineError
 
@@ -106,12 +107,12 @@ def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.Mo
     assert read == [(out / "trace.pftrace").read_bytes()]
 
 
+@pytest.mark.needs("Chromium")
 def test_a_browser_lets_the_perfetto_ui_read_it() -> None:
     """A page of that origin (not the real one: nothing is fetched from outside) in a real browser gets every byte."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+    from playwright import sync_api as playwright
+
+    chromium = next(filter(None, map(shutil.which, OPTIONAL["Chromium"].programs)))
     port = free_port()
     with playwright.sync_playwright() as driver, serve.TraceServer(DATA, port) as server:
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()

@@ -35,10 +35,7 @@ TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> aarch64_emulator.Emulator:
-    try:
-        return aarch64_emulator.emulator(tmp_path_factory.mktemp("harness"))
-    except aarch64_emulator.Unavailable as missing:
-        pytest.skip(str(missing))
+    return aarch64_emulator.emulator(tmp_path_factory.mktemp("harness"))
 
 
 def check(
@@ -51,7 +48,7 @@ def check(
     assert small_stages.error(found, small_stages.reference(stage, arrays)) <= TOLERANCE[precision]
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
@@ -67,7 +64,7 @@ def test_stages(
     check(stage, arrays, make_engine(ORIN_CPU, ("fp32", "fp16")), precision, emulator)
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 def test_half_precision_is_arithmetic_only_where_the_processor_has_it(
     emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
 ) -> None:
@@ -82,7 +79,7 @@ def test_half_precision_is_arithmetic_only_where_the_processor_has_it(
         oldest.run(new, small_stages.halved(arrays))
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 @pytest.mark.parametrize("name", ["backbone", "head"])
 def test_int8_stages_give_the_integers_of_the_host(
     name: str, emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
@@ -98,7 +95,7 @@ def test_int8_stages_give_the_integers_of_the_host(
 LONG = {"resnet", "mobilenet", "yolo"}
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
@@ -115,7 +112,7 @@ def test_onnx_networks(
     check(stage, arrays, make_engine(ORIN_CPU, ("fp32", "fp16")), precision, emulator)
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 def test_a_library_for_this_machine_is_refused(
     emulator: aarch64_emulator.Emulator, make_engine: Callable[..., Engine]
 ) -> None:

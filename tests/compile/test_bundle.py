@@ -23,7 +23,6 @@ from socsched.cli.root import run
 from socsched.compile.builder import compile_stage
 from socsched.compile.bundle import sources
 from socsched.compile.deploy import Request, compile_bundle
-from socsched.compile.opencl.device import Device
 from socsched.compile.quantize.fixed_point import Scale
 from socsched.compile.quantize.scales import Scales
 from socsched.descriptor.catalog import get_platform
@@ -148,12 +147,9 @@ def test_it_runs_where_there_is_no_compiler(
     assert not list(site_without_compiler.rglob("libtvm_compiler*")) and "libtvm_compiler" not in done.stderr
 
 
+@pytest.mark.needs("OpenCL")
 def test_a_mobile_gpu_s_stages_run_too(pipeline: Pipeline, board: Platform, make_engine: Make, tmp_path: Path) -> None:
     """One stage planned on an OpenCL device, the rest on the processor; the result is the processor's."""
-    try:
-        Device()
-    except MachineError as missing:
-        pytest.skip(f"{missing}: {missing.hint}")
     mali = make_engine({"kind": "opencl"}, ("fp32",), id="gpu")
     mobile = replace(board, engines=(*board.engines, mali))
     placement = {"pfn": ("gpu", "fp32"), "scatter": ("cpu", "fp32")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +12,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import MachineError
 
-needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
+needs_nvcc = pytest.mark.needs("nvcc")
 ORIN_GPU = {
     "kind": "cuda",
     "arch": "sm_87",

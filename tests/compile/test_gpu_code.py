@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -34,7 +33,7 @@ from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.models.weights import seeded_weights
 
-needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
+needs_nvcc = pytest.mark.needs("nvcc")
 
 SHAPES = {
     "3x3 stride 2": (Convolution(20, 24, 64, 64, 3, 3, 2, 1, relu=True), Tile(64, 64, 32, 32, 32, 3)),

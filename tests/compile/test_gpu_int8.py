@@ -106,6 +106,7 @@ def test_split_sums(signed: bool) -> None:
     compare(network, {"x": signed}, floats=False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("window", [(2, 2, 0), (3, 2, 1), (3, 1, 1)])
 @pytest.mark.parametrize("signed", [False, True])
 def test_max_pool(window: tuple[int, int, int], signed: bool) -> None:
@@ -120,6 +121,7 @@ def test_residual_block() -> None:
     compare(residual_block())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"])
 @pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"])
 def test_concat(case: str, floats: bool) -> None:
@@ -190,6 +192,7 @@ def gated() -> Network:
     return Network("net", {"x": image(6, 9, 11)}, layers, ("b", "s", "t"), params)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [gated, gpu_networks.residual])
 def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Network]) -> None:
     network = make()

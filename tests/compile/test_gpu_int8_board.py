@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,10 +27,7 @@ from socsched.compile.targets import resolve
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
-pytestmark = [
-    pytest.mark.board("NVIDIA GPU, sm_80 or later"),
-    pytest.mark.skipif(not shutil.which("nvcc") or not tvm.cuda(0).exist, reason="no NVIDIA GPU with nvcc here"),
-]
+pytestmark = pytest.mark.needs("NVIDIA GPU")  # sm_80 or later
 
 CASES: dict[str, tuple[Network, Mapping[str, bool]]] = {
     "unsigned": (conv(64, 64, 33, 41, 3, 1, 1, True), {"x": False}),

@@ -118,6 +118,7 @@ def table_of(shape: Convolution, form: Form) -> Array:
     return table
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_products_equal_plain_loops(name: str, tmp_path: Path) -> None:
@@ -166,6 +167,7 @@ SIMPLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("name", SIMPLE)
 def test_other_kernels_equal_plain_loops(name: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def error(found: Array, expected: Array) -> float:
     return float(np.abs(found.astype(np.float64) - expected).max() / np.abs(expected).max())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_operators_against_fp32(name: str) -> None:
     given = inputs_of(CASES[name])
@@ -72,6 +73,7 @@ def test_operators_against_fp32(name: str) -> None:
     assert error(found, expected) <= BAR
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("channels", "outputs", "size"), [(16, 16, (24, 24)), (48, 24, (21, 26)), (160, 72, (13, 11)), (32, 16, (9, 64))]
 )
@@ -187,6 +189,7 @@ def assembly(network: Network) -> str:
     return str(executable.mod.imports[0].inspect_source("asm"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("network", "kernels"), [(backbone_network(), 10), (head_network(), 1)], ids=["backbone", "head"]
 )

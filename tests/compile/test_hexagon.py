@@ -34,6 +34,7 @@ DSP = {"kind": "hexagon", "arch": "v73"}
 RUNTIME = re.compile(r"_GLOBAL_OFFSET_TABLE_|TVMFFI\w+|TVMBackend\w+|__hexagon_\w+|mem(set|cpy|move)|[a-z]+f?")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "precision"),
     [

@@ -36,10 +36,7 @@ LONG = {("backbone", "lanes")}
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    try:
-        return aarch64_emulator.emulator(tmp_path_factory.mktemp("harness"))
-    except aarch64_emulator.Unavailable as missing:
-        pytest.skip(str(missing))
+    return aarch64_emulator.emulator(tmp_path_factory.mktemp("harness"))
 
 
 def built(integers: QuantisedGraph, spec: TargetSpec, folder: Path) -> Artifact:
@@ -58,7 +55,7 @@ def integers_of(network: Network) -> QuantisedGraph:
     return quantised(read(import_network(network), network), weights, scales)
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 @pytest.mark.parametrize(
     ("name", "target"),
     [
@@ -75,7 +72,7 @@ def test_equals_the_definition(name: str, target: dict[str, Any], tmp_path: Path
         assert np.array_equal(array, expected)
 
 
-@pytest.mark.qemu
+@pytest.mark.needs("aarch64 emulator")
 @pytest.mark.slow
 def test_every_layer_equals_the_golden_one(accelerator: tuple[Path, Path], tmp_path: Path, emulator: Any) -> None:
     pytest.importorskip("onnx")

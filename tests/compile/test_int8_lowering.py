@@ -152,6 +152,7 @@ def test_conv2d(
     compare(conv(ci, co, h, w, kernel, stride, kernel // 2, relu), path, {"x": signed}, floats)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", RUNNABLE)
 @pytest.mark.parametrize("signed", [False, True])
 def test_conv2d_on_every_path(path: str, signed: bool) -> None:
@@ -193,6 +194,7 @@ def test_max_pool(channels: int, h: int, w: int, window: tuple[int, int, int], s
     compare(Network("net", {"x": image(channels, h, w)}, (layer,), ("p",)), path, {"x": signed})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", RUNNABLE)
 def test_residual_block(path: str) -> None:
     """An addition on a convolution's sums, one of two stored values, a lone ReLU, readers that pad differently."""
@@ -237,6 +239,7 @@ def test_concat(case: str, floats: bool) -> None:
         assert np.array_equal(found, expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", RUNNABLE)
 def test_heads_are_one_kernel(path: str) -> None:
     network = head_network(5, 7)
@@ -246,6 +249,7 @@ def test_heads_are_one_kernel(path: str) -> None:
     compare(network, path)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", RUNNABLE)
 def test_backbone_on_a_small_canvas(path: str) -> None:
     compare(backbone_network(taps=True, ny=24, nx=40), path, {"canvas": False})

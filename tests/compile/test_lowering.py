@@ -185,6 +185,7 @@ def test_heads_are_one_kernel_with_separate_outputs() -> None:
     compare(network, AVX512)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("vector", [AVX512, AVX2, NEON], ids=lambda v: v.name)
 def test_backbone_on_a_small_canvas(vector: Vector) -> None:
     compare(backbone_network(taps=True, ny=24, nx=40), vector, tolerance=1e-4)

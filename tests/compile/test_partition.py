@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import references
+import small_stages
 from chains import chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,12 +191,13 @@ def test_what_is_no_cut() -> None:
 )
 def test_compiled_parts_chain_to_the_whole(make_engine: Make, middle: tuple[str, ...]) -> None:
     """Cut inside the second block, with the first upsampling before or after, and between convolution and ReLU."""
-    canvas = np.maximum(np.random.default_rng(0).normal(size=(1, 64, 496, 432)), 0).astype(np.float32)
-    whole = chain([compile_stage(BACKBONE, make_engine())], {"canvas": canvas})["neck"]
-    parts = [compile_stage(BACKBONE, make_engine(), part=p) for p in (Part((), middle), Part(middle, ()))]
+    backbone = small_stages.stage("backbone")
+    (canvas,) = small_stages.inputs("backbone")
+    whole = chain([compile_stage(backbone, make_engine())], {"canvas": canvas})["neck"]
+    parts = [compile_stage(backbone, make_engine(), part=p) for p in (Part((), middle), Part(middle, ()))]
     assert [part.part for part in parts] == [f":{'+'.join(middle)}", f"{'+'.join(middle)}:"]
     assert parts[0].input_names == ("canvas",) and parts[1].output_names == ("neck",)
-    assert len({part.key for part in parts} | {compile_stage(BACKBONE, make_engine()).key}) == 3
+    assert len({part.key for part in parts} | {compile_stage(backbone, make_engine()).key}) == 3
     found = chain(parts, {"canvas": canvas})["neck"]
     assert np.abs(found - whole).max() <= 1e-5 * np.abs(whole).max()
 

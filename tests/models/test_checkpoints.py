@@ -269,8 +269,10 @@ def test_a_checkpoint_file_becomes_weights(key: str | None, tmp_path: Path) -> N
         np.testing.assert_allclose(weights[name], array, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.needs("PyTorch")
 def test_pytorch_reads_what_the_tests_write_and_writes_what_is_read(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="compares with PyTorch's own files")
+    import torch
+
     state = {"a": np.arange(12, dtype=np.float32).reshape(3, 4), "n": np.array(5)}
     read = torch.load(save(tmp_path / "a.pth", state), weights_only=True)
     assert read["a"].tolist() == state["a"].tolist()

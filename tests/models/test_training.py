@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs PyTorch")
+torch = pytest.importorskip("torch", reason="training needs PyTorch: .venv/bin/pip install torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import pillar_training as pt  # noqa: E402

@@ -17,11 +17,11 @@ import report_samples
 from socsched.report.background import Background
 from socsched.report.html import Part, render
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test installs it")
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
 )
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here (Debian: apt-get install chromium)")
+pytestmark = pytest.mark.needs("Chromium")
 SIZES = [(1280, 900), (360, 740)]
 SCHEMES = ["light", "dark"]
 FRONT = {

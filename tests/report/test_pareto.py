@@ -29,7 +29,7 @@ def points() -> list[Point]:
         pipeline,
         platform,
         stage_work,
-        lambda mode, objective: make_plan(pipeline, platform, mode, objective, work=stage_work),
+        lambda mode, objective: make_plan(pipeline, platform, mode, objective, work=stage_work, budget=20),
     )
 
 

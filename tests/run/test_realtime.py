@@ -166,7 +166,7 @@ def test_a_thread_stays_off_what_is_taken_as_long_as_something_is_left() -> None
 
 def test_short_turns_are_asked_for_in_the_calling_thread_only() -> None:
     if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
-        pytest.skip("the length of a turn cannot be asked for before Linux 6.12")
+        pytest.skip("the length of a turn cannot be asked for before Linux 6.12: boot a newer kernel (uname -r)")
 
     def turn() -> int:
         attr = realtime._Attr(ctypes.sizeof(realtime._Attr))

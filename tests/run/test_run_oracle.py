@@ -27,7 +27,7 @@ def tapped(recorded: Recorded) -> Pipeline:
 
 
 @pytest.fixture(scope="module")
-def trace(cache: Path, tapped: Pipeline, recorded: Recorded) -> Trace:
+def trace(tapped: Pipeline, recorded: Recorded) -> Trace:
     """Return the run of the scans with the weights they were computed with."""
     return execute(
         make_plan(tapped, host.detect(), work=stage_work),
@@ -82,7 +82,7 @@ def test_all_frames_go_through_all_stages(trace: Trace, tapped: Pipeline, record
 
 
 def test_without_weights_every_run_finds_the_same_and_says_that_it_means_nothing(
-    cache: Path, detector: Recorded, capsys: pytest.CaptureFixture[str]
+    detector: Recorded, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = detector.pipeline()
     plan = make_plan(pipeline, host.detect(), work=stage_work)

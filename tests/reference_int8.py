@@ -43,7 +43,10 @@ def rounded(sums: Array, shift: Any) -> Array:
 
 
 def convolved(op: str, x: Array, kernel: Array, attributes: dict[str, Any]) -> Array:
-    """Return the sums [H, W, O] of a convolution or transposed convolution, pixel by pixel."""
+    """Return the sums [H, W, O] of a convolution or transposed convolution: a matrix product for each of its taps.
+
+    Products are float64, which holds these integers exactly, since numpy has no fast ones of int64.
+    """
     out, kh, kw, _ = kernel.shape
     stride, pad = attributes["stride"][0], attributes["padding"][0]
     if op == "ConvTranspose":
@@ -53,8 +56,8 @@ def convolved(op: str, x: Array, kernel: Array, attributes: dict[str, Any]) -> A
     x = np.pad(x, ((pad, pad), (pad, pad), (0, 0)))
     height, width = (x.shape[0] - kh) // stride + 1, (x.shape[1] - kw) // stride + 1
     sums = np.zeros((height, width, out), np.int64)
-    for row in range(height):
-        for column in range(width):
-            window = x[row * stride : row * stride + kh, column * stride : column * stride + kw]
-            sums[row, column] = (kernel * window).sum(axis=(1, 2, 3))
+    for i in range(kh):
+        for j in range(kw):
+            tap = x[i : i + height * stride : stride, j : j + width * stride : stride][:height, :width]
+            sums += (tap.astype(np.float64) @ kernel[:, i, j].T.astype(np.float64)).astype(np.int64)
     return sums

@@ -207,8 +207,9 @@ def test_frames_on_the_device_are_no_more_than_it_was_warmed_up_for(planned: Any
     made, platform, pipe = planned
     for in_flight in (1, 3):
         backend = TvmCudaBackend(FakeDevice(), compiled)
-        execute(made, pipe, platform=platform, scans=detector.scans[:1], weights=detector.weights, frames=6,
-                pace="asap", options=Options(in_flight=in_flight), backends={"cuda": backend})  # fmt: skip
+        scans, weights = detector.scans[:1], detector.weights
+        execute(made, pipe, platform=platform, scans=scans, weights=weights, frames=6, pace="asap",
+                options=Options(in_flight=in_flight), backends={"cuda": backend})  # fmt: skip
         assert 1 <= backend.slots("voxelise>pfn").made <= max(in_flight + 1, 2), "no graph is made once frames count"
 
 
@@ -246,11 +247,11 @@ def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, 
 
     device.wait = wait  # type: ignore[method-assign]
     accounts: dict[str, Any] = {}
-    scans = detector.scans[:1]
+    scans, weights = detector.scans[:1], detector.weights
     options = Options(in_flight=3, hang_ns=2_000_000_000)
     try:
-        execute(made, pipe, platform=platform, scans=scans, weights=detector.weights, frames=8, pace="asap",
-                options=options, accounts=accounts, backends={"cuda": TvmCudaBackend(device, compiled)},
+        execute(made, pipe, platform=platform, scans=scans, weights=weights, frames=8, pace="asap", options=options,
+                accounts=accounts, backends={"cuda": TvmCudaBackend(device, compiled)},
                 on_frame=lambda report: begun.set())  # fmt: skip
         assert not gave_up, "the run ended while the device still hung: nobody who waits for it keeps what others need"
     finally:

@@ -73,8 +73,8 @@ if [ ! -e "$root/made" ]; then
   took "Debian $release with python3, python3-venv and build-essential"
 fi
 
-rm -rf "$root/work" && mkdir -p "$root/work" "$root/root/.cache/pip"
-git clone --quiet --no-hardlinks "$checkout" "$root/work/socsched"
+rm -rf "$root/srv" && mkdir -p "$root/srv" "$root/root/.cache/pip"
+git clone --quiet --no-hardlinks "$checkout" "$root/srv/socsched"
 for file in /etc/resolv.conf /etc/hosts; do cp "$file" "$root/etc/"; done
 # The way to the package index: pip's settings, proxies, and the certificates that these name.
 set -- HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -93,7 +93,7 @@ inside() { # command, variables of its environment: run it in the clone, in the 
     shift 2
     mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp"
     if [ -n "$CACHE" ]; then mount --bind "$CACHE" "$root/root/.cache/pip"; fi
-    exec chroot "$root" env -i "$@" sh -c "cd /work/socsched && $command"' inside "$root" "$command" "$@" </dev/null
+    exec chroot "$root" env -i "$@" sh -c "cd /srv/socsched && $command"' inside "$root" "$command" "$@" </dev/null
 }
 
 began=$(date +%s)
@@ -112,8 +112,8 @@ for step in $steps; do
     took "$step ended with exit code $code"
     exit 1
   fi
-  took "$step: $(grep -E '^[0-9]+ passed|wheels,' "$log" | sed 's/^ *//' | tr '\n' ';') .venv $(du -sm "$root/work/socsched/.venv" | cut -f1) MB"
-  if [ "$step" = demo ]; then cp "$root/work/socsched/demo-out/simulated/plan.json" "$folder/plan.$arch.json"; fi
+  took "$step: $(grep -E '^[0-9]+ passed|wheels,' "$log" | sed 's/^ *//' | tr '\n' ';') .venv $(du -sm "$root/srv/socsched/.venv" | cut -f1) MB"
+  if [ "$step" = demo ]; then cp "$root/srv/socsched/demo-out/simulated/plan.json" "$folder/plan.$arch.json"; fi
 done
 
 for plan in "$folder"/plan.*.json; do

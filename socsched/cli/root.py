@@ -14,6 +14,7 @@ from socsched import __version__
 from socsched.cli.options import Output, output_options
 from socsched.cli.progress import shown
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
+from socsched.progress import speaking
 
 VERBS = (
     "platforms",
@@ -91,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; no user error ends in a traceback (`-v` shows one)."""
     output = Output()
     try:
-        with shown(lambda: output.quiet) as output.progress:
+        with speaking(output.warn), shown(lambda: output.quiet) as output.progress:
             code = cli.main(list(arguments), prog_name="socsched", obj=output, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -5,16 +5,21 @@ What is no regular file (a terminal, a pipe, /dev/null) is written to as it is.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+PREFIX = ".socsched-new-"
+"""How the names of files and folders begin that are not yet in place."""
 STALE_S = 3600
-"""Age (s) at which what a killed process left aside is removed."""
+"""Age (s) at which what a killed process left aside is removed; nothing is silent for so long."""
 
 
 def write_file(path: str | Path, data: str | bytes, mode: int | None = None) -> None:
@@ -32,12 +37,12 @@ def replacing(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
         return
     place = Path(os.path.realpath(path))  # what a link points to is replaced, the link stays
     found = _present(place)
-    _sweep(place)
-    aside = place.with_name(f".{place.name[:200]}.{os.getpid()}.{os.urandom(4).hex()}.new")
+    if mode is None and found is not None:
+        mode = stat.S_IMODE(found.st_mode)
+    aside = place.with_name(f"{PREFIX}{os.urandom(8).hex()}")
     try:
+        sweep(place.parent)
         with open(os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b") as file:
-            if mode is None and found is not None:
-                mode = stat.S_IMODE(found.st_mode)
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             yield file
@@ -46,10 +51,37 @@ def replacing(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
         os.replace(aside, place)
         sync_folder(place.parent)
     except OSError as error:
-        error.filename = str(path) if error.filename in (None, str(aside)) else error.filename
+        if error.filename in (None, str(aside), str(place.parent)):
+            error.filename = str(path)
         raise
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch(parent: Path) -> Iterator[Path]:
+    """Yield a new folder inside `parent`, for what is then renamed into place, and remove it in the end.
+
+    A process killed here leaves its folder behind; the next one an hour later removes it.  Raises OSError.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    sweep(parent)
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=PREFIX))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(parent: Path) -> None:
+    """Remove what killed processes left aside in a folder."""
+    for name in os.listdir(parent):
+        if name.startswith(PREFIX):
+            leftover = parent / name
+            with suppress(OSError):  # its owner is at work, or has just finished
+                newest = max(path.lstat().st_mtime for path in (leftover, *leftover.rglob("*")))
+                if time.time() - newest > STALE_S:
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def replaceable(path: str | Path) -> bool:
@@ -58,6 +90,14 @@ def replaceable(path: str | Path) -> bool:
         return False
     found = _present(Path(path))
     return found is None or stat.S_ISREG(found.st_mode)
+
+
+def same(one: str | Path, other: str | Path) -> bool:
+    """Return whether two names are of one existing file."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:
@@ -70,6 +110,24 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def sync_file(path: Path) -> None:
+    """Put a file that was written on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
 def _present(path: Path) -> os.stat_result | None:
     """Return what is known of an existing file; PermissionError where it may not be written."""
     try:
@@ -79,13 +137,3 @@ def _present(path: Path) -> os.stat_result | None:
     if stat.S_ISREG(found.st_mode) and not os.access(path, os.W_OK):
         raise PermissionError(13, os.strerror(13), str(path))
     return found
-
-
-def _sweep(place: Path) -> None:
-    """Remove what killed processes left aside of this file."""
-    for name in os.listdir(place.parent):
-        if name.startswith(f".{place.name[:200]}.") and name.endswith(".new"):
-            leftover = place.with_name(name)
-            with suppress(OSError):
-                if time.time() - leftover.lstat().st_mtime > STALE_S:
-                    leftover.unlink()

@@ -68,13 +68,14 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
             "socsched compare BASELINE NEW"
         )
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.files import write_file
     from socsched.report.compare_view import markdown, view
 
     found = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
     names = str(paths[0]), str(paths[1])
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(markdown(found, *names, max_regression), encoding="utf-8")
+        write_file(file, markdown(found, *names, max_regression))
         output.note(f"wrote {file}")
 
     def show() -> None:

@@ -84,6 +84,7 @@ def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
     from socsched.cli import results
     from socsched.cli.pareto import explored
     from socsched.cli.planning import How
+    from socsched.files import write_file
     from socsched.plan import io
     from socsched.report.background import PARETO
     from socsched.report.pareto import document
@@ -94,7 +95,7 @@ def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
         how = How(policy=plan.policy if plan.policy in ("edf", "fp") else "edf", refine=False)
         points = explored(sources.pipeline or plan.pipeline, sources.platform or plan.platform, how)
         target = (place.parent if place.is_file() else place) / PARETO
-        target.write_text(json.dumps(document(points), indent=1) + "\n", encoding="utf-8")
+        write_file(target, json.dumps(document(points), indent=1) + "\n")
 
 
 def _open(output: Output, folder: Path, file: Path) -> None:

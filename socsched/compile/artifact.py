@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.store import file_digest, read_json
+from socsched.compile.store import read_json
+from socsched.files import file_digest
 from socsched.graph.operators import TensorType
 
 META = "artifact.json"

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.artifact import Artifact, file_digest, from_json
+from socsched.compile.artifact import Artifact, from_json
 from socsched.compile.layouts import NUMPY_DTYPES, convert
 from socsched.compile.runtime import load
 from socsched.errors import InputError, MachineError, SocschedError
+from socsched.files import file_digest, replacing
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.scan import list_scans, read_scan
 from socsched.models.registry import get_model
@@ -239,7 +240,8 @@ def _save(path: Path, stages: Sequence[BoardStage], values: Mapping[str, Values]
         if everything or (stage.name, port) not in read
     }
     try:
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        with replacing(path) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
     except OSError as error:
         raise MachineError(f"{path}: cannot write: {error.strerror}", "free space or name another file") from None
 

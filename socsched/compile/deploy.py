@@ -19,7 +19,7 @@ import numpy as np
 
 from socsched.compile import bundle
 from socsched.compile.analyze import stage_work
-from socsched.compile.artifact import Artifact, file_digest
+from socsched.compile.artifact import Artifact
 from socsched.compile.builder import PRECISIONS, compile_stage, compiles, network_of
 from socsched.compile.handover import write as handover
 from socsched.compile.handover.check import require_all
@@ -29,6 +29,7 @@ from socsched.compile.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import MachineError, UsageError
+from socsched.files import file_digest
 from socsched.graph.partition import Part
 from socsched.graph.rules import check_operators
 from socsched.progress import tell

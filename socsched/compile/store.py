@@ -12,20 +12,15 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from socsched import files
 from socsched.cache import cache_dir, own, private
 from socsched.errors import MachineError
-from socsched.files import write_file
-
-PREFIX = ".new-"
-STALE_S = 3600
-"""Age (s) at which what a killed process left is removed; no build is silent for so long."""
+from socsched.files import file_digest, write_file
 
 
 def digest(*parts: object) -> str:
@@ -35,25 +30,14 @@ def digest(*parts: object) -> str:
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
-    """Yield a new folder inside `parent`, for what is then renamed into place, and remove it in the end.
-
-    A process killed here leaves its folder behind; whoever comes an hour later sweeps it away.  Raises MachineError
-    when the folder cannot be written or the disk is full.
-    """
+    """Yield a new folder in a folder of the cache, as `files.scratch`; MachineError when it cannot be written."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
-        folder = Path(tempfile.mkdtemp(dir=parent, prefix=PREFIX))
-    except OSError as error:
-        raise _unwritable(parent, error) from error
-    try:
-        yield folder
+        with files.scratch(parent) as folder:
+            yield folder
     except OSError as error:
         if error.filename and not str(error.filename).startswith(str(parent)):  # something else, a tool or an input
             raise
         raise _unwritable(parent, error) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_space(folder: Path, size: int) -> None:
@@ -64,16 +48,6 @@ def require_space(folder: Path, size: int) -> None:
 
 def _unwritable(parent: Path, error: OSError) -> MachineError:
     return MachineError(f"{parent}: cannot write: {error.strerror or error}", "free space or set SOCSCHED_CACHE")
-
-
-def _sweep(parent: Path) -> None:
-    for leftover in parent.glob(f"{PREFIX}*"):
-        try:
-            newest = max(path.lstat().st_mtime for path in (leftover, *leftover.rglob("*")))
-        except OSError:  # its owner is at work, or has just finished
-            continue
-        if time.time() - newest > STALE_S:
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
@@ -93,16 +67,6 @@ def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
         except OSError:
             if not whole(place):
                 raise
-
-
-def file_digest(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _slow(file)
-
-
-def _slow(file: Any) -> str:  # Python 3.10
-    return hashlib.sha256(file.read()).hexdigest()
 
 
 def library(kind: str, key: str, name: str, build: Callable[[Path], None]) -> Path:

@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -110,8 +110,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def sync_file(path: Path) -> None:
-    """Put a file that was written on the disk."""
+def _sync_file(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -126,6 +125,36 @@ def file_digest(path: Path) -> str:
         while block := file.read(1 << 20):
             total.update(block)
     return total.hexdigest()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return name -> sha256 of all files below a folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+
+
+def put_in_place(made: Path, folder: Path, first: str, stale: Iterable[str] = (), whole: str = "") -> None:
+    """Move all files of `made` into `folder`, the one that names the others first, and remove `stale` ones there.
+
+    `made` lies on the file system of `folder`.  The subfolder `whole` is replaced as one.  Raises OSError.
+    """
+    files = [path for path in sorted(made.rglob("*")) if path.is_file()]
+    for path in files:
+        _sync_file(path)
+    os.replace(made / first, folder / first)
+    sync_folder(folder)
+    if whole:
+        if (folder / whole).exists():
+            os.rename(folder / whole, made / f"{PREFIX}old")
+        os.rename(made / whole, folder / whole)
+    for path in files:
+        if path.exists():
+            target = folder / path.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    sync_folder(folder)
 
 
 def _present(path: Path) -> os.stat_result | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from socsched import __version__
 from socsched.errors import InputError, unwritable
-from socsched.files import file_digest, scratch, write_file
-from socsched.trace.generation import FILES, MADE, digests, put_in_place, require_one
+from socsched.files import digests, file_digest, put_in_place, scratch, write_file
+from socsched.trace.generation import FILES, MADE, require_one
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -29,6 +29,8 @@ PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
     "notes.json",
 )
 JOURNAL, FRAMES = "journal.jsonl", "frames.jsonl"
+READ = (PLAN, RESULT, TRACE, JOURNAL, FRAMES, MADE, NOTES)
+"""Files that tell what a simulation or run did; all others are made of them."""
 MAX_PICTURE = 450_000
 """Bytes of a picture that a report of at most one megabyte can hold."""
 
@@ -90,7 +92,7 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
 
         trace = recover(folder / JOURNAL)
     else:
-        require_one(folder)
+        require_one(folder, (PLAN, TRACE))
         trace = trace_io.load(folder / TRACE)
     plan = plan_io.load(folder / PLAN)
     return plan, trace, result(trace, plan)

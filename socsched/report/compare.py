@@ -67,7 +67,7 @@ def load_result(folder: Path) -> dict[str, Any]:
     """Return result.json of a result folder (or the file itself); InputError when it is none."""
     file = folder / "result.json" if folder.is_dir() else folder
     if folder.is_dir():
-        require_one(folder)
+        require_one(folder, ("plan.json", "result.json"))
     hint = "expected a folder written by `socsched simulate -o` or `socsched run -o`"
     try:
         document = json.loads(file.read_text(encoding="utf-8"))

@@ -18,6 +18,7 @@ from socsched.study.work import Done, Job, open_inputs, perform
 
 _AHEAD = 2
 RETRIES = 5
+LOOPBACK = "127.0.0.1"
 _INSTALL = "pip install socsched[cluster]"
 
 
@@ -39,7 +40,8 @@ class RayEngine:
             if self._address:
                 ray.init(address=self._address, log_to_driver=False)
             else:
-                ray.init(address="local", num_cpus=self._wanted, **options)
+                # Ray has no passwords: what it starts here is not to be reached from elsewhere.
+                ray.init(address="local", num_cpus=self._wanted, _node_ip_address=LOOPBACK, **options)
         except (ConnectionError, RuntimeError, OSError, ValueError) as error:
             where = self._address or "this machine"
             raise MachineError(f"Ray on {where} does not answer: {error}", "see `ray status`") from error

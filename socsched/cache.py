@@ -28,10 +28,9 @@ def cache_place() -> Path:
         return Path(os.environ["SOCSCHED_CACHE"])
     if sys.platform != "darwin" and os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"]) / "socsched"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        raise MachineError("no cache folder: this user has no home folder", _HINT) from None
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():
+        raise MachineError("no cache folder: this user has no home folder", _HINT)
     return home / ("Library/Caches/socsched" if sys.platform == "darwin" else ".cache/socsched")
 
 

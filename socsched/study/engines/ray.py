@@ -18,7 +18,8 @@ from socsched.study.work import Done, Job, open_inputs, perform
 
 _AHEAD = 2
 RETRIES = 5
-LOOPBACK = "127.0.0.1"
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray listens on the loopback interface alone where this is 0, on all of them otherwise; read when it is imported."""
 _INSTALL = "pip install socsched[cluster]"
 
 
@@ -31,6 +32,8 @@ class RayEngine:
         self._shared: Any = None
         self._task: Any = None
         self._jobs: dict[Any, tuple[Job, Any]] = {}
+        if self._address is None:
+            os.environ.setdefault(_CLUSTERS, "0")
         self._ray = _ray()
 
     def __enter__(self) -> RayEngine:
@@ -40,8 +43,7 @@ class RayEngine:
             if self._address:
                 ray.init(address=self._address, log_to_driver=False)
             else:
-                # Ray has no passwords: what it starts here is not to be reached from elsewhere.
-                ray.init(address="local", num_cpus=self._wanted, _node_ip_address=LOOPBACK, **options)
+                ray.init(address="local", num_cpus=self._wanted, **options)
         except (ConnectionError, RuntimeError, OSError, ValueError) as error:
             where = self._address or "this machine"
             raise MachineError(f"Ray on {where} does not answer: {error}", "see `ray status`") from error

@@ -36,7 +36,7 @@ def find(kind: str, name_or_path: str) -> Path:
     Text with a path separator or a YAML suffix is a path, anything else a name.
     """
     if is_path(name_or_path):
-        path = Path(name_or_path).expanduser()
+        path = Path(os.path.expanduser(name_or_path))
         if path.is_file():
             return path
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
@@ -72,7 +72,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _user_folder() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME") or os.environ.get("APPDATA")
-    return (Path(base) if base else Path.home() / ".config") / "socsched"
+    return (Path(base) if base else Path(os.path.expanduser("~/.config"))) / "socsched"
 
 
 def _shipped(kind: str) -> list[Path]:

@@ -261,18 +261,24 @@ def folder_option(function: F) -> F:
 def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> None:
     """Try to write where a result goes before the work it comes from; an error now saves the work.
 
-    The folder of a `file` is made; a `folder` is not left behind, since what fills it may still refuse to.
+    The folder of a `file` is made; a `folder` is not left behind, since what fills it may still refuse to.  Raises
+    UsageError where an argument of the command is that file too.
     """
     import tempfile
     from itertools import takewhile
 
     from socsched.errors import unwritable
+    from socsched.files import replaceable
 
     place = folder or (file.parent if file else None)
     if place is None:
         return
-    made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
     try:
+        if file is not None:
+            _no_input(file)
+            if not replaceable(file):
+                return
+        made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
@@ -280,6 +286,18 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
             path.rmdir()
     except OSError as error:
         raise unwritable(folder or file, error) from None
+
+
+def _no_input(file: Path) -> None:
+    """Raise UsageError where an argument or another option of the command names the file that it is to write."""
+    from socsched.errors import UsageError
+    from socsched.files import replaceable, same
+
+    context = click.get_current_context(silent=True)
+    given = [value for value in context.params.values() if value is not file] if context else []
+    names = [name for value in given for name in (value if isinstance(value, tuple) else (value,))]
+    if replaceable(file) and any(isinstance(name, (str, Path)) and same(name, file) for name in names):
+        raise UsageError(f"{file}: is read by this command and cannot be its output too", "name another file with -o")
 
 
 def terminal_width() -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from socsched.cli.options import Output, terminal_width
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
+from socsched.files import write_file
 
 if TYPE_CHECKING:
     from socsched.cli.planning import How
@@ -26,7 +27,7 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
     points = explored(pipeline, platform, how)
     if file is not None:
         if file.suffix.lower() == ".json":
-            file.write_text(json.dumps(pareto.document(points), indent=1) + "\n", encoding="utf-8")
+            write_file(file, json.dumps(pareto.document(points), indent=1) + "\n")
         else:
             pareto.draw(file, points)
         output.note(f"wrote {file}")

@@ -102,7 +102,7 @@ def command(
     )
     result = line.result(made, trace) | {"run": runs.run_figures(trace, accounts, options, board)}
     if folder:
-        results.save(folder, made, trace, result)
+        results.save(folder, made, trace, result, kept=(results.FRAMES,))
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
 
     def show() -> None:

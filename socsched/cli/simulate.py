@@ -125,6 +125,8 @@ def command(
     so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, planning, results, runs, tasksets
+    from socsched.errors import UsageError
+    from socsched.files import same
     from socsched.units import format_duration
 
     output: Output = ctx.obj
@@ -137,12 +139,15 @@ def command(
     made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
+    given = made
     if chosen:
         made = line.with_policy(made, chosen)
     if governor != "static":
         made = line.governed(made, governor)
         served = [engine.id for engine in made.engines if engine.governor == governor]
         output.note(f"{governor} sets the clock of {', '.join(served)}")
+    if folder and made != given and same(plan, folder / results.PLAN):
+        raise UsageError(f"{plan}: is read by this command, which would replace it", "name another folder with -o")
     kept = bool(folder) or functional or not line.many_jobs(made, duration)
     done = line.simulated(made, duration, seed, None, faults_file, kept)
     trace = done.trace

@@ -43,6 +43,7 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
     import numpy as np
 
     from socsched.errors import UsageError
+    from socsched.files import replacing
     from socsched.models.pointpillars import checkpoints
 
     ready_to_write(file=target)
@@ -56,7 +57,8 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
         read = read_checkpoint(file)
         layout = checkpoints.guess(read.tensors, read.meta) if layout == "auto" else layout
         found = checkpoints.convert(read.tensors, layout)
-    np.savez(target, **found.weights)  # type: ignore[arg-type]
+    with replacing(target) as archive:
+        np.savez(archive, **found.weights)  # type: ignore[arg-type]
     result: dict[str, Any] = {
         "file": str(target),
         "layout": layout,

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.artifact import Artifact, file_digest, from_json
+from socsched.compile.artifact import Artifact, from_json
 from socsched.compile.layouts import NUMPY_DTYPES, convert
 from socsched.compile.runtime import load
 from socsched.errors import InputError, MachineError, SocschedError
+from socsched.files import file_digest, replacing
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.scan import list_scans, read_scan
 from socsched.models.registry import get_model
@@ -64,9 +65,10 @@ def open_bundle(folder: Path) -> tuple[list[BoardStage], list[str]]:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        entries = manifest["stages"]
+        entries, files = manifest["stages"], dict(manifest.get("files", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / MANIFEST}: cannot be read: {error}", _HINT) from None
+    _check(folder, files)
     timed = [entry["name"] for entry in entries if entry["sort"] == "timed"]
     return [_stage(folder, manifest, entry) for entry in entries if entry["sort"] != "timed"], timed
 
@@ -100,7 +102,7 @@ def _compiled(
     """The first artefact of a stage that this machine can load, loaded; MachineError with what stood against each."""
     against = []
     for found in (manifest["artifacts"][index] for index in entry["artifacts"]):
-        _check(folder, found)
+        _check(folder, found["sha256"])
         fields = {key: value for key, value in found.items() if key not in ("machine", "sha256")}
         artifact = replace(from_json(fields, folder), loadable=True)
         try:
@@ -126,8 +128,8 @@ def _loaded(artifact: Artifact, machine: str) -> Callable[..., tuple[Array, ...]
     return load(artifact)
 
 
-def _check(folder: Path, found: Mapping[str, Any]) -> None:
-    for name, digest in found["sha256"].items():
+def _check(folder: Path, digests: Mapping[str, Any]) -> None:
+    for name, digest in digests.items():
         try:
             whole = file_digest(folder / name) == digest
         except OSError as error:
@@ -239,7 +241,8 @@ def _save(path: Path, stages: Sequence[BoardStage], values: Mapping[str, Values]
         if everything or (stage.name, port) not in read
     }
     try:
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        with replacing(path) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
     except OSError as error:
         raise MachineError(f"{path}: cannot write: {error.strerror}", "free space or name another file") from None
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.cache import cache_dir
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.cpu.share_tuning import Tuning
@@ -32,7 +33,7 @@ from socsched.compile.layouts import native_layout
 from socsched.compile.link import tools, write_library
 from socsched.compile.quantize.build import build_int8, key_part
 from socsched.compile.quantize.scales import Scales, read_pipeline_scales
-from socsched.compile.store import cache_dir, digest, publish, require_space, scratch, write_json
+from socsched.compile.store import digest, publish, require_space, scratch, write_json
 from socsched.compile.targets import TargetSpec, resolve, share_in_code
 from socsched.compile.values import value_types
 from socsched.compile.versions import PINNED, rule_sources

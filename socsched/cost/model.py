@@ -19,7 +19,7 @@ from socsched.cost.roofline import Estimate, estimate, rescaled
 from socsched.descriptor.catalog import described
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
-from socsched.errors import SocschedError
+from socsched.errors import CompileError
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
@@ -124,7 +124,7 @@ class CostModel:
             return f"computes in {', '.join(engine.precisions)} only"
         try:
             work = self.work_of(stage, precision)
-        except SocschedError as error:
+        except CompileError as error:  # what this machine cannot do says nothing of the engine
             return str(error)
         reasons = check_operators(work, engine) if work else []
         if reasons:

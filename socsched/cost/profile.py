@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import DescriptorError, Finding, InputError
+from socsched.files import write_file
 
 SCHEMA_VERSION = "1"
 _ANEW = "write it anew with `socsched profile`"
@@ -108,7 +109,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         "contention": [asdict(entry) for entry in profile.contention],
         "conversions": [asdict(entry) for entry in profile.conversions],
     }
-    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(document, indent=1) + "\n")
 
 
 def load_profile(path: str | Path) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -285,7 +286,7 @@ def check_design(root: Tree) -> None:
 
 def beside(folder: Path, name: str) -> Path:
     """Return the file a study means by a path: relative to the study's own folder."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     return path if path.is_absolute() else folder / path
 
 

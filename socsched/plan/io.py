@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from socsched.errors import DescriptorError, Finding, InputError, unwritable
+from socsched.files import write_file
 from socsched.models.parts import part_of
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Transition
 
@@ -59,7 +60,7 @@ def save(plan: Plan, file: str | Path) -> None:
     """Write plan.json; InputError or MachineError when the file cannot be written."""
     text = json.dumps(to_document(plan), indent=1) + "\n"
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        write_file(file, text)
     except OSError as error:
         raise unwritable(file, error) from None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline
-from socsched.errors import SocschedError
+from socsched.errors import CompileError, UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.conflict import Judge, Judged, key
 from socsched.plan.explain import Judged as Modes
@@ -89,7 +89,7 @@ def _left(candidate: Judged) -> tuple[str, ...]:
 def _judged(judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> tuple[str, ...] | None:
     try:
         return _left(judge(workload, mapping, True))
-    except (Unconnectable, SocschedError, KeyError):
+    except (Unconnectable, UsageError, CompileError, KeyError):
         return None
 
 
@@ -143,7 +143,7 @@ def _precisions(
         other = CostModel(model.platform, model.mode, model.work, model.profile, model.reference)
         try:
             costs = [cost for cost in other.candidates(wider) if cost.time_ns < mapping[name].time_ns]
-        except (SocschedError, KeyError, ValueError):
+        except (UsageError, CompileError, KeyError, ValueError):
             continue
         pipeline = _with_stage(graph.pipeline, name, precisions=(*stage.precisions, *wider.precisions))
         wide = Workload.of(task_graph(pipeline), other, workload.policy, workload.observed, workload.limits)
@@ -175,7 +175,7 @@ def _rates(
             pipeline, old, new = changed
             try:
                 other = workload.asking(task_graph(pipeline))
-            except SocschedError:
+            except UsageError:
                 break
             left = _judged(judge, other, mapping)
             if left is None:

@@ -14,11 +14,10 @@ from typing import Any
 from socsched.cost.roofs import Point, Roof
 from socsched.errors import SocschedError
 from socsched.plan.plan import Plan
+from socsched.trace.generation import FILES, MADE
 
 PARETO = "pareto.json"
 """What `socsched plan --pareto -o FILE.json` writes; in a result folder it becomes part of the report."""
-MADE = "made.json"
-"""Command line, versions and machine of the simulation or run in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
     if front is None:
         missing["front"] = f"socsched report {folder or 'DIR'} --pareto"
     made = _document(folder / MADE) if folder else None
-    told = {str(key): str(value) for key, value in (made or {}).items()}
+    told = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
     return Background(roofs, points, front, told, missing)
 
 

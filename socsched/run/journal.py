@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
+from socsched.files import file_digest
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
-FORMAT = "socsched-journal"
+FORMAT, PLAN = "socsched-journal", "plan.json"
 INTERVAL_S = 0.25
 _ROWS = 32
 """Jobs or slices in a line: well below a tenth of a millisecond of work."""
@@ -49,6 +50,8 @@ class Journal:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         head = {"format": FORMAT, "kind": trace.kind, "seed": trace.seed, "duration_ns": trace.duration_ns}
+        if (plan := path.with_name(PLAN)).is_file():
+            head["plan"] = file_digest(plan)
         self._write(head)
 
     def __enter__(self) -> Journal:
@@ -82,6 +85,11 @@ class Journal:
             self._open.update(enumerate(fresh, self._jobs))
             self._jobs += len(fresh)
             del trace.jobs[: len(fresh)]
+            # Before the jobs they set off: what is cut off at any line holds no job of a frame that it does not know.
+            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
+            self._line(releases=releases)
+            for name, times in releases.items():
+                del trace.releases[name][: len(times)]
             for part in _parts([i for i, job in self._open.items() if last or job.status != "unfinished"]):
                 self._line(jobs=[[i, *(getattr(self._open[i], name) for name in _JOB)] for i in part])
                 for index in part:
@@ -92,12 +100,9 @@ class Journal:
             for notes in _parts(trace.instants[:]):
                 self._line(instants=[[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in notes])
                 del trace.instants[: len(notes)]
-            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
             counters = {name: steps[:] for name, steps in list(trace.counters.items()) if steps}
             new = {name: steps[self._known.get(name, 0) :] for name, steps in counters.items()}
-            self._line(releases=releases, counters={name: steps for name, steps in new.items() if steps})
-            for name, times in releases.items():
-                del trace.releases[name][: len(times)]
+            self._line(counters={name: steps for name, steps in new.items() if steps})
             for name, steps in counters.items():
                 self._known[name] = 1  # the last step stays, too: who adds the next one looks whether it is another
                 del trace.counters[name][: len(steps) - 1]
@@ -127,16 +132,32 @@ class Journal:
 
 
 def recover(path: str | Path) -> Trace:
-    """Return the trace a journal tells of; InputError when it is none.
+    """Return the trace a journal tells of; InputError when it is none, or of another plan than plan.json there.
 
     Jobs whose end is not in it are left out; the trace lasts until the last thing it tells.
     """
+    _require_plan(Path(path))
     trace, jobs = _read(path)
     _number(trace, jobs)
     last = [piece.end_ns for piece in trace.slices] + [t for times in trace.releases.values() for t in times[-1:]]
     trace.duration_ns = max(last, default=0)
     trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, "recovered from the journal of a killed run"))
     return trace
+
+
+def _require_plan(path: Path) -> None:
+    """Raise InputError when the plan in the journal's folder is not the one the run began with."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            told = (_parsed(file.readline()) or {}).get("plan")
+        same = told is None or told == file_digest(path.with_name(PLAN))
+    except (OSError, UnicodeDecodeError):
+        return  # said by who reads it
+    if not same:
+        raise InputError(
+            f"{path}: the journal of another run than {PLAN} there is of: a later one was cut off before it began",
+            "run again with -o into this folder",
+        )
 
 
 def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:

@@ -27,6 +27,7 @@ from socsched.plan.plan import Plan, Task
 from socsched.progress import tell
 from socsched.run.backends.base import Backend
 from socsched.run.executor import execute
+from socsched.run.session import require_whole
 from socsched.run.worker import warn
 from socsched.units import format_duration
 
@@ -55,7 +56,7 @@ def measure(
     With `interval` (relative half width) more frames are run while a stage's median is not known that well.  A cost is
     planned with as if it were the longest there is, so it is taken from the slow end (with less than 100 frames it is
     the longest seen); its error reaches down to the median.  `note` is told each result.
-    Raises UsageError when the plan is for another machine or no stage has a model.
+    Raises UsageError when the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
     """
     modelled = {stage.name for stage in pipeline.stages if stage.model}
     if not modelled & {task.name for task in plan.tasks}:
@@ -78,6 +79,7 @@ def measure(
                 platform=platform,
                 backends=backends,
             )
+            require_whole(trace)
             for job in trace.jobs:
                 if job.task in times and job.status == "done":
                     times[job.task].append(job.exec_ns)

@@ -35,6 +35,15 @@ from socsched.run.version import WARMUP_FRAMES, Version, await_workers, make_ver
 from socsched.run.worker import Habits, Worker, warn
 from socsched.trace.trace import Instant, Trace
 
+INTERRUPTED = "interrupted by the user"
+"""What the trace of a run says that SIGINT ended early."""
+
+
+def require_whole(trace: Trace) -> None:
+    """Raise KeyboardInterrupt for the trace of a run that SIGINT ended early."""
+    if any(note.text == INTERRUPTED and note.subject == "run" for note in trace.instants):
+        raise KeyboardInterrupt
+
 
 class Session:
     """One execution of a plan on a board; see `executor.execute`."""
@@ -223,7 +232,7 @@ class Session:
             text = f"{type(error).__name__}: {error}"
             trace.instants.append(Instant(trace.duration_ns, "fault", act.task.name, act.job.frame, text))
         elif hub.interrupted:
-            trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, "interrupted by the user"))
+            trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, INTERRUPTED))
         for name in timetable.names(self._plan):
             trace.releases.setdefault(name, [])
         hub.dispatcher.settle()

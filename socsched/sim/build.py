@@ -1,8 +1,8 @@
 """The simulation kernel, compiled once a machine and kept in the cache; interpreted where that is not possible.
 
 The kernel is Python that Cython understands (`sim.kernel`).  Its modules are put together as one (`sim.merge`),
-translated and compiled aside, and the finished folder is renamed into place, so that concurrent processes and
-interrupted builds leave nothing broken.
+translated and compiled once; a file that is not what was built, or that others could have changed, is never loaded
+(`compile.store.library`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import hashlib
 import importlib.util
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from socsched.progress import notice
 from socsched.sim.merge import merged
 
-MODULE = "socsched_kernel"
+MODULE, KIND = "socsched_kernel", "kernel"
 MODULES = (
     "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
     "reservations", "credits", "progress", "orders", "places", "jobs", "queues", "guests", "dispatching", "slack",
@@ -75,6 +74,7 @@ def kernel(prefer: str | None = None, segments: int = WORTH) -> Any:
                     ) from None
                 _loaded["why"] = str(reason)
                 _loaded[wanted] = _interpreted()
+                notice("kernel", f"simulations are interpreted, which takes longer: {reason}")
     return _loaded[wanted]
 
 
@@ -110,51 +110,50 @@ def _digest() -> str:
     return seen.hexdigest()[:24]
 
 
-def _home() -> Path:
-    from socsched.compile.store import cache_dir
-
-    return cache_dir() / "kernel" / _digest()
-
-
 def _ready() -> bool:
+    """Return whether a compiled kernel is there; loading it may still refuse it."""
+    from socsched.cache import cache_dir
+    from socsched.errors import MachineError
+
     try:
-        return (_home() / "ready").exists()
-    except _Impossible:
+        return (cache_dir() / KIND / _digest() / _binary()).exists()
+    except (_Impossible, MachineError, OSError):
         return False
 
 
 def _built() -> Path:
-    """Return the folder with the compiled package, building it the first time."""
-    home = _home()
-    if not (home / "ready").exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home.parent) as aside:
-            _build(Path(aside) / "new")
-            (Path(aside) / "new" / "ready").touch()
-            try:
-                os.rename(Path(aside) / "new", home)
-            except OSError:
-                if not (home / "ready").exists():
-                    raise
-    return home
+    """Return the compiled module, building it the first time."""
+    from socsched.compile.store import library
+    from socsched.errors import MachineError
+
+    try:
+        return library(KIND, _digest(), _binary(), _build)
+    except (MachineError, OSError) as error:
+        raise _Impossible(str(error)) from None
 
 
 def _build(folder: Path) -> None:
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    from socsched.compile import compilers
+
+    compiler = compilers.c_compiler()
     headers = Path(sysconfig.get_paths()["include"])
     if not compiler:
         raise _Impossible("there is no C compiler")
     if not (headers / "Python.h").exists():
         raise _Impossible(f"Python's headers are not installed ({headers / 'Python.h'})")
-    folder.mkdir(parents=True)
     for text, suffix in zip(merged(_sources(), MODULES), (".py", ".pxd"), strict=True):
         (folder / MODULE).with_suffix(suffix).write_text(text, encoding="utf-8")
     print("compiling the simulation kernel (once)", file=sys.stderr)
     command = [sys.executable, "-m", "cython", "-3", f"{MODULE}.py"]
     for key, value in _DIRECTIVES.items():
         command += ["-X", f"{key}={value}"]
-    _run(command, folder)
-    _run([compiler, *_FLAGS, f"-I{headers}", f"{MODULE}.c", "-o", _binary()], folder)
+    try:
+        compilers.run(command, folder)
+        compilers.run([compiler, *_FLAGS, f"-I{headers}", f"{MODULE}.c", "-o", _binary()], folder)
+    except subprocess.CalledProcessError as error:
+        raise _Impossible(f"{error.cmd[0]} failed:\n{error.stdout[-2000:]}") from None
+    except subprocess.TimeoutExpired as error:
+        raise _Impossible(f"{error.cmd[0]} took longer than {error.timeout:.0f} s") from None
     (folder / f"{MODULE}.c").unlink()
 
 
@@ -162,19 +161,17 @@ def _binary() -> str:
     return f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
-def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        raise _Impossible(f"{command[0]} failed:\n{done.stdout[-2000:]}")
-
-
-def _import(home: Path) -> ModuleType:
-    """Import the compiled module from its folder, under its own name."""
+def _import(file: Path) -> ModuleType:
+    """Import the compiled module from its file, under its own name."""
     if MODULE not in sys.modules:
-        spec = importlib.util.spec_from_file_location(MODULE, home / _binary())
+        spec = importlib.util.spec_from_file_location(MODULE, file)
         if spec is None or spec.loader is None:
-            raise _Impossible(f"{home / _binary()} is no module")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[MODULE] = module
-        spec.loader.exec_module(module)
+            raise _Impossible(f"{file} is no module")
+        try:
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[MODULE] = module
+            spec.loader.exec_module(module)
+        except ImportError as error:
+            sys.modules.pop(MODULE, None)
+            raise _Impossible(f"{file} cannot be loaded: {error}") from None
     return sys.modules[MODULE]

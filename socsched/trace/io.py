@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.errors import InputError
+from socsched.files import write_file
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def save(trace: Trace, path: str | Path) -> None:
     """Write `trace` to `path`; the same trace gives the same bytes."""
     text = json.dumps(_written(trace), separators=(",", ":"), allow_nan=False, default=_plain)
     data = text.encode()
-    Path(path).write_bytes(gzip.compress(data, _LEVEL, mtime=0) if str(path).endswith(".gz") else data)
+    write_file(path, gzip.compress(data, _LEVEL, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def load(path: str | Path) -> Trace:

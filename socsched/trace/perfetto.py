@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from socsched.files import replacing
 from socsched.plan.plan import Plan
 from socsched.trace.derived import completed, unit
 from socsched.trace.trace import Trace
@@ -41,7 +42,7 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
     columns = completed(trace, plan)
     tracks = _tracks(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
-    with open(path, "wb") as file:
+    with replacing(path) as file:
         file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {trace.kind}"))
         for data in events.blocks():
             file.write(data)

@@ -12,7 +12,7 @@ from socsched.cost.power import job_energy_uj
 from socsched.cost.roofline import launches_per_operator
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
-from socsched.errors import SocschedError
+from socsched.errors import CompileError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import prefixes, units
@@ -148,7 +148,7 @@ def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible |
         return None
     try:
         work = model.work_of(stage, stage.precisions[0])
-    except SocschedError:
+    except CompileError:
         return None
     owner = owners(network, work.operators) if work else None
     if work is None or owner is None:

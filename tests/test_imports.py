@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "resources", "progress"}
+LOWEST = {"units", "errors", "resources", "progress", "text"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "resources": {"errors"},
     "progress": set(),
+    "text": set(),
     "descriptor": LOWEST,
     "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},

@@ -25,6 +25,7 @@ from socsched.descriptor.fields import (
     RateFigure,
     ShareFigure,
     SizeFigure,
+    Title,
     Voltage,
 )
 from socsched.descriptor.operating_points import dynamic_power
@@ -149,7 +150,7 @@ class EngineFile(Grounded):
     """One schedulable processor, or `count` equal ones called key0, key1, ..."""
 
     kind: Name = Field(description="what people call it: cpu, gpu, dla, npu, dsp, ...")
-    title: str = Field(min_length=1, description="one line about it")
+    title: Title = Field(description="one line about it")
     count: int | None = Field(None, ge=1, le=64, description="equal engines, called key0, key1, ...; absent: one")
     units: int = Field(ge=1, le=100_000, description="identical units it consists of (cores, SMs)")
     unit: Name = Field(description="what a unit is called: core, SM, ...")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -42,6 +42,7 @@ from socsched.descriptor.platform import (
     Preemption,
     WeightsMemory,
 )
+from socsched.descriptor.target_file import TargetFile
 
 Resolve = Callable[[OperatorRulesFile], OperatorRules]
 
@@ -182,7 +183,7 @@ class EngineFile(Grounded):
         None, description="power in addition with all units busy at the highest clock; absent: from operating points"
     )
     operators: OperatorRulesFile = Field(description="what it can compute")
-    target: dict[str, Any] = Field(description="what to compile for")
+    target: TargetFile = Field(description="what to compile for")
 
     def lower(self, engine_id: str, resolve: Resolve) -> Engine:
         """Return the engine as the rest of socsched sees it; `resolve` finds the operator rules it names."""
@@ -206,7 +207,7 @@ class EngineFile(Grounded):
             operators=resolve(self.operators),
             idle_mw=self.idle.lower(),
             dynamic_mw=self.dynamic.lower() if self.dynamic else unknown,
-            target=dict(self.target),
+            target=self.target.lower(),
             performance=self.performance.lower() if self.performance else None,
             capacity=self.capacity.lower() if self.capacity else None,
             coefficient=self.dynamic_coefficient.lower() if self.dynamic_coefficient else None,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "resources", "progress", "text"}
+LOWEST = {"units", "errors", "resources", "progress", "text", "bounded"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "resources": {"errors"},
     "progress": set(),
     "text": set(),
+    "bounded": {"errors"},
     "descriptor": LOWEST,
     "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},

@@ -28,6 +28,7 @@ from socsched.compile.layouts import NUMPY_DTYPES, convert
 from socsched.compile.runtime import load
 from socsched.errors import InputError, MachineError, SocschedError
 from socsched.graph.operators import TensorType
+from socsched.models.npz import read_npz
 from socsched.models.pointpillars.scan import list_scans, read_scan
 from socsched.models.registry import get_model
 
@@ -176,11 +177,7 @@ def frames(paths: Sequence[Path], stages: Sequence[BoardStage]) -> Iterator[tupl
 def _arrays(file: Path) -> dict[str, Array]:
     if file.suffix != ".npz":
         return {"points": read_scan(file)}
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not a readable .npz: {error}", "write it with numpy.savez") from None
+    return read_npz(file)
 
 
 def run_frame(stages: Sequence[BoardStage], sensors: Mapping[str, Values]) -> tuple[dict[str, Values], dict[str, int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path as FilePath
 from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -17,7 +16,7 @@ from pydantic_core import from_json
 
 from socsched.descriptor.source import MAX_FINDINGS, Document, Mark, Path
 from socsched.descriptor.validation import report_error
-from socsched.errors import DescriptorError, InputError
+from socsched.errors import DescriptorError
 
 T = TypeVar("T")
 MAX_BYTES = 16 * 2**20
@@ -26,29 +25,13 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 _SYNTAX = re.compile(r"(.*) at line (\d+) column (\d+)")
 
 
-def read_bytes(path: str | FilePath, what: str, hint: str, most: int = MAX_BYTES) -> bytes:
-    """Return what a file holds; InputError when it cannot be read or is larger than `most` bytes.
-
-    Devices and pipes that never end are read up to the limit only.
-    """
-    try:
-        with FilePath(path).open("rb") as file:
-            raw = file.read(most + 1)
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot read the {what}: {reason}", hint) from None
-    if len(raw) > most:
-        raise InputError(f"{path}: larger than the {most // 2**20} MiB a {what} may have", hint)
-    return raw
-
-
 class JsonFile:
     """The bytes of a JSON file: `load` gives its content as a class, `check` reports what is wrong with its meaning."""
 
-    def __init__(self, raw: bytes, file: str, hint: str = "") -> None:
+    def __init__(self, raw: bytes, file: str, hint: str = "", most: int = MAX_VALUES) -> None:
         self.raw, self.file, self.hint = raw, file, hint
-        if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
-            self._refuse_text(f"expected at most {MAX_VALUES} values")
+        if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > most:
+            self._refuse_text(f"expected at most {most} values")
         try:
             self.data: Any = from_json(raw, allow_inf_nan=False)
         except ValueError as error:

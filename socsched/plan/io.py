@@ -8,7 +8,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from socsched.descriptor.json_file import JsonFile, read_bytes
+from socsched.bounded import read_bytes
+from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.errors import unwritable
 from socsched.models.parts import part_of
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Transition
@@ -71,7 +72,7 @@ def _text(document: Any) -> str:
 
 def load(file: str | Path) -> Plan:
     """Read plan.json; InputError when it cannot be read, DescriptorError with every fault and its field otherwise."""
-    return _checked(read_bytes(file, "plan", _HINT), str(file))
+    return _checked(read_bytes(file, "plan", _HINT, MAX_BYTES), str(file))
 
 
 def from_document(document: Any, file: str = "plan.json") -> Plan:

@@ -30,7 +30,7 @@ def read_bytes(path: str | Path, what: str, hint: str, most: int) -> bytes:
             raw = file.read(most + 1)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot read the {what}: {reason}", hint) from None
+        raise InputError(f"{path}: the {what} cannot be read: {reason}", hint) from None
     if len(raw) > most:
         raise InputError(f"{path}: larger than the {most // 2**20} MiB a {what} may have", hint)
     return raw

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "compile": UP_TO_MODELS,
     "cost": UP_TO_MODELS,
     "plan": {*UP_TO_MODELS, "compile", "cost"},
-    "trace": {*LOWEST, "plan", "cost"},
+    "trace": {*LOWEST, "descriptor", "plan", "cost"},
     "sim": {*UP_TO_PLAN, "trace"},
     "run": {*UP_TO_PLAN, "trace"},
     "report": {*UP_TO_PLAN, "trace", "sim", "run"},

@@ -14,7 +14,7 @@ import click
 
 from socsched.cli import doctor_machine, doctor_targets
 from socsched.cli.doctor_targets import Check
-from socsched.cli.options import Output, output_options, terminal_width
+from socsched.cli.options import Output, echo, output_options, terminal_width
 
 NEEDED_BYTES = 1_500_000_000
 
@@ -61,7 +61,7 @@ def _show(checks: list[Check]) -> None:
     )
     for check in checks:
         if check.remedy:
-            click.echo(f"{check.name}: {check.remedy}")
+            echo(f"{check.name}: {check.remedy}")
 
 
 def _os_name() -> str:

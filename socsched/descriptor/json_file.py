@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -18,7 +18,6 @@ from socsched.descriptor.source import MAX_FINDINGS, Document, Mark, Path
 from socsched.descriptor.validation import report_error
 from socsched.errors import DescriptorError
 
-T = TypeVar("T")
 MAX_BYTES = 16 * 2**20
 MAX_VALUES = 500_000
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
@@ -41,11 +40,10 @@ class JsonFile:
         except RecursionError:
             self._refuse_text("expected less nesting")
 
-    def load(self, kind: type[T]) -> T:
+    def load(self, kind: Any) -> Any:
         """Return the content as `kind`; DescriptorError with every fault (of a long list, those of one entry)."""
         try:
-            made: T = _adapter(cast(Any, kind)).validate_json(self.raw, strict=True)
-            return made
+            return _adapter(kind).validate_json(self.raw, strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False)[:MAX_FINDINGS]
         document = self._document([tuple(detail["loc"]) for detail in details])

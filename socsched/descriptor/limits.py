@@ -27,6 +27,8 @@ NoName = Annotated[str, Field(pattern=f"{PLAN_NAME_PATTERN}|^$", max_length=200)
 """A name in a plan, or nothing."""
 Line = Annotated[str, Field(pattern=LINE_PATTERN, max_length=4000)]
 """Text of one line without control characters."""
+Text = Annotated[str, Field(max_length=100_000)]
+"""Any text, as an error message of a library may be."""
 Ns = Annotated[int, Field(ge=0, le=MOST_NS)]
 """A time in nanoseconds."""
 SomeNs = Annotated[int, Field(ge=1, le=MOST_NS)]
@@ -42,10 +44,13 @@ Amount = Annotated[int, Field(ge=-(2**62), le=2**62)]
 """A figure of any unit, of either sign."""
 Real = Annotated[float, Field(ge=-1e18, le=1e18)]
 Positive = Annotated[float, Field(ge=0, le=1e18)]
+Step = Annotated[float, Field(gt=0, le=1e30)]
+"""What one unit of an integer is worth."""
 Preempts = Annotated[str, Field(pattern="^(full|segment|none|restart)$")]
 Criticality = Annotated[str, Field(pattern="^(hard|firm|soft)$")]
 Overflow = Annotated[str, Field(pattern="^(newest|oldest)$")]
 OnLate = Annotated[str, Field(pattern="^(continue|skip|abort|degrade)$")]
+Status = Annotated[str, Field(pattern="^(unfinished|done|dropped|aborted)$")]
 Verdict = Annotated[str, Field(pattern="^(feasible|infeasible|undecided)$")]
 Rows = FailFast()
 """Annotation of a long list: its first wrong entry is enough, for a hostile file has a million of them."""

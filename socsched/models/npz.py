@@ -20,9 +20,12 @@ _KINDS = "biuf"
 """Of dtype: truth values, integers and real numbers."""
 
 
-def read_npz(path: str | Path, what: str = "arrays", hint: str = "write it with numpy.savez") -> dict[str, npt.NDArray[Any]]:
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def read_npz(path: str | Path, what: str = "arrays", hint: str = "write it with numpy.savez") -> Arrays:
     """Return the arrays of an .npz file by name; InputError for anything but arrays of numbers of a sensible size."""
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: Arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
             size = Path(path).stat().st_size
@@ -36,7 +39,7 @@ def read_npz(path: str | Path, what: str = "arrays", hint: str = "write it with 
                     raise ValueError(f"two arrays are called {name!r}")
                 found[name] = _array(archive.read(entry), name)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}", "check the path") from None
+        raise InputError(f"{path}: not a readable {what} file: {error.strerror or error}", "check the path") from None
     except InputError:
         raise
     except Exception as error:  # zipfile raises a dozen kinds for a damaged archive, numpy's header reader any

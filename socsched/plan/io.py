@@ -83,7 +83,7 @@ def from_document(document: Any, file: str = "plan.json") -> Plan:
 def _checked(raw: bytes, file: str) -> Plan:
     source = JsonFile(raw, file, _HINT)
     source.load(Head)
-    plan = source.load(Plan)
+    plan: Plan = source.load(Plan)
     source.load(Summaries)
     source.check(faults(plan))
     return plan

@@ -12,21 +12,48 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from socsched.errors import InputError
+from socsched.descriptor.limits import Amount, Count, Lane, Ns, Real, Status, Text
+from socsched.descriptor.limits import SignedNs as Time
+from socsched.errors import DescriptorError, InputError
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 FORMAT = "socsched-journal"
 INTERVAL_S = 0.25
+_HINT = "give a folder that `socsched run -o` wrote to"
+_LONGEST = 4 * 2**20
+"""Bytes of a line: a quarter of a second of releases and counters, generously."""
 _ROWS = 32
 """Jobs or slices in a line: well below a tenth of a millisecond of work."""
 _JOB = (
     "task", "frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "status",
     "sampled",
 )  # fmt: skip
+
+
+_JobRow = tuple[Count, Text, Time, Time, Time, Time, Time, Time, Time, Status, Mapping[Text, Amount]]
+"""Its number, and the fields of `_JOB`."""
+_SliceRow = tuple[Text, tuple[Lane, ...], Count, Text, Time, Time]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    format: Literal["socsched-journal"]
+    kind: Text
+    seed: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    jobs: tuple[_JobRow, ...] = ()
+    slices: tuple[_SliceRow, ...] = ()
+    instants: tuple[tuple[Time, Text, Text, Amount, Text], ...] = ()
+    releases: Mapping[Text, tuple[Ns, ...]] = field(default_factory=dict)
+    counters: Mapping[Text, tuple[tuple[Ns, Real], ...]] = field(default_factory=dict)
 
 
 class Journal:
@@ -143,28 +170,46 @@ def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:
     """Return what a journal tells but for its jobs, and these by their number."""
     jobs: dict[int, Job] = {}
     trace: Trace | None = None
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            for row in filter(None, map(_parsed, file)):
-                if trace is None:
-                    if row.get("format") != FORMAT:
-                        break
-                    trace = Trace(row["kind"], 0, row["seed"])
-                    continue
-                jobs.update((index, _job(values)) for index, *values in row.get("jobs", ()))
-                trace.slices += [
-                    Slice(e, tuple(on), job, name, a, b) for e, on, job, name, a, b in row.get("slices", ())
-                ]
-                trace.instants += [Instant(*values) for values in row.get("instants", ())]
-                for name, times in row.get("releases", {}).items():
-                    trace.releases.setdefault(name, []).extend(times)
-                for name, steps in row.get("counters", {}).items():
-                    trace.counters.setdefault(name, []).extend((time, value) for time, value in steps)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}", "give a folder that `socsched run -o` wrote to") from error
+    for row in _rows(path):
+        if isinstance(row, _Head):
+            trace = Trace(row.kind, 0, row.seed)
+            continue
+        assert trace is not None
+        jobs.update((index, _job(values)) for index, *values in row.jobs)
+        trace.slices += [Slice(e, tuple(on), job, name, a, b) for e, on, job, name, a, b in row.slices]
+        trace.instants += [Instant(*values) for values in row.instants]
+        for name, times in row.releases.items():
+            trace.releases.setdefault(name, []).extend(times)
+        for name, steps in row.counters.items():
+            trace.counters.setdefault(name, []).extend(steps)
     if trace is None:
-        raise InputError(f"{path}: is no journal", "give a folder that `socsched run -o` wrote to")
+        raise InputError(f"{path}: is no journal", _HINT)
     return trace, jobs
+
+
+def _rows(path: str | Path) -> Iterator[_Head | _Row]:
+    """Yield the lines of a journal, a head first; the last one is left out where it breaks off.
+
+    Raises InputError for a file that cannot be read or a line that no run wrote.
+    """
+    from socsched.descriptor.json_file import JsonFile
+
+    kind: type = _Head
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
+                if not line.endswith(b"\n"):
+                    if len(line) == _LONGEST:
+                        raise InputError(f"{path}:{number}: a line longer than {_LONGEST} bytes", _HINT)
+                    return
+                try:
+                    yield JsonFile(line, f"{path}:{number}").load(kind)
+                except DescriptorError as error:
+                    what = "is no journal" if number == 1 else "no line of a journal"
+                    raise InputError(f"{path}:{number}: {what}: {error.findings[0].expected}", _HINT) from None
+                kind = _Row
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}", _HINT) from error
 
 
 def _number(trace: Trace, jobs: dict[int, Job]) -> None:
@@ -181,15 +226,7 @@ def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield rows[start : start + _ROWS]
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
-
-
-def _job(values: list[Any]) -> Job:
+def _job(values: Sequence[Any]) -> Job:
     known: dict[str, Any] = dict(zip(_JOB, values, strict=True))
     if "origin" in Job.__slots__:
         known["origin"] = {}

@@ -71,6 +71,11 @@ def write_scales(path: Path, scales: Scales) -> None:
     write_json(path, _document(scales))
 
 
+def read_scales(path: Path) -> Scales:
+    """Return the scales in a JSON file; InputError or DescriptorError when it is none or a step is not positive."""
+    return _scales(_opened(path).load(_File))
+
+
 def write_pipeline_scales(path: Path, scales: Mapping[str, Scales]) -> None:
     """Write the scales of a pipeline's stages, by stage name, as one JSON file."""
     write_json(path, {stage: _document(found) for stage, found in scales.items()})
@@ -81,14 +86,18 @@ def read_pipeline_scales(path: Path) -> dict[str, Scales]:
 
     A number is the step of a tensor in -127..127.  Raises InputError or DescriptorError for anything else.
     """
-    source = JsonFile(read_bytes(path, "file of scales", _ANEW, MAX_BYTES), str(path), _ANEW)
+    source = _opened(path)
     if not isinstance(source.data, dict) or not source.data:
-        source.check([((), "expected {stage: {tensor: step}}, or what calibration wrote")])
+        source.check([((), "not a file of scales: expected {stage: {tensor: step}}, or what calibration wrote")])
     if any(isinstance(found, dict) and "values" in found for found in source.data.values()):
         written: Mapping[str, _File] = source.load(Mapping[Line, _File])
         return {stage: _scales(found) for stage, found in written.items()}
     steps: Mapping[str, Mapping[str, float]] = source.load(Mapping[Line, Mapping[Line, Step]])
     return {s: Scales({key_of(name): Scale(step, True) for name, step in found.items()}) for s, found in steps.items()}
+
+
+def _opened(path: Path) -> JsonFile:
+    return JsonFile(read_bytes(path, "file of scales", _ANEW, MAX_BYTES), str(path), _ANEW)
 
 
 def _scales(file: _File) -> Scales:

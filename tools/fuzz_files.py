@@ -1,6 +1,7 @@
 """Give every loader mutated files: nothing may end in a traceback, a crash, more than 2 s or more than 512 MiB.
 
-Usage: python tools/fuzz_files.py [--formats plan,onnx] [--count 1000 | --minutes 60] [--seed 1] [--workers 2] [--keep DIR]
+Usage: python tools/fuzz_files.py [--formats plan,onnx] [--count 1000 | --minutes 60] [--seed 1] [--workers 2]
+    [--keep DIR]
 
 Mutations are numbered, the same for the same seed and format; --keep writes the file of every finding.  Exit code 1
 when there is one.
@@ -15,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parent))
 
 from fuzz.formats import Format, formats
 from fuzz.run import Tally, batch, mutation
@@ -34,7 +35,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for the files of findings")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        return report(asked, [f for f in formats(Path(folder)) if not asked.formats or f.name in asked.formats.split(",")])
+        wanted = asked.formats.split(",") if asked.formats else None
+        return report(asked, [form for form in formats(Path(folder)) if not wanted or form.name in wanted])
 
 
 def report(asked: argparse.Namespace, chosen: list[Format]) -> int:

@@ -109,6 +109,11 @@ class Journal:
             self._open.update(enumerate(fresh, self._jobs))
             self._jobs += len(fresh)
             del trace.jobs[: len(fresh)]
+            # Releases before the jobs they began: a file that ends between the two has no job without its release.
+            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
+            counters = {name: steps[:] for name, steps in list(trace.counters.items()) if steps}
+            new = {name: steps[self._known.get(name, 0) :] for name, steps in counters.items()}
+            self._line(releases=releases, counters={name: steps for name, steps in new.items() if steps})
             for part in _parts([i for i, job in self._open.items() if last or job.status != "unfinished"]):
                 self._line(jobs=[[i, *(getattr(self._open[i], name) for name in _JOB)] for i in part])
                 for index in part:
@@ -119,10 +124,6 @@ class Journal:
             for notes in _parts(trace.instants[:]):
                 self._line(instants=[[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in notes])
                 del trace.instants[: len(notes)]
-            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
-            counters = {name: steps[:] for name, steps in list(trace.counters.items()) if steps}
-            new = {name: steps[self._known.get(name, 0) :] for name, steps in counters.items()}
-            self._line(releases=releases, counters={name: steps for name, steps in new.items() if steps})
             for name, times in releases.items():
                 del trace.releases[name][: len(times)]
             for name, steps in counters.items():

@@ -101,7 +101,8 @@ class Record:
     def acted_on(self, path: tuple[str, ...]) -> tuple[Ints, Ints]:
         """Return the done jobs of a path's last task in order of completion, and the frame of its source each acted on.
 
-        The frame is followed back along the path; jobs that acted on none are left out.
+        The frame is followed back along the path; jobs that acted on none, or on one whose release is not recorded (the
+        journal of a killed run may end there), are left out.
         """
         task = path[-1]
         rows = self._done(task)
@@ -109,6 +110,8 @@ class Record:
         for producer in path[-2::-1]:
             frames = self.taken(producer, task, frames)
             rows, frames, task = rows[frames >= 0], frames[frames >= 0], producer
+        known = frames < len(self.columns.releases.get(path[0], ()))
+        rows, frames = rows[known], frames[known]
         order = np.lexsort((frames, self.columns.jobs.finish_ns[rows]))
         return rows[order], frames[order]
 

@@ -173,8 +173,9 @@ def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[
     """Return utilisation, energy and busy time of every engine of `plan`, held for `busy_ns` at each clock."""
     figures = {}
     for engine in plan.engines:
-        lanes, times = max(engine.lanes, 1), busy_ns.get(engine.id, (0,))
-        busy, powers = sum(times), [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
+        powers = [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
+        lanes, times = max(engine.lanes, 1), busy_ns.get(engine.id, (0,) * len(powers))
+        busy = sum(times)
         dynamic = sum(time * power for time, power in zip(times, powers, strict=True))
         energy = engine.idle_mw * duration_ns + dynamic / lanes
         figures[engine.id] = {

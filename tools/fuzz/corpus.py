@@ -114,11 +114,14 @@ def _tables() -> dict[str, bytes]:
         "scales/written": {"net": full},
         "scales/plain": {"net": {"x": 0.1, "y": 0.2}},
         "overload/all": {
-            "stages": {"net": {"policy": "degrade", "precision": "int8", "params": {"a": 1}}, "lanes": {"policy": "skip"}},
+            "stages": {
+                "net": {"policy": "degrade", "precision": "int8", "params": {"a": 1}},
+                "lanes": {"policy": "skip"},
+            },
             "shed": {"below": "hard", "for": "1 s"},
         },
         "faults/all": faults,
-        "taskset/two": {"name": "two", "time_unit": "ms", "policy": "P_FP", "processors": 1, "tasks": tasks, "chain": [0, 1]},
+        "taskset/two": {"name": "two", "time_unit": "ms", "policy": "P_FP", "tasks": tasks, "chain": [0, 1]},
     }
     return {name: json.dumps(document).encode() for name, document in documents.items()}
 

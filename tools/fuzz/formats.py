@@ -37,9 +37,9 @@ class Format:
 
 @cache
 def _rich() -> Any:
-    from socsched.plan.io import from_document
-
     import json
+
+    from socsched.plan.io import from_document
 
     seeds = corpus.read()["plan"]
     return from_document(json.loads(min(seeds, key=len)))
@@ -141,7 +141,7 @@ def _onnx_mutate(data: bytes, random: Random) -> bytes:
         elif kind == 3 and tensor.dims:
             tensor.dims[random.randrange(len(tensor.dims))] = random.choice((0, -1, 1, 3, 2**20, 2**31, 2**62))
         elif kind == 4 and tensor.external_data:
-            random.choice(tensor.external_data).value = random.choice(("", "../x", "/etc/passwd", "-1", "4", "10" * 9, "onnx.data", "."))
+            random.choice(tensor.external_data).value = random.choice(_LOCATIONS)
         elif kind == 4:
             tensor.raw_data = mutate.raw(tensor.raw_data, random)
         elif kind == 5:
@@ -151,13 +151,16 @@ def _onnx_mutate(data: bytes, random: Random) -> bytes:
         elif kind == 7:
             graph.node.append(node)
         elif graph.input[0].type.tensor_type.shape.dim:
-            random.choice(graph.input[0].type.tensor_type.shape.dim).dim_value = random.choice((0, -1, 1, 17, 2**31, 2**62))
+            side = random.choice(graph.input[0].type.tensor_type.shape.dim)
+            side.dim_value = random.choice((0, -1, 1, 17, 2**31, 2**62))
     return bytes(model.SerializeToString())
 
 
+_LOCATIONS = ("", "../x", "/etc/passwd", "-1", "4", "10" * 9, "onnx.data", ".")
 _OPERATORS = (
-    "Loop", "If", "Tile", "Expand", "ConstantOfShape", "Range", "Gather", "Transpose", "Conv", "ConvTranspose", "Gemm", "MatMul",
-    "Pad", "Split", "ReduceMean", "Squeeze", "Unsqueeze", "Where", "Cast", "Add", "Pow", "AveragePool", "Constant", "Shape", "Nope",
+    "Loop", "If", "Tile", "Expand", "ConstantOfShape", "Range", "Gather", "Transpose", "Conv", "ConvTranspose", "Gemm",
+    "MatMul", "Pad", "Split", "ReduceMean", "Squeeze", "Unsqueeze", "Where", "Cast", "Add", "Pow", "AveragePool",
+    "Constant", "Shape", "Nope",
 )  # fmt: skip
 
 

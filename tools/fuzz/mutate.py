@@ -1,4 +1,4 @@
-"""Mutations that keep most of a file's structure, so that they get past the parser: of values, bytes, lines, archives."""
+"""Mutations that keep most of a file's structure, to get past its parser: of values, bytes, lines, archives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from random import Random
 from typing import Any
 
 NUMBERS = (
-    0, 1, -1, 2, 7, -(2**31), 2**31 - 1, 2**32, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, 10**30, 10**400,
-    0.5, -0.0, 1e-300, 1e308, -1e308, float("inf"), float("nan"), 1023, 1024, 1025, 10**15, 10**18,
+    0, 1, -1, 2, 7, -(2**31), 2**31 - 1, 2**32, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64,
+    10**30, 10**400, 0.5, -0.0, 1e-300, 1e308, -1e308, float("inf"), float("nan"), 1023, 1024, 1025, 10**15, 10**18,
 )  # fmt: skip
 TEXTS = (
-    "", " ", "$(touch PWNED)", "`id`", "';x;'", "\n", "a\nb", "\x1b[2J", "\x00", "\ud800", "\u202e", "\x85", "x" * 300, "x" * 100_000,
-    "../../etc/passwd", "/dev/zero", "{}", "[]", "null", "-1", "1e999", "10 ms", "1e30 s", "-1 ms", "100 GB/s", "<script>",
-    "native", "nonsense-linux-gnu", "edf", "prema", "token", "cpu0", "gpu", "fp16", "int8", "NaN", "[/x]", "%s%n", "a>b", "*",
+    "", " ", "$(touch PWNED)", "`id`", "';x;'", "\n", "a\nb", "\x1b[2J", "\x00", "\ud800", "\u202e", "\x85", "x" * 300,
+    "x" * 100_000, "../../etc/passwd", "/dev/zero", "{}", "[]", "null", "-1", "1e999", "10 ms", "1e30 s", "-1 ms",
+    "100 GB/s", "<script>", "native", "nonsense-linux-gnu", "edf", "prema", "token", "cpu0", "gpu", "fp16", "int8",
+    "NaN", "[/x]", "%s%n", "a>b", "*",
 )  # fmt: skip
+BYTES = (b"\xff", b"\x00", b"\xed\xa0\x80", b"[" * 2000, b"\t", b"&a *a", b"\n", b"-", b"9" * 30)
+SHAPES = ("()", "(0,)", "(-1,)", "(3,)", f"({2**40},)", f"({2**62}, 4)", "(1," * 3, f"({'1,' * 70})", "None")
+DTYPES = ("<f4", "|O", "<f8", "|S10", "<U5", "<c16", "<i8", "|b1", ">f4", "<M8[s]", "f4, (9,9)i4", "V0", "|S0")
 
 
 def value(random: Random) -> Any:
@@ -80,7 +84,8 @@ def _change(holder: Any, key: Any, data: Any, known: list[tuple[Any, ...]], rand
     elif kind == 3 and isinstance(holder, dict):
         holder[str(random.choice((*TEXTS, *holder)))] = holder.pop(key)
     elif kind in (4, 5, 6) and isinstance(old, (int, float)) and not isinstance(old, bool):
-        holder[key] = random.choice((old + 1, old - 1, -old, old * 1000, old * 10**9, 0, old / 3 if old < 1e300 else 1, *NUMBERS))
+        near = (old + 1, old - 1, -old, old * 1000, old * 10**9, 0, old / 3 if old < 1e300 else 1)
+        holder[key] = random.choice((*near, *NUMBERS))
     elif kind in (4, 5) and isinstance(old, str):
         at = random.randrange(len(old) + 1)
         holder[key] = old[:at] + random.choice(TEXTS) + old[at:]
@@ -102,7 +107,7 @@ def raw(data: bytes, random: Random) -> bytes:
         elif kind == 2:
             made[at:at] = made[at:end]
         elif kind == 3:
-            made[at:at] = random.choice((b"\xff", b"\x00", b"\xed\xa0\x80", b"[" * 2000, b"\t", b"&a *a", b"\n", b"-", b"9" * 30))
+            made[at:at] = random.choice(BYTES)
         elif at < len(made):
             made[at] = random.choice((0, 255, random.randrange(256), made[at] ^ (1 << random.randrange(8))))
     return bytes(made)
@@ -193,8 +198,7 @@ def npy(name: str, content: bytes, random: Random) -> bytes:
     if random.random() < 0.3:
         return raw(content, random)
     size = int.from_bytes(content[8:10], "little")
-    shape = random.choice(("()", "(0,)", "(-1,)", "(3,)", f"({2**40},)", f"({2**62}, 4)", "(1," * 3, f"({'1,' * 70})", "None"))
-    dtype = random.choice(("<f4", "|O", "<f8", "|S10", "<U5", "<c16", "<i8", "|b1", ">f4", "<M8[s]", "f4, (9,9)i4", "V0", "|S0"))
+    shape, dtype = random.choice(SHAPES), random.choice(DTYPES)
     header = f"{{'descr': {dtype!r}, 'fortran_order': {random.random() < 0.5}, 'shape': {shape}, }}".encode()
     if random.random() < 0.3:
         header = raw(content[10 : 10 + size], random)

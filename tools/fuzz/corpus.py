@@ -106,7 +106,7 @@ def _tables() -> dict[str, bytes]:
     }
     tasks = [
         {"id": 1, "name": "a", "period": 10, "wcet": 3, "deadline": 9, "jitter": 1, "prio": 1},
-        {"period": 20.5, "wcet": 4, "offset": 2, "prio": 2, "regions": [2, 2]},
+        {"id": 2, "period": 20.5, "wcet": 4, "offset": 2, "prio": 2, "regions": [2, 2]},
     ]
     documents: dict[str, Any] = {
         "manifest/bundle": {"stages": stages, "artifacts": [artifact], "handovers": [handover]},

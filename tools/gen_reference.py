@@ -179,7 +179,8 @@ def types_section() -> str:
 
 
 def _limit(item: Any) -> str:
-    for key, words in (("ge", "from"), ("gt", "above"), ("le", "to"), ("lt", "below"), ("max_length", "characters, at most")):
+    known = {"ge": "from", "gt": "above", "le": "to", "lt": "below", "max_length": "characters, at most"}
+    for key, words in known.items():
         if hasattr(item, key):
             return f"{words} {getattr(item, key):,}"
     return f"`{item.pattern}`"

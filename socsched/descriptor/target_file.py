@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WrapValidator
 
 from socsched.descriptor.fields import FileModel
 from socsched.descriptor.processors import PROCESSORS, TRIPLE_PATTERN, architecture
@@ -31,13 +32,20 @@ class ProcessorFile(_Processor):
     kind: Literal["llvm"] = Field(description="the compiler back end")
 
 
+def _host(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """Hold a mapping against `ProcessorFile` alone: faults of it are not those of a truth value."""
+    return ProcessorFile.model_validate(value) if isinstance(value, dict) else handler(value)
+
+
 class TargetFile(_Processor):
     """What an engine's stages are compiled for."""
 
     kind: Literal["llvm", "cuda", "opencl", "hexagon", "simulated"] = Field(
         description="compiler back end; simulated: none, stages are checked against the rules and compiled for the host"
     )
-    host: bool | ProcessorFile | None = Field(None, description="true: this machine; else the CPU beside the engine")
+    host: Annotated[bool | ProcessorFile | None, WrapValidator(_host)] = Field(
+        None, description="true: this machine; else the CPU beside the engine"
+    )
     arch: str | None = Field(
         None, pattern="^(sm_[0-9]{2,3}[a-z]?|v[0-9]{2})$", description="of a GPU (sm_87) or a DSP (v73)"
     )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from socsched.descriptor.fields import LAYOUT_PATTERN, NAME_PATTERN, VERSION_PATTERN
 from socsched.descriptor.limits import PLAN_NAME_PATTERN
 from socsched.descriptor.platform import PROVENANCE
+from socsched.descriptor.processors import TRIPLE_PATTERN
 from socsched.descriptor.source import MAX_FINDINGS, Document, Path, kind_of
 from socsched.text import LINE_PATTERN
 
@@ -192,6 +193,7 @@ _PATTERNS = {
     LAYOUT_PATTERN: "a layout: NCHW, NHWC or NCHW with a block of channels, such as NCHW16c",
     PLAN_NAME_PATTERN: "a name of letters, digits and _ . + : # > @ -, starting with a letter, a digit or _",
     f"{PLAN_NAME_PATTERN}|^$": "a name of letters, digits and _ . + : # > @ -, or nothing",
+    TRIPLE_PATTERN: "a target triple, such as aarch64-linux-gnu",
     LINE_PATTERN: "one line of text without control characters",
 }
 _BOUNDS = {

@@ -61,7 +61,7 @@ def test_an_unknown_processor_is_refused() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ("mtriple: aarch64-linux-gnu", "mtriple: nonsense-linux-gnu", "target.mtriple: expected text like"),
+        ("mtriple: aarch64-linux-gnu", "mtriple: nonsense-linux-gnu", "target.mtriple: expected a target triple"),
         ("mcpu: cortex-a78ae", "mcpu: cortex-a78a3", "target.mcpu: unknown processor 'cortex-a78a3'; did you mean"),
         ("num-cores: 4", "num-cores: 0", "target.num-cores: expected a number not below 1"),
         ("num-cores: 4", "cores: 4", "target.cores: unknown field"),

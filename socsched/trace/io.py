@@ -256,7 +256,7 @@ def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
     names: list[str] = data["names"]
     lanes = [tuple(entry) for entry in data["lanes"]]
     samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
-    return Trace(
+    made = Trace(
         kind=data["kind"],
         duration_ns=data["duration_ns"],
         seed=data["seed"],
@@ -273,6 +273,8 @@ def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
         counters={name: list(zip(*columns, strict=True)) for name, columns in data["counters"].items()},
         details={int(frame): found for frame, found in data["details"].items()},
     )
+    _check(made.columns)
+    return made
 
 
 def _rows(table: Mapping[str, Any], numbered: tuple[str, ...], plain: tuple[str, ...]) -> Iterable[Any]:

@@ -192,7 +192,7 @@ def formats(folder: Path) -> list[Format]:
     return [
         one("plan", ".json", mutate.as_json, _plan),
         one("trace", ".json", mutate.as_json, _trace),
-        one("tracegz", ".json.gz", mutate.raw, _trace),
+        one("tracegz", ".json.gz", mutate.as_gzip, _trace),
         one("journal", ".jsonl", mutate.as_lines, _journal),
         one("profile", ".json", mutate.as_json, _loader("socsched.cost.profile", "load_profile")),
         one("scales", ".json", mutate.as_json, _loader("socsched.compile.quantize.scales", "read_pipeline_scales")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import io
 import json
 import zipfile
@@ -117,11 +118,21 @@ def as_json(data: bytes, random: Random) -> bytes:
     """Return a JSON (or YAML that is JSON) text mutated."""
     if random.random() < 0.15:
         return raw(data, random)
-    made = structure(json.loads(data), random)
     try:
+        made = structure(json.loads(data), random)
         return json.dumps(made, ensure_ascii=random.random() < 0.7).encode("utf-8", "surrogatepass")
     except (ValueError, RecursionError):
         return data
+
+
+def as_gzip(data: bytes, random: Random) -> bytes:
+    """Return a gzip file of mutated JSON, repeated, of a long run of one byte, or with bytes changed."""
+    kind = random.randrange(10)
+    if kind < 2:
+        return raw(data, random)
+    if kind == 2:
+        return gzip.compress(random.choice((b" ", b"[", b"\0")) * 10**8, 1)
+    return gzip.compress(as_json(gzip.decompress(data), random), 1) * random.choice((1, 1, 1, 2))
 
 
 def as_lines(data: bytes, random: Random) -> bytes:

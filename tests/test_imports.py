@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "resources", "progress", "files", "cache"}
+LOWEST = {"units", "errors", "resources", "progress", "files", "cache", "text", "bounded"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
@@ -22,6 +22,8 @@ ALLOWED: dict[str, set[str]] = {
     "progress": set(),
     "files": set(),
     "cache": {"errors", "progress", "files"},
+    "text": set(),
+    "bounded": {"errors"},
     "descriptor": LOWEST,
     "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},
@@ -29,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "compile": UP_TO_MODELS,
     "cost": UP_TO_MODELS,
     "plan": {*UP_TO_MODELS, "compile", "cost"},
-    "trace": {*LOWEST, "plan", "cost"},
+    "trace": {*LOWEST, "descriptor", "plan", "cost"},
     "sim": {*UP_TO_PLAN, "trace"},
     "run": {*UP_TO_PLAN, "trace"},
     "report": {*UP_TO_PLAN, "trace", "sim", "run"},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, Percentage, output_options, ready_to_write, terminal_width
+from socsched.cli.options import Output, Percentage, echo, output_options, ready_to_write, terminal_width
 
 if TYPE_CHECKING:
     from socsched.report.compare import Comparison
@@ -139,9 +139,9 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
         columns = ["what", "figure", "planned", "simulated", "measured", "error"]
         console(terminal_width()).print(table("Predicted against measured", columns, rows, (2, 3, 4, 5)))
         for name, error in found.errors.items():
-            click.echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
+            echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
         for text in found.beyond:
-            click.echo(f"✗ {text}")
+            echo(f"✗ {text}")
 
     output.result(found.document(), show)
     return EXIT_VIOLATED if found.beyond else EXIT_OK

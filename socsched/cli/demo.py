@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import Output, output_options, ready_to_write, seed_option, terminal_width
+from socsched.cli.options import Output, echo, output_options, ready_to_write, seed_option, terminal_width
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -185,4 +185,4 @@ def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) ->
         screen.print(f"- {note}")
     screen.print()
     for file in files:
-        click.echo(f"  {file}")
+        echo(f"  {file}")

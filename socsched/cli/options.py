@@ -12,12 +12,18 @@ import click
 from click.shell_completion import CompletionItem
 
 from socsched.cli.names import MODE, POLICY
+from socsched.text import printable
 
 if TYPE_CHECKING:
     from socsched.cli.progress import Bar
 
 SCHEMA_VERSION = "1"
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def echo(text: str, err: bool = False) -> None:
+    """Print text to stdout or stderr; control characters of names and messages do not reach the terminal."""
+    click.echo(printable(text), err=err)
 
 
 @dataclass(slots=True)
@@ -33,7 +39,7 @@ class Output:
         """Print progress to stderr unless quiet."""
         if not self.quiet:
             self.clear()
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     def clear(self) -> None:
         """Take the line that shows progress away; it comes back with the next step."""
@@ -43,7 +49,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""
         self.clear()
-        click.echo(f"warning: {text}", err=True)
+        echo(f"warning: {text}", err=True)
 
     def document(self, content: Mapping[str, Any]) -> None:
         """Print one JSON object with `schema_version` to stdout."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, output_options, ready_to_write
+from socsched.cli.options import Output, echo, output_options, ready_to_write
 
 if TYPE_CHECKING:
     from socsched.cli import results
@@ -68,7 +68,7 @@ def command(
     if pareto:
         _explore(output, folder, sources)
     results.render(folder, file, sources)
-    output.result({"report": str(file)}, lambda: click.echo(str(file)))
+    output.result({"report": str(file)}, lambda: echo(str(file)))
     if open_page:
         _open(output, folder, file)
 

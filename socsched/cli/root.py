@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from socsched import __version__
-from socsched.cli.options import Output, output_options
+from socsched.cli.options import Output, echo, output_options
 from socsched.cli.progress import shown
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
 from socsched.progress import speaking
@@ -145,9 +145,9 @@ def _report(error: Exception, output: Output) -> int:
         traceback.print_exception(error, file=sys.stderr)
     if output.json:
         output.document({"error": {"message": message, "hint": hint, "exit_code": code}})
-    click.echo(f"error: {message}", err=True)
+    echo(f"error: {message}", err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        echo(f"hint: {hint}", err=True)
     return code
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, output_options, ready_to_write
+from socsched.cli.options import Output, echo, output_options, ready_to_write
 
 LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 
@@ -72,11 +72,11 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    click.echo(f"{result['file']}: {result['tensors']} parameters of {result['model']}, read as {result['layout']}")
+    echo(f"{result['file']}: {result['tensors']} parameters of {result['model']}, read as {result['layout']}")
     for remark in result["remarks"]:
-        click.echo(f"- {remark}")
+        echo(f"- {remark}")
     if result["unplaced"]:
-        click.echo(f"- tensors without a place: {', '.join(result['unplaced'])}")
+        echo(f"- tensors without a place: {', '.join(result['unplaced'])}")
     if result["decode"]:
         params = ", ".join(f"{name}: {value}" for name, value in result["decode"].items())
-        click.echo(f"- the decode stage needs `params: {{{params}}}`")
+        echo(f"- the decode stage needs `params: {{{params}}}`")

@@ -20,6 +20,7 @@ from socsched.descriptor.fields import (
     PrecisionName,
     Size,
     SourceFile,
+    Title,
 )
 from socsched.descriptor.pipeline import PER_POINT, Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.pipeline_checks import CHECKS
@@ -49,8 +50,8 @@ class SensorFile(Grounded):
 class AnchorFile(FileModel):
     """A known execution time: what was run where, and how long it took."""
 
-    platform: str = Field(min_length=1, description="a platform's name, or any text for hardware not described")
-    mode: str = Field(min_length=1, description="power mode, or any text for hardware not described")
+    platform: Title = Field(description="a platform's name, or any text for hardware not described")
+    mode: Title = Field(description="power mode, or any text for hardware not described")
     engine: Name = Field(description="engine id (dla0) or kind (cpu)")
     precision: PrecisionName = Field(description="data type the time was taken with")
     time: DurationFigure = Field(description="execution time of one job as a figure")
@@ -72,11 +73,10 @@ class AnchorFile(FileModel):
 class StageFile(Grounded):
     """One schedulable piece of work; exactly one of after and period starts it."""
 
-    title: str = Field(min_length=1, description="what the stage does, in a few words")
+    title: Title = Field(description="what the stage does, in a few words")
     model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
-    onnx: str | None = Field(
+    onnx: Title | None = Field(
         None,
-        min_length=1,
         description="network in an ONNX file, path relative to this file; params inputs and outputs rename its ports",
     )
     after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
@@ -153,7 +153,7 @@ class PipelineFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the pipeline, as in the file's name")
-    title: str = Field(min_length=1, description="one line about it")
+    title: Title = Field(description="one line about it")
     sources: dict[Name, SourceFile] = Field(default_factory=dict, description="where figures come from, by key")
     sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sources of frames by name")
     stages: dict[Name, StageFile] = Field(min_length=1, description="pieces of work by name")

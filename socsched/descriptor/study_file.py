@@ -10,7 +10,7 @@ from pydantic import Field
 
 from socsched import resources
 from socsched.descriptor.distribution import Distribution
-from socsched.descriptor.fields import Duration, FileModel, Grounded, Name, Period, Temperature
+from socsched.descriptor.fields import Duration, FileModel, Grounded, Name, Period, Temperature, Title
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.study import (
     ALL,
@@ -159,7 +159,7 @@ class StudyFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the study, as in the file's name")
-    title: str = Field("", description="the question it answers, in one line")
+    title: Title | Literal[""] = Field("", description="the question it answers, in one line")
     parameters: dict[str, Annotated[Values, ParameterType()]] = Field(
         min_length=1,
         description="platform, mode, pipeline, objective, policy, faults, load, seed, rate.SOURCE (Hz), "

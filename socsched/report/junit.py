@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from socsched.plan.plan import ChainResult, Plan, Violation
 from socsched.report import facts
+from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 
 Node = ElementTree.Element
@@ -28,7 +29,8 @@ def render(plan: Plan, result: Mapping[str, Any]) -> str:
         _counted(suite, suite)
     _counted(root, root.iter("testsuite"))
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    text = printable(ElementTree.tostring(root, encoding="unicode"))  # XML has no way to say a control character
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
 def _proved(suite: Node, plan: Plan) -> None:

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType, RenderHook, RenderResult
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from socsched.plan.plan import Plan, Violation
 from socsched.report import facts
 from socsched.report.sheet import Sheet
+from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 
 
 def console(width: int) -> Console:
     """Return the console for results on stdout; colours only on a terminal and never with NO_COLOR."""
-    return Console(width=width, highlight=False, soft_wrap=False)
+    made = Console(width=width, highlight=False, soft_wrap=False)
+    made.push_render_hook(_Printable())
+    return made
+
+
+class _Printable(RenderHook):
+    """Spells control characters out: names and messages come from files, a terminal would obey them."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return what is to be shown, to be rendered without them."""
+        return [_Shown(each) for each in renderables]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    inner: RenderableType
+
+    def __rich_console__(self, made: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in made.render(self.inner, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 def table(

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from socsched.descriptor.pipeline import Pipeline, Sensor
 from socsched.errors import InputError
+from socsched.text import printable
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
 """Models that look all around: the synthetic LiDAR gives them its full turn, others what a camera ahead sees."""
@@ -70,7 +71,7 @@ class ScanFiles:
         try:
             return Frame({"points": read_scan(path)}, path.name)
         except InputError as error:
-            print(f"socsched: frame {number} skipped: {error}", file=sys.stderr)
+            print(printable(f"socsched: frame {number} skipped: {error}"), file=sys.stderr)
             return Frame({}, path.name, str(error))
 
     def warm(self) -> Frame:

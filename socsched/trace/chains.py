@@ -101,8 +101,8 @@ class Record:
     def acted_on(self, path: tuple[str, ...]) -> tuple[Ints, Ints]:
         """Return the done jobs of a path's last task in order of completion, and the frame of its source each acted on.
 
-        The frame is followed back along the path; jobs that acted on none, or on one whose release is not in the trace,
-        are left out.
+        The frame is followed back along the path; jobs that acted on none, or on one whose release is not recorded (the
+        journal of a killed run may end there), are left out.
         """
         task = path[-1]
         rows = self._done(task)

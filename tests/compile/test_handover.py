@@ -116,6 +116,24 @@ def shell_is_sound(folder: Path) -> None:
     assert os.access(folder / "build.sh", os.X_OK)
 
 
+@pytest.mark.parametrize("text", ["x\ntouch PWNED\n#", "$(touch PWNED)", "`touch PWNED`", "a\r\x1b[2J"])
+@pytest.mark.parametrize("board", ["jetson-agx-orin-64gb dla0", "qcs8550 npu"])
+def test_no_text_of_a_descriptor_is_executed_by_a_script(board: str, text: str, tmp_path: Path) -> None:
+    """The names of stages and engines come from files of others."""
+    taker = engine(*board.split())
+    evil = replace(taker, title=text, id=taker.id + text)
+    hand_over(replace(CAMERA, name=text, title=text), evil, "fp16", tmp_path)
+    lines = (tmp_path / "build.sh").read_text().splitlines()
+    assert all(line.isprintable() for line in lines)
+    plain = [line for line in lines if not line.startswith("#")]
+    assert "PWNED" not in "".join(plain)
+    if (tmp_path / "build.py").exists():
+        import ast
+
+        tree = ast.parse((tmp_path / "build.py").read_text())
+        assert "PWNED" not in ast.unparse(tree)
+
+
 def test_build_line_of_jetpack_6(dla: Engine, tmp_path: Path) -> None:
     document = hand_over(BACKBONE, dla, "fp16", tmp_path)
     shell_is_sound(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from socsched.cost.conversion import Hop, conversion_cost, converter, tensor_bytes, visible_ns
+from socsched.cost.conversion import conversion_figures, converter, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.cost.power import job_energy_uj
@@ -72,6 +72,7 @@ class Divisible:
     free: tuple[bool, ...]
     model: CostModel
     _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
+    _laid: dict[tuple[TensorType, str, str], _Laid] = field(default_factory=dict)
 
     @property
     def units(self) -> int:
@@ -111,24 +112,37 @@ class Divisible:
     def _change(self, crossing: Sequence[TensorType], a: Place, b: Place) -> tuple[int, int] | None:
         platform, mode = self.model.platform, self.model.mode
         source, sink = platform.engine(a.engine), platform.engine(b.engine)
-        found = [Hop(_laid(t, source, a.precision), _laid(t, sink, b.precision)) for t in crossing]
-        size = sum(tensor_bytes(hop.given) for hop in found)
-        changed = [
-            hop for hop in found if hop.converts and (source.id != sink.id or hop.given.dtype != hop.wanted.dtype)
-        ]
-        if not changed:
+        size = read = written = 0
+        for tensor in crossing:
+            given, wanted = self._at(tensor, source, a.precision), self._at(tensor, sink, b.precision)
+            size += given.bytes
+            # Parts on one engine agree on the layout; a change of data type remains.
+            if given.dtype != wanted.dtype or (given.layout != wanted.layout and source.id != sink.id):
+                read, written = read + given.bytes, written + wanted.bytes
+        if not written:
             return visible_ns(source, sink, size), 0
         engine = converter(platform, mode, source, sink)
         if engine is None:
             return None
-        cost = conversion_cost("", changed, engine, platform, mode)
-        back = visible_ns(engine, sink, sum(tensor_bytes(hop.wanted) for hop in changed))
-        return visible_ns(source, engine, size) + cost.time_ns + back, cost.energy_uj
+        time, energy = conversion_figures(read + written, engine, platform, mode)
+        return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
+
+    def _at(self, tensor: TensorType, engine: Engine, precision: str) -> _Laid:
+        key = (tensor, engine.id, precision)
+        if key not in self._laid:
+            layout = engine.precisions[precision].layout if len(tensor.shape) == 4 else ""
+            laid = replace(at(tensor, precision), layout=layout)
+            self._laid[key] = _Laid(laid.dtype, laid.layout, tensor_bytes(laid))
+        return self._laid[key]
 
 
-def _laid(tensor: TensorType, engine: Engine, precision: str) -> TensorType:
-    layout = engine.precisions[precision].layout if len(tensor.shape) == 4 else ""
-    return replace(at(tensor, precision), layout=layout)
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """A tensor as an engine stores it."""
+
+    dtype: str
+    layout: str
+    bytes: int
 
 
 def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place
+from socsched.plan.cutting.divisible import NEVER, Divisible, Floats, Leg, Legs, Place, Table
 
 PRICES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """By how much the time on an engine is made dearer."""
@@ -25,8 +25,6 @@ WATTS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 """What a second of latency is worth in energy (W) where energy is weighed."""
 LEFT = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9)
 """How much of its time for the whole network an engine may keep that gives a stretch in the middle away."""
-_NEVER = float("inf")
-_Floats = np.ndarray[Any, np.dtype[np.float64]]
 _Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -39,38 +37,13 @@ def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | Non
         [1.0 + (price if place.engine == dear else 0.0) for place in stage.places]
         for dear, price in [("", 0.0), *itertools.product(engines, PRICES)]
     ]
-    table = _table(stage)
+    table = stage.table()
     found = dict.fromkeys(_paths(stage, table, factors, borders))
     found |= dict.fromkeys(_shared(stage, table))
     return list(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """What units and changes of place cost, as arrays; infinite time where an engine refuses.
-
-    `time` and `energy` [unit, place]; `change_ns` and `change_uj` [cut, source, sink].
-    """
-
-    time: _Floats
-    energy: _Floats
-    change_ns: _Floats
-    change_uj: _Floats
-
-
-def _table(stage: Divisible) -> _Table:
-    count = range(len(stage.places))
-    change = np.zeros((2, stage.units - 1, len(count), len(count)))
-    for cut, a, b in itertools.product(range(stage.units - 1), count, count):
-        if a != b:
-            found = stage.change(cut, a, b)
-            change[:, cut, a, b] = (_NEVER, 0.0) if found is None else found
-    time = [[_or_never(time, _NEVER) for time in times] for times in stage.time_ns]
-    energy = [[float(energy or 0) for energy in energies] for energies in stage.energy_uj]
-    return _Table(np.array(time), np.array(energy), *change)
-
-
-def _shared(stage: Divisible, table: _Table) -> Iterator[Legs]:
+def _shared(stage: Divisible, table: Table) -> Iterator[Legs]:
     """Yield ways to share the units out between two engines, at the place where each is fastest."""
     chosen = _representatives(stage)
     sums = {p: _Sums.of(table.time[:, p]) for p in chosen}
@@ -79,7 +52,7 @@ def _shared(stage: Divisible, table: _Table) -> Iterator[Legs]:
         first, second = stage.places[a], stage.places[b]
         longest = np.maximum(sums[a].between(0, cuts), sums[b].between(cuts, stage.units))
         for index in np.argsort(longest, kind="stable"):
-            if longest[index] < _NEVER:
+            if longest[index] < NEVER:
                 yield (Leg(int(cuts[index]), first), Leg(stage.units, second))
         for i, j in _inner(stage.units, table.change_ns[:, a, b], table.change_ns[:, b, a], sums[a], sums[b]):
             yield (Leg(i, first), Leg(j, second), Leg(stage.units, first))
@@ -89,22 +62,22 @@ def _shared(stage: Divisible, table: _Table) -> Iterator[Legs]:
 class _Sums:
     """Times (ns) of the first n units on a place, those it refuses counting nothing, and how many these are."""
 
-    time: _Floats
+    time: Floats
     refused: _Integers
 
     @staticmethod
-    def of(times: _Floats) -> _Sums:
-        able = times < _NEVER
+    def of(times: Floats) -> _Sums:
+        able = times < NEVER
         time = np.concatenate(([0.0], np.cumsum(np.where(able, times, 0.0))))
         return _Sums(time, np.concatenate(([0], np.cumsum(~able))))
 
-    def between(self, begin: _Integers | int, end: _Integers | int) -> _Floats:
+    def between(self, begin: _Integers | int, end: _Integers | int) -> Floats:
         """Return the time of units `begin` up to `end` (exclusive), infinite where the place refuses one."""
         refused = self.refused[end] - self.refused[begin]
-        return np.where(refused > 0, _NEVER, self.time[end] - self.time[begin])
+        return np.where(refused > 0, NEVER, self.time[end] - self.time[begin])
 
 
-def _inner(units: int, there: _Floats, back: _Floats, mine: _Sums, other: _Sums) -> Iterator[tuple[int, int]]:
+def _inner(units: int, there: Floats, back: Floats, mine: _Sums, other: _Sums) -> Iterator[tuple[int, int]]:
     """Yield stretches for one place within another: the best-balanced ones, and the fastest that leave so much to do.
 
     `there` and `back`: what the changes of place cost at each cut (ns); `mine`: the times where the rest stays.
@@ -113,7 +86,7 @@ def _inner(units: int, there: _Floats, back: _Floats, mine: _Sums, other: _Sums)
     i, j = i + 1, j + 1
     kept, given = mine.between(0, i) + mine.between(j, units), other.between(i, j)
     total = kept + given + there[i - 1] + back[j - 1]
-    able = total < _NEVER
+    able = total < NEVER
     i, j, kept, given, total = i[able], j[able], kept[able], given[able], total[able]
     found = [int(index) for index in np.argsort(np.maximum(kept, given), kind="stable")[:2]]
     fastest = []
@@ -130,7 +103,7 @@ def _representatives(stage: Divisible) -> list[int]:
     by_engine: dict[str, tuple[float, int]] = {}
     for p, place in enumerate(stage.places):
         total = stage.entry_ns[p] + sum(_or_never(times[p], 1e12) for times in stage.time_ns)
-        by_engine[place.engine] = min(by_engine.get(place.engine, (_NEVER, p)), (total, p))
+        by_engine[place.engine] = min(by_engine.get(place.engine, (NEVER, p)), (total, p))
     different = {tuple(times[p] for times in stage.time_ns): (total, p) for total, p in reversed(by_engine.values())}
     return [p for _, p in sorted(different.values())]
 
@@ -141,7 +114,7 @@ def _or_never(time: int | None, never: float) -> float:
 
 def _paths(
     stage: Divisible,
-    table: _Table,
+    table: Table,
     factors: Sequence[Sequence[float]],
     borders: Sequence[tuple[float, float]] | None,
 ) -> Iterator[Legs]:
@@ -153,15 +126,15 @@ def _paths(
     weight = np.array([*factors, *([watts] * count for watts in WATTS)])
     microjoules = np.array([0.0] * len(factors) + [1e3] * len(WATTS))[:, None]
 
-    def price(time: _Floats, energy: _Floats | float) -> _Floats:
-        finite = np.where(time < _NEVER, time, 0.0)
-        return np.where(time < _NEVER, finite * weight + energy * microjoules, _NEVER)
+    def price(time: Floats, energy: Floats | float) -> Floats:
+        finite = np.where(time < NEVER, time, 0.0)
+        return np.where(time < NEVER, finite * weight + energy * microjoules, NEVER)
 
-    def change(cut: int) -> _Floats:
+    def change(cut: int) -> Floats:
         time, energy = table.change_ns[cut], table.change_uj[cut]
-        finite = np.where(time < _NEVER, time, 0.0)
+        finite = np.where(time < NEVER, time, 0.0)
         priced = finite * weight[:, None, :] + energy * microjoules[:, :, None]
-        return np.where(time < _NEVER, priced, _NEVER)
+        return np.where(time < NEVER, priced, NEVER)
 
     enters = price(np.array(stage.entry_ns, float), np.array(stage.entry_uj, float))
     before, after = np.array(borders or [(0.0, 0.0)] * count, float).T
@@ -172,7 +145,7 @@ def _paths(
         came[unit] = here
         if unit:
             total = (value[:, :, None] + change(unit - 1)) + enters[:, None, :]
-            total[:, here, here] = _NEVER
+            total[:, here, here] = NEVER
             source = total.argmin(axis=1)
             cheapest = np.take_along_axis(total, source[:, None, :], axis=1)[:, 0, :]
             moved = cheapest < value
@@ -181,7 +154,7 @@ def _paths(
         value = value + price(table.time[unit], table.energy[unit])
     ends = value + price(after, 0.0)
     for number, last in enumerate(ends.argmin(axis=1)):
-        if ends[number, last] < _NEVER:
+        if ends[number, last] < NEVER:
             yield _legs(stage, came[:, number], int(last))
 
 

@@ -15,6 +15,7 @@ from socsched.errors import UsageError
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.plan.known import Known
     from socsched.plan.plan import Plan
 
 
@@ -39,7 +40,7 @@ class How:
     policy: str = "edf"
     profile: Path | None = None
     solver: str = "heft"
-    time_limit: float = 60.0
+    time_limit: float = 20.0
     cuts: bool = True
     refine: bool = True
     power_cap: int | None = None
@@ -48,36 +49,57 @@ class How:
     explain: bool = True
 
 
+FIRST = 0.7
+"""Share of the time limit for the first plan, where others follow with what its simulation shows."""
 QUICK = How(refine=False)
 """For a plan that is simulated or run anyway."""
 
 
-def planned(pipeline: str, platform: str, mode: str | None = None, how: How = QUICK) -> Plan:
-    """Plan a pipeline on a platform, both by name or path, in `mode` or the best one."""
+def planned(
+    pipeline: str, platform: str, mode: str | None = None, how: How = QUICK, known: Known | None = None
+) -> Plan:
+    """Plan a pipeline on a platform, both by name or path, in `mode` or the best one, within `how.time_limit`.
+
+    `known` keeps costs from one plan of them to the next.
+    """
     from socsched.compile.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.clock import Clock
+    from socsched.plan.known import Known
     from socsched.plan.observed import NOTHING, Observed
     from socsched.plan.planner import make_plan
     from socsched.plan.workload import Limits
 
+    clock, board = Clock.of(how.time_limit), get_platform(platform)
+    profile = load_profile(how.profile) if how.profile else None
+    workload = pinned(get_pipeline(pipeline), board, how.pins)
     options: dict[str, Any] = {
         "work": stage_work,
-        "profile": load_profile(how.profile) if how.profile else None,
+        "profile": profile,
         "solver": how.solver,
-        "time_limit": how.time_limit,
         "limits": Limits(how.power_cap, how.bandwidth_cap),
+        "known": Known(board, stage_work, profile) if known is None else known,
     }
-    board = get_platform(platform)
-    workload = pinned(get_pipeline(pipeline), board, how.pins)
 
-    def make(mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False) -> Plan:
+    def make(
+        mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False, share: float = 1.0
+    ) -> Plan:
         found: Plan = make_plan(
-            workload, board, mode, how.objective, how.policy, cuts=cuts, observed=observed, explain=explain, **options
+            workload,
+            board,
+            mode,
+            how.objective,
+            how.policy,
+            cuts=cuts,
+            observed=observed,
+            explain=explain,
+            time_limit=clock.left() * share,
+            **options,
         )
         return found
 
-    made = make(mode, how.cuts, explain=how.explain)
+    made = make(mode, how.cuts, explain=how.explain, share=FIRST if how.refine and how.solver != "cpsat" else 1.0)
     if how.refine and made.tasks:
         from socsched.models.parts import PART
         from socsched.sim.refine import refined
@@ -90,9 +112,9 @@ def planned(pipeline: str, platform: str, mode: str | None = None, how: How = QU
             tried.append((seen, make(first.mode, cut, seen)))
             return tried[-1][1]
 
-        made = refined(first, None if how.solver == "cpsat" else again)
+        made = refined(first, None if how.solver == "cpsat" else again, clock)
         better = [seen for seen, plan in tried if plan.tasks == made.tasks]
-        if how.explain and better and made.tasks != first.tasks:
+        if how.explain and better and made.tasks != first.tasks and not clock.over():
             made = replace(made, uncertainty=make(first.mode, cut, better[0], explain=True).uncertainty)
     return replace(made, tool={**made.tool, "version": __version__})
 

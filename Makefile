@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 DEMO   ?= demo-out
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 # Tests compile small kernels; more threads than this only fight over the cores that the test workers use.
 THREADS ?= 1
 JOBS    ?= auto
+# Wheels for x86-64, as install.sh adds them up.
+RUN_SIZE := 140 MB
+DEV_SIZE := 430 MB
+# The environment is ours: compiled on first use even where the user wants no such files elsewhere.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check slow lint lock clean
@@ -17,6 +21,12 @@ help:
 	@echo "make check   ruff, mypy --strict and the test suite"
 	@echo "make slow    the long tests too"
 	@echo "make clean   remove $(VENV), caches and $(DEMO)/"
+	@echo
+	@echo "needed: python3 (3.10 or newer), python3-venv, build-essential"
+	@echo "optional: OR-Tools, ONNX, Parquet, Ray, tornado, PyTorch, aarch64 compiler,"
+	@echo "  aarch64 emulator, llvm-mca, nvcc, GPU, libcudart, TensorRT, OpenCL, Hexagon,"
+	@echo "  real time, power sensors, Chromium (socsched doctor says what is there and"
+	@echo "  how to get the rest)"
 
 demo: $(VENV)/.run
 	$(BIN)/socsched demo -o $(DEMO)
@@ -34,17 +44,16 @@ lint: $(VENV)/.dev
 check: lint test
 
 # Stamps: the environment is complete only once its stamp exists, so an interrupted installation is taken up again.
-$(VENV)/.run: requirements/run.lock pyproject.toml tools/preflight.sh
+# One run of pip for each lock, wheels only; dev.lock holds all of run.lock.
+$(VENV)/.run: requirements/run.lock pyproject.toml tools/preflight.sh tools/install.sh
 	@sh tools/preflight.sh "$(PYTHON)"
-	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@echo "installing locked packages into $(VENV) (once)" >&2
-	@$(PIP) install --require-hashes -r requirements/run.lock
-	@$(PIP) install --no-deps --no-build-isolation -e .
+	@sh tools/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.lock $(VENV)/.run
-	@$(PIP) install --require-hashes -r requirements/dev.lock
-	@touch $@
+$(VENV)/.dev: requirements/dev.lock pyproject.toml tools/preflight.sh tools/install.sh
+	@sh tools/preflight.sh "$(PYTHON)"
+	@sh tools/install.sh "$(PYTHON)" $(VENV) requirements/dev.lock "$(DEV_SIZE)"
+	@touch $(VENV)/.run $@
 
 UV_COMPILE = uv pip compile --quiet --custom-compile-command "make lock" --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url
 lock:

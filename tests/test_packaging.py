@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,17 +17,10 @@ import socsched
 
 @pytest.fixture(scope="module")
 def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the names in a wheel built from what git would put into a release."""
-    source = tmp_path_factory.mktemp("source")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=checkout, capture_output=True
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (checkout / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((checkout / name).read_bytes())
+    """Return the names in a wheel built from a copy of the checkout, without what git ignores."""
+    source = tmp_path_factory.mktemp("source") / "copy"
+    ignored = (checkout / ".gitignore").read_text().split()
+    shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", *(name.strip("/") for name in ignored)))
     (source / "platforms" / "private.secret").write_text("not to be shipped")
     (source / ".gitignore").write_text((source / ".gitignore").read_text() + "*.secret\n")
     target = tmp_path_factory.mktemp("dist")
@@ -71,3 +65,58 @@ def test_the_locks_agree_and_hold_the_pinned_pair(checkout: Path) -> None:
     assert run <= dev
     assert {"apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post0"} <= run
     assert metadata.version("apache-tvm-ffi") == "0.1.14.post0"
+
+
+def test_one_run_of_pip_installs_a_lock_from_wheels_alone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAKEFLAGS", raising=False)  # of the `make` that runs this
+    def recipe(stamp: str) -> list[str]:
+        made = ["make", "-n", "-B", f".venv/{stamp}"]
+        lines = subprocess.run(made, cwd=checkout, capture_output=True, text=True, check=True).stdout.splitlines()
+        return [line for line in lines if "install.sh" in line]
+
+    (demo,), (tests,) = recipe(".run"), recipe(".dev")
+    assert "requirements/run.lock" in demo and "requirements/dev.lock" in tests
+    # what is said before the download is what README says
+    readme = (checkout / "README.md").read_text()
+    for line, verb in ((demo, "make demo"), (tests, "make test")):
+        size = re.search(r'"(\d+ MB)"', line)
+        assert size and re.search(rf"`{verb}` (downloads\s)?about {size[1]}", readme)
+
+
+FAKE_PYTHON = """#!/bin/sh
+# `-m venv FOLDER` makes an environment of this very file; as pip it writes down what is asked for
+case "$*" in
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  *"install --no-compile"*)
+    echo "$*" >"$0.asked"
+    echo "Collecting big==1 (from -r some.lock (line 3))"
+    echo "  Downloading big-1-py3-none-any.whl.metadata (62 kB)"
+    echo "  Downloading big-1-py3-none-any.whl (16.5 MB)"
+    echo "  Using cached small-2-py3-none-any.whl (500 kB)"
+    echo "WARNING: slow" >&2
+    exit "$FAKE_STATUS" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("status", ["0", "1"])
+def test_the_installation_says_what_it_downloads_and_fails_with_pip(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    (tmp_path / "python").write_text(FAKE_PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setenv("FAKE_STATUS", status)
+    command = ["sh", str(checkout / "tools" / "install.sh"), str(tmp_path / "python"), str(tmp_path / "venv")]
+    done = subprocess.run([*command, "some.lock", "17 MB"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == int(status), done.stderr
+    assert "about 17 MB" in done.stderr and "WARNING: slow" in done.stderr
+    assert re.search(r"big +16 MB", done.stderr) and "2 wheels, 17 MB" in done.stderr
+    assert "Collecting" not in done.stderr
+    asked = (tmp_path / "venv" / "bin" / "python.asked").read_text()
+    assert "--only-binary :all:" in asked and "--require-hashes" in asked
+
+
+def test_what_only_tests_import_is_not_installed_to_run(checkout: Path) -> None:
+    text = (checkout / "requirements" / "run.lock").read_text()
+    installed = set(re.findall(r"^([a-z0-9_.-]+)==", text, re.MULTILINE))
+    assert not installed & {"perfetto", "protobuf", "matplotlib", "pandas", "pytest", "onnx", "ray", "ortools"}

@@ -2,6 +2,8 @@
 
 Usage: python tools/acceptance.py [--sets 500] [--seed 1] [-o docs/figures/acceptance.png]
 
+Needs matplotlib, which nothing else does: pip install matplotlib.
+
 Task sets by UUniFast, periods log-uniform from 10 to 100 ms; every test sees the same sets.
 """
 
@@ -183,8 +185,10 @@ def _accepts(drawn: list[PeriodicTask], curve: Curve, processors: int, known: Ma
 
 def plot(found: Sequence[dict[str, list[float]]], sets: int, path: Path) -> None:
     """Draw one panel for each group of competing tests."""
-    import matplotlib
-
+    try:
+        import matplotlib
+    except ImportError:
+        raise SystemExit("drawing needs matplotlib: pip install matplotlib") from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from haxconn import Artefact, folder
+from haxconn import FOLDER, Artefact
 from haxconn_corun import report
 
 from socsched.cost.contention import demand, fair_shares, stretched_ns
@@ -237,11 +237,7 @@ def peer(problem: Problem, single: bool, limit: float) -> tuple[str, int | None,
 
 def pair(options: argparse.Namespace) -> None:
     """Compare on GoogleNet and AlexNet."""
-    path = folder()
-    if path is None:
-        print("pair: reference data not found (set SOCSCHED_SHARED)")
-        return
-    artefact = Artefact(path)
+    artefact = Artefact(FOLDER)
     networks = {"googlenet": artefact.googlenet(), "alexnet": artefact.alexnet()}
     print("\nGoogleNet (10 groups) and AlexNet (8) on GPU and DLA")
     print(f"{'problem':<26}{'Z3 ms':>9}{'Z3 s':>9}{'ours ms':>10}{'ours s':>9}  status")
@@ -306,11 +302,7 @@ def scaling(options: argparse.Namespace) -> None:
 
 def experiments(options: argparse.Namespace) -> None:
     """Predict the measured schedules of the artefact's experiments, and plan them."""
-    path = folder()
-    if path is None:
-        print("experiments: reference data not found (set SOCSCHED_SHARED)")
-        return
-    report(path, options.time_limit)
+    report(FOLDER, options.time_limit)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """GoogleNet split between GPU and DLA of a Jetson AGX Xavier: plans of published layer times, and what they take.
 
-Data: ``haxconn/`` of the shared folder, from the artifact of HaX-CoNN (PPoPP 2024).  No parameter is taken from the
+Data: tests/data/haxconn, from the artifact of HaX-CoNN (PPoPP 2024).  No parameter is taken from the
 time of a split:
 
 - GPU: group times leave reformatting out, so they are scaled by whole network measured / sum of groups, GPU only;

@@ -1,5 +1,4 @@
-"""The GPU/DLA problems of the HaX-CoNN artefact (Jetson AGX Xavier), from its measurements in the shared reference
-data.
+"""The GPU/DLA problems of the HaX-CoNN artefact (Jetson AGX Xavier), from its measurements in tests/data/haxconn.
 
 GoogleNet: measured layer groups (GPU: reformat kernels were left out, so all groups are scaled to the measured whole).
 AlexNet: the artefact has eight times its authors typed in; which layers they stand for is our reading (convolution and
@@ -18,7 +17,6 @@ latencies are not used.  How the measured schedules ran, two processes on one bo
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from dataclasses import dataclass
@@ -40,6 +38,7 @@ from socsched.plan.mapping.problem import (
     Requirement,
 )
 
+FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "haxconn"
 PEAK_GBPS = 136.5
 CO_RUN = (3.303 / 1.959, 4.678 / 3.656)
 """Slowdown of GoogleNet on the GPU and on the DLA while the other runs it too."""
@@ -71,13 +70,6 @@ class Part:
     gpu_bytes: int
     dla_bytes: int
     output_bytes: int
-
-
-def folder() -> Path | None:
-    """Return the folder with the artefact's data, None where it is absent."""
-    root = Path(os.environ.get("SOCSCHED_SHARED", Path(__file__).resolve().parents[1].parent / "shared"))
-    path = root / "data" / "haxconn"
-    return path if path.is_dir() else None
 
 
 class Artefact:
@@ -264,11 +256,7 @@ def main() -> int:
     """Print how the measured schedules of the experiments compare with their predictions."""
     from haxconn_corun import report
 
-    path = folder()
-    if path is None:
-        print("reference data haxconn/ not found (set SOCSCHED_SHARED to the folder that has data/)")
-        return 3
-    report(path)
+    report(FOLDER)
     return 0
 
 

@@ -35,13 +35,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compile"
 
 from aarch64_loops import instructions, products
 
+from socsched.cli.doctor_tools import LLVM_MCA
 from socsched.compile.cpu import conv_kernels, half, winograd
 from socsched.compile.cpu.half import Layer, Method
 from socsched.compile.cpu.shapes import Lying, Order, Window
 from socsched.compile.cpu.vector import NEON, NEON_HALF, Vector, tile
 from socsched.compile.environment import tvm
 
-CANDIDATES = ("llvm-mca-22", "llvm-mca-19", "llvm-mca-18", "llvm-mca-17", "llvm-mca-16", "llvm-mca")
 DISPATCH = {"neoverse-n1": 8}
 PROBE = [f"fmla v{register}.4s, v0.4s, v1.s[0]" for register in range(8, 24)]
 BLOCK = 8
@@ -115,7 +115,7 @@ class Analyser:
 
 def analyser(program: str | None, cpu: str, dispatch: int = 0) -> Analyser | str:
     """Return an analyser that knows `cpu`, or why there is none."""
-    found = [name for name in ([program] if program else CANDIDATES) if shutil.which(name)]
+    found = [name for name in ([program] if program else LLVM_MCA) if shutil.which(name)]
     if not found:
         return "llvm-mca is not installed: apt-get install llvm-19"
     for name in found:

@@ -6,7 +6,7 @@
 needs no GPU: it reads the file in socsched/sharing that tools/gpu_shares.py wrote.  Mean and worst error of the time on
 a share relative to the measured one, over all networks, batches with counters and shares below the whole; f of the laws
 is once the occupancy of SMs that have something to run (as the profiles that gpulet's authors published count it), once
-that of all SMs.  With the published profiles at hand (policy_claims/_published.py) with those of a 3080.
+that of all SMs, and with the published profiles of a 3080 (tests/data/gpulet).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from policy_claims._published import data
 
 from socsched.sharing import measured
-from socsched.sharing.interference import Interference, LinearInterference, SharedBandwidth
+from socsched.sharing.interference import Interference, SharedBandwidth
 from socsched.sharing.profile import Profile, ShareLaw
 from socsched.sharing.published import read_constants, read_profiles
 
@@ -43,16 +43,11 @@ def fills(found: measured.Measurements) -> Iterator[tuple[str, list[Profile]]]:
         )
         everywhere.append(replace(one, samples=samples))
     yield "occupancy of all SMs", everywhere
-    try:
-        file = data("gpulet", "3080_UTIL.CSV")
-    except FileNotFoundError as error:
-        print(error)
-        return
     yield (
         "published for a 3080, t0 too",
         [
             replace(one, samples=tuple(each for each in one.samples if each.batch in found.counters[one.name]))
-            for one in read_profiles(file)
+            for one in read_profiles(data("gpulet", "3080_UTIL.CSV"))
             if one.name in found.counters
         ],
     )
@@ -83,10 +78,7 @@ def neighbours(found: measured.Measurements) -> Iterator[tuple[str, Callable[[me
     yield "none", lambda pair: 1.0
     yield "bandwidth shared in proportion", by(SharedBandwidth())
     for gpu in ("2080ti", "3080"):
-        try:
-            constants: LinearInterference = read_constants(data("gpulet", f"{gpu}_INT_MODEL_CONSTANT.CSV"))
-        except FileNotFoundError:
-            continue
+        constants = read_constants(data("gpulet", f"{gpu}_INT_MODEL_CONSTANT.CSV"))
         yield f"gpulet's constants of a {gpu}", by(constants)
     yield "its constants by least squares", by(measured.neighbours())
     without = {

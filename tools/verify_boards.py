@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """Compare what is simulated with what was published of real boards, and print both with their differences.
 
-    python tools/verify_boards.py [--shared FOLDER] [--requests 5000] [--seed 1]
+    python tools/verify_boards.py [--data FOLDER] [--requests 5000] [--seed 1]
 
-FOLDER holds data/haxconn and data/xsched (default: $SOCSCHED_SHARED, else ../shared beside the checkout); boards whose
-data is absent are skipped with a word.  Exit code 1 when a bar is missed: GoogleNet splits 3 % on average, DLA sharing
-10 % at p50 and p99, co-run slowdowns 10 % each.
+FOLDER holds haxconn and xsched (default: tests/data); boards whose data is absent are skipped with a line that says so.
+Exit code 1 when a bar is missed: GoogleNet splits 3 % on average, DLA sharing 10 % at p50 and p99, co-run slowdowns
+10 % each.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from statistics import mean
@@ -112,23 +111,21 @@ def curve(data: Path) -> bool:
 def main() -> int:
     """Run the comparisons there is data for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = os.environ.get("SOCSCHED_SHARED", Path(__file__).resolve().parents[2] / "shared")
-    parser.add_argument("--shared", type=Path, default=Path(default))
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[1] / "tests" / "data")
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    data = args.shared / "data"
     met = []
     for folder, show in (
-        ("haxconn", lambda: splits(data)),
-        ("xsched", lambda: sharing(data, args.requests, args.seed)),
+        ("haxconn", lambda: splits(args.data)),
+        ("xsched", lambda: sharing(args.data, args.requests, args.seed)),
         ("", slowdowns),
-        ("haxconn", lambda: curve(data)),
+        ("haxconn", lambda: curve(args.data)),
     ):
-        if (data / folder).is_dir() or not folder:
+        if (args.data / folder).is_dir() or not folder:
             met.append(show())
         else:
-            print(f"skipped: no {data / folder}\n")
+            print(f"skipped: no {args.data / folder}\n")
     return 0 if all(met) else 1
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from socsched.cli import doctor_machine, doctor_targets
-from socsched.cli.doctor_targets import Check
+from socsched.cli.doctor_tools import OPTIONAL, Check
 from socsched.cli.options import Output, output_options, terminal_width
 
 NEEDED_BYTES = 1_500_000_000
@@ -49,6 +49,8 @@ def examine() -> list[Check]:
 
 
 def _show(checks: list[Check]) -> None:
+    from rich.text import Text
+
     from socsched.report.terminal import console, table
 
     marks = {"ok": "✓ ok", "missing": "– missing", "broken": "✗ BROKEN"}
@@ -59,9 +61,10 @@ def _show(checks: list[Check]) -> None:
             f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows, (), (3,)
         )
     )
-    for check in checks:
-        if check.remedy:
-            click.echo(f"{check.name}: {check.remedy}")
+    for title, main in (("Needed: what to do", True), ("Optional: what each takes", False)):
+        remedies = [[check.name, check.remedy] for check in checks if check.remedy and check.main is main]
+        if remedies:
+            screen.print(Text(""), table(title, ["check", "remedy"], remedies))
 
 
 def _os_name() -> str:
@@ -74,9 +77,8 @@ def _os_name() -> str:
 def _python() -> Check:
     version = system.python_version()
     good = sys.version_info >= (3, 10)
-    return Check(
-        "python", "ok" if good else "broken", version, "everything", "" if good else "use Python 3.10 or newer"
-    )
+    remedy = "" if good else "use Python 3.10 or newer"
+    return Check("python", "ok" if good else "broken", version, "everything", remedy, True)
 
 
 def _tvm() -> Check:
@@ -151,9 +153,21 @@ def _settings() -> Check:
     return Check("settings", "ok", ", ".join(settings) or "no SOCSCHED_* variables set", "defaults")
 
 
+_OWN: dict[str, Callable[[], Check]] = {
+    "aarch64 compiler": doctor_targets.cross_compiler,
+    "aarch64 emulator": doctor_targets.emulator,
+    "nvcc": doctor_targets.nvcc,
+    "GPU": doctor_machine.gpu,
+    "libcudart": doctor_machine.cudart,
+    "TensorRT": doctor_machine.tensorrt,
+    "OpenCL": doctor_targets.opencl,
+    "Hexagon": doctor_targets.hexagon,
+    "real time": doctor_machine.realtime,
+    "power sensors": doctor_machine.power,
+}
+"""Optional tools that take more than a look for a program or package."""
+
 CHECKS: tuple[Callable[[], Check], ...] = (
     _python, _tvm, doctor_machine.codegen, _compiler, _cache, _disk, _threads, _descriptors, _settings,
-    doctor_machine.solver, doctor_targets.cross_compiler, doctor_targets.emulator, doctor_targets.nvcc,
-    doctor_machine.gpu, doctor_machine.cudart, doctor_machine.tensorrt, doctor_targets.opencl, doctor_targets.hexagon,
-    doctor_machine.realtime, doctor_machine.power,
+    *(_OWN.get(name, tool.look) for name, tool in OPTIONAL.items()),
 )  # fmt: skip

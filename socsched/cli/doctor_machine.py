@@ -6,10 +6,9 @@ import ctypes
 import platform as system
 from pathlib import Path
 
-from socsched.cli.doctor_targets import Check
+from socsched.cli.doctor_tools import OPTIONAL, Check
 
 ROOT = Path("/")
-LIMITS = "/etc/security/limits.d/socsched.conf"
 LLVM = {"arm64": "aarch64", "AMD64": "x86_64"}
 """Machine -> what LLVM calls it, where that differs."""
 
@@ -34,50 +33,34 @@ def codegen() -> Check:
     return Check("TVM targets", "ok" if good else "broken", listed, purpose, remedy, True)
 
 
-def solver() -> Check:
-    """Return whether plans can be proved optimal."""
-    purpose = "plan --solver cpsat"
-    from importlib import metadata
-
-    try:
-        return Check("OR-Tools", "ok", metadata.version("ortools"), purpose)
-    except metadata.PackageNotFoundError:
-        return Check("OR-Tools", "missing", "not installed", purpose, "pip install 'socsched[solver]'")
-
-
 def gpu() -> Check:
     """Return the NVIDIA GPU and its driver, of a Jetson or of a machine with the driver's library."""
     from socsched.run.meters import Nvml
 
-    purpose = "running stages on a GPU"
+    tool = OPTIONAL["GPU"]
     model = _text("proc/device-tree/model")
     if "Jetson" in model:
         release = _text("etc/nv_tegra_release").split(",")[0].removeprefix("# ")
         there = any((ROOT / "dev" / name).exists() for name in ("nvhost-gpu", "nvgpu", "nvmap"))
-        state, remedy = ("ok", "") if there else ("broken", "sudo apt-get install -y nvidia-l4t-core, then reboot")
-        return Check("GPU", state, f"{model}, {release or 'L4T unknown'}", purpose, remedy)
+        board = f"{model}, {release or 'L4T unknown'}"
+        return tool.ok(board) if there else tool.broken(board, "sudo apt-get install -y nvidia-l4t-core, then reboot")
     driver = _text("proc/driver/nvidia/version")
     if not driver and not (ROOT / "dev/nvidia0").exists():
-        return Check(
-            "GPU", "missing", "no NVIDIA GPU, or no driver for it", purpose, "sudo apt-get install -y nvidia-driver"
-        )
+        return tool.missing("no NVIDIA GPU, or no driver for it")
     version = next((word for word in driver.split() if word[:1].isdigit() and "." in word), "unknown")
     if not Nvml().available:
         found = f"driver {version}, which does not answer"
-        return Check("GPU", "broken", found, purpose, "sudo modprobe nvidia (after an update of the driver: reboot)")
-    return Check("GPU", "ok", f"driver {version}", purpose)
+        return tool.broken(found, "sudo modprobe nvidia (after an update of the driver: reboot)")
+    return tool.ok(f"driver {version}")
 
 
 def cudart() -> Check:
     """Return which CUDA runtime is there: TVM's wheel loads version 13 only, and says nothing where it is not."""
-    purpose = "TVM on a GPU"
+    tool = OPTIONAL["libcudart"]
     found = [version for version in (13, 12) if _loads(f"libcudart.so.{version}")]
-    remedy = "sudo apt-get install -y cuda-cudart-13-0 (JetPack 7 has it; on JetPack 6 use TensorRT for the GPU)"
     if 13 in found:
-        return Check("libcudart", "ok", "libcudart.so.13", purpose)
-    if found:
-        return Check("libcudart", "broken", "only libcudart.so.12: TVM sees no GPU", purpose, remedy)
-    return Check("libcudart", "missing", "not installed", purpose, remedy)
+        return tool.ok("libcudart.so.13")
+    return tool.broken("only libcudart.so.12: TVM sees no GPU") if found else tool.missing("not installed")
 
 
 def tensorrt() -> Check:
@@ -87,28 +70,25 @@ def tensorrt() -> Check:
     from socsched.errors import MachineError
     from socsched.run.backends import tensorrt_dla
 
-    purpose = "stages on a DLA"
+    tool = OPTIONAL["TensorRT"]
     cores = sorted(path.name for path in (ROOT / "dev").glob("nvhost-nvdla*"))
     if util.find_spec("tensorrt") is None:
         found = f"not installed; {len(cores)} DLA cores here" if cores else "not installed"
-        return Check("TensorRT", "missing", found, purpose, "sudo apt-get install -y python3-libnvinfer")
+        return tool.missing(found)
     try:
         version = tensorrt_dla.tensorrt().__version__
     except MachineError as error:
-        return Check("TensorRT", "broken", str(error), purpose, error.hint)
-    return Check("TensorRT", "ok", f"{version}, {len(cores)} DLA cores", purpose)
+        return tool.broken(str(error), error.hint)
+    return tool.ok(f"{version}, {len(cores)} DLA cores")
 
 
 def realtime() -> Check:
     """Return whether stages may have real-time priorities and keep their memory."""
     from socsched.run import realtime as scheduling
 
-    purpose = "run --realtime"
+    tool = OPTIONAL["real time"]
     refused = scheduling.refusal()
-    if not refused:
-        return Check("real time", "ok", "SCHED_FIFO is permitted", purpose)
-    line = "printf '%s - rtprio 99\\n%s - memlock unlimited\\n' $USER $USER | sudo tee"
-    return Check("real time", "missing", refused, purpose, f"{line} {LIMITS}, then log in again")
+    return tool.missing(refused) if refused else tool.ok("SCHED_FIFO is permitted")
 
 
 def power() -> Check:
@@ -116,18 +96,16 @@ def power() -> Check:
     from socsched.descriptor.host_probe import rapl_domains
     from socsched.run.meters import Nvml, ina3221_rails
 
-    purpose = "power in results"
+    tool = OPTIONAL["power sensors"]
     packages, rails = rapl_domains(ROOT), ina3221_rails(ROOT)
     found = [f"{len(packages)} package counters"] if packages else []
     found += [f"{len(rails)} rails (INA3221)"] if rails else []
     found += ["NVML"] if Nvml().available else []
     if found:
-        return Check("power sensors", "ok", ", ".join(found), purpose)
+        return tool.ok(", ".join(found))
     if list(ROOT.glob("sys/class/powercap/*:[0-9]*/energy_uj")):
-        remedy = "sudo chmod a+r /sys/class/powercap/*/energy_uj"
-        return Check("power sensors", "broken", "this user may not read them", purpose, remedy)
-    remedy = "nothing to do: results say that power was not observed"
-    return Check("power sensors", "missing", "this machine offers none", purpose, remedy)
+        return tool.broken("this user may not read them", "sudo chmod a+r /sys/class/powercap/*/energy_uj")
+    return tool.missing("this machine offers none")
 
 
 def _text(name: str) -> str:

@@ -47,8 +47,8 @@ def explored(pipeline: str, platform: str, how: How) -> list[Point]:
     """Plan every mode of a platform and every objective."""
     from socsched.cli import planning
     from socsched.compile.analyze import stage_work
-    from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.cost.profile import load_profile
+    from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.plan.known import Known
     from socsched.plan.pareto import explore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -63,7 +64,7 @@ from socsched.cli.options import (
 )
 @click.option("--power-cap", type=Quantity("power"), help="Most mean power, such as 20W, beside the mode's own cap.")
 @click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Most DRAM traffic, such as 50GB/s.")
-@click.option("--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Seconds, for all of it.")
+@click.option("--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Seconds for all.")
 @click.option(
     "-o",
     "--output",
@@ -108,6 +109,7 @@ def command(
     """
     from socsched.cli import line, planning
 
+    started = time.monotonic()
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
     ready_to_write(file=file)
@@ -130,6 +132,7 @@ def command(
         plan = by_planner(planner, pipeline, platform, mode, how, settings)
     else:
         plan = planning.planned(pipeline, platform, mode, how)
+    seconds = round(time.monotonic() - started, 3)
     if file:
         if form:
             from socsched.cli.handoff import export
@@ -144,5 +147,6 @@ def command(
 
         console(terminal_width()).print(plan_view(plan))
 
-    output.result(line.plan_document(plan), show)
+    # beside the plan, not in it: the same input gives the same plan.json
+    output.result({**line.plan_document(plan), "planning_seconds": seconds}, show)
     return line.exit_code(plan)

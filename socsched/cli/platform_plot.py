@@ -12,7 +12,7 @@ from socsched.descriptor.platform import Platform, PowerMode
 def plot(
     platform: Platform, mode: PowerMode, path: Path, pipeline: str, precision: str | None, engine: str | None
 ) -> dict[str, Any]:
-    """Draw rooflines to `path` (.svg or .png) and return their roofs and points as plain data.
+    """Draw rooflines to `path` (.svg) and return their roofs and points as plain data.
 
     `pipeline` is a name or path; `precision` and `engine` (id) draw less.  Raises UsageError when nothing is left.
     """
@@ -30,11 +30,11 @@ def plot(
     workload = get_pipeline(pipeline)
     placed = points(workload, platform, mode, shown, stage_work)
     title = f"{platform.name}, mode {mode.name}: rooflines, with {workload.name}"
-    footnote = (
+    notes = [
         "Thick: peak and DRAM bandwidth of an engine alone; thin: the rate convolutions reach. A marker is a stage's "
         "predicted rate, the line from it leads to what is attainable at its intensity."
-    )
+    ]
     if any(point.predicted > point.attainable for point in placed):
-        footnote += "\nAbove the roof: convolutions done with fewer multiplications (Winograd), counted as direct ones."
-    draw(path, shown, placed, title, footnote)
+        notes += ["Above the roof: convolutions done with fewer multiplications (Winograd), counted as direct ones."]
+    draw(path, shown, placed, title, notes)
     return {"roofs": [asdict(roof) for roof in shown], "points": [asdict(point) for point in placed]}

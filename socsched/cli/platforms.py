@@ -58,7 +58,7 @@ def list_platforms(output: Output) -> None:
 @click.argument("name", type=NameOrPath("platforms"))
 @mode_option
 @click.option("--engine", type=ENGINE, help="Show only this engine, with its operating points.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the rooflines: FILE.svg or .png.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the rooflines: FILE.svg.")
 @click.option(
     "--pipeline",
     type=NameOrPath("pipelines"),

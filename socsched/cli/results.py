@@ -192,7 +192,7 @@ def _made_by() -> dict[str, str]:
     import shlex
 
     command = shlex.join(["socsched", *sys.argv[1:]])
-    versions = {name: found for name in ("numpy", "apache-tvm", "perfetto") if (found := _version(name))}
+    versions = {name: found for name in ("numpy", "apache-tvm") if (found := _version(name))}
     return {"command": command, "socsched": __version__, "python": platform.python_version(), **versions}
 
 

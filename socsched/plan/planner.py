@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -87,7 +86,7 @@ def make_plan(
     proving = solver == "cpsat" or (solver == "auto" and available())
     if proving:
         require()
-    graph, started, clock = task_graph(pipeline), time.monotonic(), Clock.of(time_limit)
+    graph, clock = task_graph(pipeline), Clock.of(time_limit)
     known = Known(platform, work, profile) if known is None else known
     solutions: list[Solution] = []
     modes = modes_of(platform, mode)
@@ -110,17 +109,17 @@ def make_plan(
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
-        return unplaceable(graph, known.model(option), policy, objective, time.monotonic() - started)
+        return unplaceable(graph, known.model(option), policy, objective)
     best = min(solutions, key=_order)
     if not explain:
-        return written(best, solutions, objective, None, time.monotonic() - started, pipeline)
+        return written(best, solutions, objective, None, pipeline)
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, known, policy, objective, clock.part(SEARCH))
-    plan = written(best, solutions, objective, alternatives, time.monotonic() - started, pipeline, clock)
+    plan = written(best, solutions, objective, alternatives, pipeline, clock)
     deployment = best.candidate.deployment
     open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0], clock)
     return replace(plan, conflicts=conflicts, uncertainty=open_)
@@ -219,7 +218,6 @@ def written(
     solutions: Sequence[Solution],
     objective: str,
     alternatives: Sequence[Solution] | None,
-    seconds: float,
     pipeline: Pipeline,
     clock: Clock = NO_CLOCK,
 ) -> Plan:
@@ -258,7 +256,7 @@ def written(
             "cap_gbps": round(sums.traffic_cap / 1e9, 6),
             "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
         },
-        solver=_solver(best, solutions, objective, seconds, pipeline) | _proof(best, solutions, proved),
+        solver=_solver(best, solutions, objective, pipeline) | _proof(best, solutions, proved),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
@@ -284,9 +282,7 @@ def _told(task: Task) -> Task:
     return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
 
 
-def _solver(
-    best: Solution, solutions: Sequence[Solution], objective: str, seconds: float, pipeline: Pipeline
-) -> dict[str, Any]:
+def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipeline: Pipeline) -> dict[str, Any]:
     """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
 
     `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
@@ -313,7 +309,6 @@ def _solver(
         "bound": bound,
         "gap": None if bound is None or not value or not met else round(max(value - bound, 0) / value, 6),
         "overrun": round(overrun(best.candidate.violations), 6),
-        "seconds": round(seconds, 3),
         "evaluated": sum(s.search.evaluated for s in solutions),
         "modes": {
             s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}

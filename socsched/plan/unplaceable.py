@@ -16,7 +16,7 @@ def homeless(graph: TaskGraph, model: CostModel) -> list[str]:
     return [name for name in graph.order if not model.candidates(graph.stage(name))]
 
 
-def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str, seconds: float) -> Plan:
+def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str) -> Plan:
     """Return an infeasible plan that names every homeless stage, and why each engine refuses it."""
     workload = Workload.of(graph, model, policy)
     cap = model.mode.cap_mw
@@ -45,7 +45,6 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str,
             "value": None,
             "bound": None,
             "gap": None,
-            "seconds": round(seconds, 3),
             "evaluated": 0,
             "modes": {},
             "proof": {"method": "no engine", "text": f"no engine can run {', '.join(homeless(graph, model))}"},

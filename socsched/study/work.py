@@ -182,7 +182,6 @@ def pack(planned: Planned, folder: Path) -> bytes:
     from socsched.plan.io import to_document
 
     document = to_document(planned.plan)
-    document["solver"] = {**document["solver"], "seconds": 0.0}
     document["tool"] = {**document["tool"], "version": __version__}
     text = json.dumps({"plan": document, "facts": dict(planned.facts), "throttle_mc": planned.throttle_mc})
     text = text.replace(json.dumps(str(folder))[1:-1], _PLACE)

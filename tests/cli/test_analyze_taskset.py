@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.cli.root import run
 from socsched.plan.schedulability.published.registry import tests as all_tests
@@ -40,15 +41,11 @@ THREE = [
     ],
 )
 def test_exit_codes_say_the_verdict(
-    shared_data: Path, name: str, code: int, verdict: str, capsys: pytest.CaptureFixture[str]
+    data: Path, name: str, code: int, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = shared_data / "rt" / "simso" / f"{name}.taskset.json"
-    found, document = analysed(path, capsys)
+    found, document = analysed(data / "simso" / f"{name}.taskset.json", capsys)
     assert (found, document["verdict"], document["time_unit"]) == (code, verdict, "us")
-    seen = {
-        row["id"]: row["response_max"]
-        for row in json.loads(path.with_name(f"{name}.simso.json").read_text())["per_task"]
-    }
+    seen = {row["id"]: row["response_max"] for row in read(f"simso/{name}.simso.json.xz")["per_task"]}
     for task in document["tasks"]:
         assert task["bound"] is None or task["bound"] >= seen[task["id"]]  # in the file's own unit
 

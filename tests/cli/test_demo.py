@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from recorded import Recorded
 
 from socsched.cli.root import run
 
@@ -91,12 +92,19 @@ def test_compile_writes_a_manifest(tmp_path: Path) -> None:
     assert all((tmp_path / name).is_file() for entry in manifest["artifacts"] for name in entry["files"])
 
 
-def test_weights_choose_the_network_they_fit(shared_data: Path) -> None:
-    from socsched.cli.demo import FULL, PIPELINE, fitting
-    from socsched.models.pointpillars.small import FILE
+def test_weights_choose_the_network_they_fit(recorded: Recorded, tmp_path: Path) -> None:
+    import numpy as np
 
-    assert fitting(None) == fitting(FILE) == PIPELINE
-    assert fitting(shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz") == FULL
+    from socsched.cli.demo import FULL, PIPELINE, fitting
+    from socsched.models.pointpillars import network
+    from socsched.models.weights import seeded_weights
+
+    assert fitting(None) == PIPELINE
+    assert fitting(recorded.weights) == recorded.network
+    full = (network.pfn_network(), network.backbone_network(), network.head_network())
+    weights = {name: array for part in full for name, array in seeded_weights(part).items()}
+    np.savez(tmp_path / "full.npz", **weights)
+    assert fitting(tmp_path / "full.npz") == FULL
 
 
 def test_the_boxes_of_the_demo_are_on_the_cars(demo: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -29,14 +30,13 @@ def test_every_target_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["Hexagon"]["status"] == "ok" and "never run" in found["Hexagon"]["found"]
 
 
-def test_what_is_missing_comes_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(doctor_targets.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor_targets.system, "machine", lambda: "x86_64")
     monkeypatch.setattr(device.ctypes, "CDLL", absent)
-    monkeypatch.setattr(doctor_targets, "Path", lambda name: tmp_path / "none")
     for check, word in (
         (doctor_targets.cross_compiler(), "g++-aarch64-linux-gnu"),
         (doctor_targets.emulator(), "qemu-user"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from socsched.cli import doctor, doctor_machine, root
-from socsched.cli.doctor_targets import Check
+from socsched.cli.doctor_tools import OPTIONAL, Check
 
 
 class Fake:
@@ -137,13 +137,13 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     ),
     (
         "OR-Tools",
-        doctor_machine.solver,
+        OPTIONAL["OR-Tools"].look,
         lambda f: f.set(metadata, "version", lambda name: "9.15.1"),
         "ok",
         "9.15.1",
         "",
     ),
-    ("no OR-Tools", doctor_machine.solver, lambda f: _absent(f), "missing", "not installed", "pip install"),
+    ("no OR-Tools", OPTIONAL["OR-Tools"].look, lambda f: _absent(f), "missing", "not installed", "pip install"),
     ("TVM", doctor_machine.codegen, lambda f: _tvm(f, ["x86_64", "aarch64", "hexagon"]), "ok", "hexagon, cuda", ""),
     ("a foreign TVM", doctor_machine.codegen, lambda f: _tvm(f, ["riscv64"]), "broken", "cuda", "pinned"),
     (
@@ -236,4 +236,4 @@ def test_every_line_that_is_not_ok_says_how_to_mend_it(
     monkeypatch.setattr(doctor, "CHECKS", (lambda: Check("GPU", "broken", "asleep", "", "sudo modprobe nvidia"),))
     capsys.readouterr()
     root.run(["doctor"])
-    assert "GPU: sudo modprobe nvidia" in capsys.readouterr().out
+    assert "GPU    sudo modprobe nvidia" in capsys.readouterr().out

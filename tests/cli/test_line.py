@@ -33,6 +33,13 @@ def said(capsys: pytest.CaptureFixture[str]):
     return call
 
 
+def test_the_same_input_gives_the_same_plan_file(plan_file: Path, tmp_path: Path, said) -> None:
+    again = tmp_path / "plan.json"
+    _, document = said("plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "-q", "-o", str(again))
+    assert again.read_bytes() == plan_file.read_bytes()
+    assert document["planning_seconds"] > 0 and "seconds" not in again.read_text()
+
+
 def test_plan_holds_the_fields_others_rely_on(said) -> None:
     code, document = said("plan", "pointpillars", "-p", BOARD, "--mode", "MAXN")
     assert code == 0

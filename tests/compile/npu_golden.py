@@ -26,10 +26,10 @@ FIRST = "Conv2d_18"
 """Its output is given; its own input is not."""
 
 
-def load(folder: Path) -> tuple[QuantisedGraph, Array, dict[str, Array]]:
+def load(file: Path, layers: Path) -> tuple[QuantisedGraph, Array, dict[str, Array]]:
     """Return the network from layer FIRST on, its input [1, C, H, W] as fp32, and the golden layers by name."""
-    golden = dict(np.load(folder / "golden_000001.npz"))
-    nodes, weights = nodes_of(folder / "mvlidarnet_pillars_int8_backbone_head.onnx")
+    golden = dict(np.load(layers))
+    nodes, weights = nodes_of(file)
     network = network_of(nodes, weights, golden[FIRST])
     quantised = integers_of(read(import_network(network), network), nodes, weights)
     plain = np.ascontiguousarray(golden[FIRST].transpose(2, 0, 1)[None], np.float32)

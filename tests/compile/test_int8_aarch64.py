@@ -77,13 +77,13 @@ def test_equals_the_definition(name: str, target: dict[str, Any], tmp_path: Path
 
 @pytest.mark.qemu
 @pytest.mark.slow
-def test_every_layer_equals_the_accelerator(shared_data: Path, tmp_path: Path, emulator: Any) -> None:
+def test_every_layer_equals_the_golden_one(accelerator: tuple[Path, Path], tmp_path: Path, emulator: Any) -> None:
     pytest.importorskip("onnx")
     import npu_golden
 
-    integers, source, golden = npu_golden.load(shared_data / "npu_int8")
+    integers, source, golden = npu_golden.load(*accelerator)
     found, _ = emulator.run(built(integers, resolve(ORIN_CPU), tmp_path), [source])
-    assert len(found) == len(golden) == 18
+    assert len(found) == len(golden) >= 11
     for (name, expected), array in zip(golden.items(), found, strict=True):
         assert np.array_equal(array, expected), name
 

@@ -1,21 +1,19 @@
-"""Detections in int8 and fp16 on real scans against those in fp32: the same boxes."""
+"""Detections in int8 and fp16 on whole scans against those in fp32: the same boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from socsched.compile.builder import compile_stage
 from socsched.compile.layouts import convert
 from socsched.compile.quantize.calibrate import calibrate_pipeline
 from socsched.compile.quantize.scales import Scales
 from socsched.compile.runtime import CompiledStage, load
-from socsched.descriptor.catalog import get_pipeline
-from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.decode import Detections, detect
@@ -25,18 +23,19 @@ from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.weights import Weights, load_weights
 
 Array = np.ndarray[Any, Any]
-FRAMES = ("000000", "000001", "000002", "000003", "000004")
-CALIBRATED = FRAMES[:2]
+CALIBRATED = 2
 LEAST_SCORE, LEAST_IOU = 0.3, 0.7
 
 
 class Chain:
     """The four network stages in one precision, each handing on to the next."""
 
-    def __init__(self, engine: Engine, precision: str, weights: Weights, scales: Mapping[str, Scales]) -> None:
+    def __init__(
+        self, engine: Engine, precision: str, given: Recorded, weights: Weights, scales: Mapping[str, Scales]
+    ) -> None:
         self.stages: dict[str, CompiledStage] = {}
         for name in ("pfn", "scatter", "backbone", "head"):
-            stage = Stage(name, name, f"pointpillars.{name}")
+            stage = given.pipeline().stage(name)
             artifact = compile_stage(stage, engine, precision, weights, 2, scales=scales.get(name))
             self.stages[name] = load(artifact)
 
@@ -74,29 +73,34 @@ def recall(expected: list[Detections], found: list[Detections]) -> tuple[int, in
 
 
 @pytest.fixture(scope="module")
-def scans(shared_data: Path) -> list[Array]:
-    return [read_scan(shared_data / "kitti" / f"{frame}.bin") for frame in FRAMES]
+def scans(recorded: Recorded) -> list[Array]:
+    return [read_scan(scan) for scan in recorded.scans]
 
 
 @pytest.fixture(scope="module")
-def weights(shared_data: Path) -> Weights:
-    return load_weights(shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz")
+def weights(recorded: Recorded) -> Weights:
+    return load_weights(recorded.weights)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "bar"), [("fp16", 0.99), ("int8", 0.95)])
 def test_same_boxes_as_in_fp32(
-    precision: str, bar: float, scans: list[Array], weights: Weights, make_engine: Callable[..., Engine]
+    precision: str,
+    bar: float,
+    recorded: Recorded,
+    scans: list[Array],
+    weights: Weights,
+    make_engine: Callable[..., Engine],
 ) -> None:
     scales: dict[str, Scales] = {}
-    if precision == "int8":  # three of the five scans were never calibrated with
-        frames = [{"points": scan} for scan in scans[: len(CALIBRATED)]]
-        scales = calibrate_pipeline(get_pipeline("pointpillars"), weights, frames)
+    if precision == "int8":  # the other scans were never calibrated with
+        frames = [{"points": scan} for scan in scans[:CALIBRATED]]
+        scales = calibrate_pipeline(recorded.pipeline(), weights, frames)
         assert set(scales) == {"backbone", "head"}
     engine = make_engine({"kind": "simulated"}, ("fp32", "fp16", "int8"))
     expected, found = (
         [chain(scan) for scan in scans]
-        for chain in (Chain(engine, "fp32", weights, {}), Chain(engine, precision, weights, scales))
+        for chain in (Chain(engine, "fp32", recorded, weights, {}), Chain(engine, precision, recorded, weights, scales))
     )
     hits, total = recall(expected, found)
     assert total >= 10, "too few boxes to say anything"

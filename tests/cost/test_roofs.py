@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from socsched.cli import root
 from socsched.compile.analyze import stage_work
 from socsched.cost.model import CostModel
-from socsched.cost.roofs import points, roofs
+from socsched.cost.roofs import Point, Roof, points, roofs
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.report.roofline import figure
 
 ORIN = get_platform("jetson-agx-orin-64gb")
+SVG = "{http://www.w3.org/2000/svg}"
 MAXN, LOW = ORIN.mode("MAXN"), ORIN.mode("15W")
 
 
@@ -49,33 +52,38 @@ def test_stages_lie_where_work_and_cost_put_them() -> None:
     assert not any(p.predicted > p.attainable * 1.0001 for p in placed.values())
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_the_figure(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+def test_the_figure(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
     for path in (first, second):
         assert root.run(["platforms", "show", "jetson-agx-orin-64gb", "--mode", "MAXN", "--plot", str(path), "-q"]) == 0
     assert first.read_bytes() == second.read_bytes()
-    if suffix == "png":
-        assert first.read_bytes().startswith(b"\x89PNG")
-        return
-    text = first.read_text()
-    for word in (
-        "gpu fp16",
-        "dla0, dla1 int8",
-        "cpu0, cpu1, cpu2 fp32",
-        "voxelise",
-        "pfn",
-        "backbone",
-        "head",
-        "decode",
-    ):
-        assert word in text, word
+    drawn = ElementTree.parse(first).getroot()
+    texts = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}text")}
+    assert {"gpu fp16: 42.6 Top/s, 168 GB/s", "voxelise", "pfn", "backbone", "head", "decode"} <= texts
+    assert any(text.startswith("each of cpu0, cpu1, cpu2 fp32") for text in texts)
+    assert any(text.startswith("each of dla0, dla1 int8") for text in texts)
+    told = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}title")}
+    assert any(text.startswith("backbone on gpu fp16: 13.") and text.endswith("of 42.6 Top/s") for text in told)
+
+
+def test_roofs_and_stages_are_drawn_to_scale() -> None:
+    """A stage on its roof lies on the line; a hundredth of the rate is twice as far below it as a tenth."""
+    roof = Roof(("gpu",), "fp16", 1e12, 5e11, 1e11)
+    placed = [Point(f"<{share}>", "gpu", "fp16", 100.0, 1e12, 1e12 * share) for share in (1.0, 0.1, 0.01)]
+    drawn = ElementTree.fromstring(figure([roof], placed, "a < b", ["note & note"]))
+    heights = [float(line.get("y1", "")) for line in drawn.iter(f"{SVG}line") if line.get("opacity")]
+    peak = float(next(drawn.iter(f"{SVG}polyline")).get("points", "").split()[-1].split(",")[1])
+    assert heights[0] == pytest.approx(peak, abs=0.1)
+    assert heights[2] - heights[0] == pytest.approx(2 * (heights[1] - heights[0]), abs=0.1)
+    assert heights[1] > heights[0]
+    texts = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}text")}
+    assert {"a < b", "note & note", "<0.1>"} <= texts
 
 
 def test_what_cannot_be_drawn_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show = ["platforms", "show", "jetson-agx-orin-64gb", "-q", "--plot"]
-    assert root.run([*show, str(tmp_path / "a.pdf")]) == 2
-    assert "use FILE.svg or FILE.png" in capsys.readouterr().err
+    assert root.run([*show, str(tmp_path / "a.png")]) == 2
+    assert "use FILE.svg" in capsys.readouterr().err
     assert root.run([*show, str(tmp_path / "no" / "a.svg")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert root.run([*show, str(tmp_path / "a.svg"), "--engine", "npu"]) == 2

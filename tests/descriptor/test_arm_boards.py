@@ -5,18 +5,16 @@ Expected values are written out from the vendors' files and the published logs, 
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from datafiles import read
 
 from socsched.cost.peaks import peak
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.platform import Engine
 
-HAXCONN = Path(__file__).parents[3] / "shared" / "data" / "haxconn"
 BOARDS = ("jetson-agx-xavier", "jetson-tx2", "juno", "hikey960", "odroid-xu4")
 
 XAVIER = {  # TPC_PG_MASK -> SM, nvpmodel's CPU and GPU MHz, EMC MHz, falcon, VPS, AXI and CVNAS MHz (None: uncapped)
@@ -92,21 +90,20 @@ def test_slower_modes_of_xavier_never_cost_more() -> None:
     assert share[0] < 0.6 * share[-1]
 
 
-@pytest.mark.skipif(not HAXCONN.exists(), reason="HaX-CoNN's measurements are not beside this checkout")
 def test_xavier_reproduces_googlenet() -> None:
     """GoogleNet has 1.58 G multiply-adds: the DLA's efficiency is from it, the GPU's from a network 20 times larger.
 
     Transition costs: marking a layer's output on the DLA takes what handing over costs here.
     """
     platform = get_platform("jetson-agx-xavier")
-    groups = json.loads((HAXCONN / "googlenet_xavier_layer_groups.json").read_text(encoding="utf-8"))
+    groups = read("haxconn/googlenet_xavier_layer_groups.json")
     work = 2 * 1.58e9
     gpu_ms = sum(groups["gpu_ms_three_runs"]["858dfb5"].values())
     for engine_id, low, high, milliseconds in (("gpu", 1.0, 2.2, gpu_ms), ("dla0", 0.9, 1.1, 3.84)):
         found = peak(platform.engine(engine_id), platform.mode("MAXN"), "fp16")
         share = platform.engine(engine_id).precisions["fp16"].efficiency["conv"].value
         assert found and low <= found.dense * share * milliseconds / 1e3 / work <= high, engine_id
-    costs = json.loads((HAXCONN / "transition_costs_xavier.json").read_text(encoding="utf-8"))
+    costs = read("haxconn/transition_costs_xavier.json")
     marks = [mark for run in costs["runs"].values() for mark in run.get("dla_marks_output", {}).values()]
     found_ms = [mark["cost_ms"] for mark in marks if mark["cost_ms"] > 0]
     handoff = platform.engine("dla0").handoff_ns.value / 1e6

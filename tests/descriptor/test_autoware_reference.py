@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
@@ -22,6 +23,11 @@ SPLIT = {
 
 
 @pytest.fixture(scope="module")
+def system() -> dict[str, Any]:
+    return dict(read("autoware_reference.json"))
+
+
+@pytest.fixture(scope="module")
 def pipeline() -> Pipeline:
     return get_pipeline("autoware-reference")
 
@@ -31,36 +37,25 @@ def name(label: str) -> str:
     return RENAMED.get(plain, plain)
 
 
-def graph(path: Path) -> set[tuple[str, str]]:
-    """The edges of the dot file, without those that only arrange the drawing."""
-    text = re.sub(r"edge\[style=invis\];.*?\}", "}", path.read_text(), flags=re.S)
-    edges = re.findall(r'"([^"]+)" -> "([^"]+)"', text)
-    return {SPLIT.get((name(a), name(b)), (name(a), name(b))) for a, b in edges}
-
-
-def test_edges_are_those_of_the_reference_system(shared_data: Path, pipeline: Pipeline) -> None:
-    wanted = graph(shared_data / "rt" / "autoware_reference" / "autoware_reference_system.dot")
+def test_edges_are_those_of_the_reference_system(system: dict[str, Any], pipeline: Pipeline) -> None:
+    edges = [(name(a), name(b)) for a, b in system["edges"]]
+    wanted = {SPLIT.get(edge, edge) for edge in edges}
     found = {(source, stage.name) for stage in pipeline.stages for source in (*stage.after, *stage.reads)}
     assert found == wanted
 
 
-def test_timers_are_those_of_the_reference_system(shared_data: Path, pipeline: Pipeline) -> None:
-    text = (shared_data / "rt" / "autoware_reference" / "default.hpp").read_text()
-    found = {
-        key.lower().replace("_", "-"): int(ms) for key, ms in re.findall(r"time_t (\w+) = milliseconds\((\d+)\)", text)
-    }
+def test_timers_are_those_of_the_reference_system(system: dict[str, Any], pipeline: Pipeline) -> None:
+    found = {key.lower().replace("_", "-"): ms for key, ms in system["timers_ms"].items()}
     found["lanelet2-map"] = found.pop("lanelet2map")
     found["behavior-planner"] = found.pop("behavior-planner-cycle")
     own = {sensor.name: sensor.period_ns // 10**6 for sensor in pipeline.sensors}
     own |= {stage.name: stage.period_ns // 10**6 for stage in pipeline.stages if stage.period_ns}
     assert own == found
-    assert set(re.findall(r"uint64_t \w+ = (\d+)", text)) == {"4096"}, "the limit whose time the stages carry"
+    assert set(system["number_cruncher_limits"].values()) == {4096}, "the limit whose time the stages carry"
 
 
-def test_the_hot_path_is_hard(shared_data: Path, pipeline: Pipeline) -> None:
-    text = (shared_data / "rt" / "autoware_reference" / "priorities.cpp").read_text()
-    listed = set(re.findall(r'"(\w+)"', text.split("hotpath_nodes")[1].split(";")[0]))
-    hot = {re.sub(r"(?<!^)(?=[A-Z])", "-", node).lower() for node in listed} - {
+def test_the_hot_path_is_hard(system: dict[str, Any], pipeline: Pipeline) -> None:
+    hot = {re.sub(r"(?<!^)(?=[A-Z])", "-", node).lower() for node in system["hot_path"]} - {
         "front-lidar-driver",
         "rear-lidar-driver",
     }

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.descriptor.taskset import Policy, load_taskset, taskset_from_mapping
 from socsched.errors import DescriptorError
@@ -25,8 +26,8 @@ def faults(path: Path) -> list[str]:
     return [f"{f.line}:{f.column} {f.field} {f.expected}" for f in caught.value.findings]
 
 
-def test_every_published_file_is_read_to_the_nanosecond(shared_data: Path) -> None:
-    paths = sorted((shared_data / "rt" / "simso").glob("*.taskset.json"))
+def test_every_published_file_is_read_to_the_nanosecond(data: Path) -> None:
+    paths = sorted((data / "simso").glob("*.taskset.json"))
     assert len(paths) >= 7
     for path in paths:
         raw, made = json.loads(path.read_text()), load_taskset(path)
@@ -40,8 +41,8 @@ def test_every_published_file_is_read_to_the_nanosecond(shared_data: Path) -> No
             assert task.cpu == (0 if made.processors == 1 else row.get("cpu"))
 
 
-def test_ranks_of_a_partitioned_set_are_the_published_ones(shared_data: Path) -> None:
-    path = shared_data / "rt" / "simso" / "w3_prm_4cpu_off_1.taskset.json"
+def test_ranks_of_a_partitioned_set_are_the_published_ones(data: Path) -> None:
+    path = data / "simso" / "w3_prm_4cpu_off_1.taskset.json"
     raw, made = json.loads(path.read_text()), load_taskset(path)
     assert made.policy == Policy("rm", "partitioned", True)
     for cpu in range(4):
@@ -49,11 +50,9 @@ def test_ranks_of_a_partitioned_set_are_the_published_ones(shared_data: Path) ->
         assert sorted(here, key=lambda i: raw["tasks"][i]["rm_rank"]) == sorted(here, key=made.ranks.__getitem__)
 
 
-@pytest.mark.parametrize(
-    ("folder", "file", "count"), [("sag", "np_oracle.json", 100), ("chains", "e2e_oracle.json", 30)]
-)
-def test_every_published_case_is_read(shared_data: Path, folder: str, file: str, count: int) -> None:
-    cases = json.loads((shared_data / "rt" / folder / file).read_text())["cases"]
+@pytest.mark.parametrize(("file", "count"), [("sag/np_oracle.json.xz", 100), ("chains/e2e_oracle.json", 30)])
+def test_every_published_case_is_read(file: str, count: int) -> None:
+    cases = read(file)["cases"]
     assert len(cases) >= count
     for case in cases:
         made = taskset_from_mapping(case, file)

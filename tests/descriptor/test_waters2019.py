@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.compile.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -20,8 +19,8 @@ NAMES = {"CANbus_polling": "can-bus-polling"}
 
 
 @pytest.fixture(scope="module")
-def model(shared_data: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared_data / "rt" / "waters2019" / "waters2019.json").read_text())
+def model() -> dict[str, Any]:
+    found: dict[str, Any] = read("waters2019.json")
     return found
 
 

@@ -141,4 +141,18 @@ def odd(path: Path) -> Path:
     return b.save(path, [1, 4, 31, 37], [x, b.op("ReduceMax", x, axes=[1], keepdims=1)])
 
 
+def pillar_net(path: Path) -> Path:
+    """Pillar Feature Net as older exporters write it: IR 3, where every weight is an input of the graph too."""
+    b = Builder(6)
+    x = b.op("Relu", b.conv("features", 10, 64, 1))
+    for window in (4, 4, 2):
+        x = b.op("MaxPool", x, kernel_shape=[1, window], strides=[1, window], pads=[0] * 4)
+    sources = [helper.make_tensor_value_info("features", TensorProto.FLOAT, [1, 10, 120, 32])]
+    sources += [helper.make_tensor_value_info(w.name, TensorProto.FLOAT, list(w.dims)) for w in b.weights]
+    output = helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, 64, 120, 1])
+    graph = helper.make_graph(b.nodes, "pfn", sources, [output], b.weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=3), str(path))
+    return path
+
+
 FILES = {"resnet": resnet, "trunk": trunk, "mobilenet": mobilenet, "yolo": yolo, "odd": odd}

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import reference_pointpillars
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,26 +11,10 @@ PLACE = st.floats(-8, 8)
 RECT = st.builds(lambda *v: np.array([v]), PLACE, PLACE, SIZE, SIZE, st.floats(-7, 7))
 
 
-def area(polygon):
-    edges = zip(polygon, polygon[1:] + polygon[:1], strict=True)
-    return abs(sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in edges)) / 2
-
-
 def clipped_area(a, b):
-    """Sutherland and Hodgman (CACM 17(1), 1974), vertex by vertex."""
-    polygon, window = corners(a)[0].tolist(), corners(b)[0].tolist()
-    for (ax, ay), (bx, by) in zip(window, window[1:] + window[:1], strict=True):
-        side = [(bx - ax) * (y - ay) - (by - ay) * (x - ax) for x, y in polygon]
-        clipped = []
-        for i, (x, y) in enumerate(polygon):
-            j = (i + 1) % len(polygon)
-            if side[i] >= 0:
-                clipped.append((x, y))
-            if (side[i] >= 0) != (side[j] >= 0):
-                t = side[i] / (side[i] - side[j])
-                clipped.append((x + t * (polygon[j][0] - x), y + t * (polygon[j][1] - y)))
-        polygon = clipped
-    return area(polygon) if len(polygon) > 2 else 0.0
+    """The shared area of two footprints by polygon clipping."""
+    boxes = (np.array([x, y, 0, w, length, 1, ry]) for x, y, w, length, ry in (a[0], b[0]))
+    return reference_pointpillars.clipped_area(*(reference_pointpillars.corners(box) for box in boxes))
 
 
 @settings(max_examples=300, deadline=None)

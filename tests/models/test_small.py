@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from math import prod
 from pathlib import Path
@@ -78,3 +79,9 @@ def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
     )
     chosen, kept = ({task.name: task.precision for task in plan.tasks} for plan in (free, bound))
     assert chosen["backbone"] == "int8" and kept["backbone"] != "int8"
+
+
+def test_the_oracle_of_the_scans_belongs_to_the_shipped_weights() -> None:
+    oracle = json.loads((CHECKOUT / "tests" / "data" / "scan" / "oracle.json").read_text())
+    found = hashlib.sha256(small.FILE.read_bytes()).hexdigest()
+    assert found == oracle["weights_sha256"], "new weights: python tools/scan_oracle.py --write"

@@ -1,36 +1,17 @@
 import hashlib
-import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+import reference_pointpillars
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded import Recorded
 
 from socsched.errors import UsageError
 from socsched.models.pointpillars.grid import KITTI
-from socsched.models.pointpillars.scan import list_scans, read_scan
+from socsched.models.pointpillars.scan import read_scan
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
-
-DATA = Path(os.environ.get("SOCSCHED_SHARED", Path(__file__).parents[3] / "shared")) / "data"
-needs_kitti = pytest.mark.skipif(not (DATA / "kitti").is_dir(), reason="KITTI scans are not beside the checkout")
-
-
-def point_by_point(points, max_pillars, max_points):
-    """The definition, one point after the other."""
-    pillars = {}
-    for point in points:
-        cell = [np.floor((point[i] - np.float32(KITTI.low[i])) / np.float32(KITTI.pillar[i])) for i in range(3)]
-        if all(0 <= c < n for c, n in zip(cell, KITTI.cells, strict=True)):
-            pillars.setdefault((int(cell[0]), int(cell[1])), []).append(point)
-    kept = list(pillars.items())[:max_pillars]
-    voxels = np.zeros((len(kept), max_points, 4), np.float32)
-    for row, (_, members) in enumerate(kept):
-        voxels[row, : min(len(members), max_points)] = members[:max_points]
-    counts = [min(len(members), max_points) for _, members in kept]
-    return voxels, np.array(counts, np.int32), np.array([cell for cell, _ in kept], np.int32).reshape(-1, 2)
 
 
 @settings(max_examples=80, deadline=None)
@@ -47,7 +28,7 @@ def test_equals_the_definition(seed, count, spread, max_pillars, max_points):
     points = (centre + rng.normal(0, 1, (count, 4)) * [spread, spread, 1.5, 1]).astype(np.float32)
     points[rng.random(count) < 0.2, :2] = np.float32(0.16) * 7  # points on a border, many in one pillar
     got = voxelise(points, max_pillars, max_points)
-    for mine, reference in zip(got, point_by_point(points, max_pillars, max_points), strict=True):
+    for mine, reference in zip(got, reference_pointpillars.voxelise(points, max_pillars, max_points), strict=True):
         assert mine.dtype == reference.dtype
         np.testing.assert_array_equal(mine, reference)
 
@@ -76,15 +57,14 @@ def test_more_than_65536_pillars_are_numbered_right():
     np.testing.assert_array_equal(coords, np.column_stack([x.ravel(), y.ravel()]))
 
 
-@needs_kitti
-def test_the_kitti_scans_give_the_recorded_pillars_bit_for_bit():
-    oracle = json.loads((DATA / "pointpillars/oracle.json").read_text())["frames"]
-    for path in list_scans(DATA / "kitti"):
-        voxels, counts, coords = voxelise(read_scan(path))
-        recorded = oracle[path.stem]["stats"]
-        assert hashlib.sha256(voxels.tobytes()).hexdigest() == recorded["voxels_sha256"], path.stem
-        assert hashlib.sha256(coords.tobytes()).hexdigest() == recorded["coors_sha256"], path.stem
-        assert (len(counts), int(counts.sum())) == (recorded["pillars"], recorded["points_in_pillars"])
+def test_scans_give_the_recorded_pillars_bit_for_bit(recorded: Recorded) -> None:
+    assert [scan.stem for scan in recorded.scans] == list(recorded.frames)
+    for scan in recorded.scans:
+        voxels, counts, coords = voxelise(read_scan(scan))
+        expected = recorded.frames[scan.stem]["stats"]
+        assert hashlib.sha256(voxels.tobytes()).hexdigest() == expected["voxels_sha256"], scan.stem
+        assert hashlib.sha256(coords.tobytes()).hexdigest() == expected["coors_sha256"], scan.stem
+        assert (len(counts), int(counts.sum())) == (expected["pillars"], expected["points_in_pillars"])
 
 
 def test_stage_outputs_are_aligned_and_match_its_ports():

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from socsched.errors import InputError
-from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
+from socsched.models.pointpillars.network import backbone_network, head_network
+from socsched.models.registry import get_model
 from socsched.models.weights import load_weights, seeded_weights
 
 
-def test_real_weights_fit_the_networks(shared_data: Path) -> None:
-    networks = (pfn_network(), backbone_network(), head_network())
-    weights = load_weights(shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz", networks)
+def test_trained_weights_fit_the_networks(recorded: Recorded) -> None:
+    networks = [get_model(f"{recorded.network}.{name}").network() for name in ("pfn", "backbone", "head")]
+    weights = load_weights(recorded.weights, networks)
     assert {name for network in networks for name in network.params} == set(weights)
-    assert sum(array.size for array in weights.values()) == 4831816
+    assert sum(array.size for array in weights.values()) == recorded.parameters
     assert all(array.dtype == np.float32 for array in weights.values())
 
 

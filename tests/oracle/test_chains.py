@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
+
+from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.plan.schedulability.published.choose import Analysis, analyse
@@ -29,8 +29,8 @@ def bound(analysis: Analysis, test: str, measure: str) -> int:
     return outcome.answer.chain[measure].value
 
 
-def test_all_methods_on_all_cases(shared_data: Path) -> None:
-    cases = json.loads((shared_data / "rt" / "chains" / "e2e_oracle.json").read_text())["cases"]
+def test_all_methods_on_all_cases() -> None:
+    cases = read("chains/e2e_oracle.json")["cases"]
     compared = 0
     for case in cases:
         assert set(case["bounds"]) == set(METHODS)
@@ -46,8 +46,8 @@ def test_all_methods_on_all_cases(shared_data: Path) -> None:
     assert compared == 10 * len(cases) >= 300
 
 
-def test_the_tightest_is_chosen(shared_data: Path) -> None:
-    cases = json.loads((shared_data / "rt" / "chains" / "e2e_oracle.json").read_text())["cases"]
+def test_the_tightest_is_chosen() -> None:
+    cases = read("chains/e2e_oracle.json")["cases"]
     for case in cases:
         best = analyse(taskset_from_mapping(case, "e2e_oracle.json")).chain
         for measure, suffix in (("reaction_time", "mrt"), ("data_age", "mda"), ("reduced_data_age", "mrda")):

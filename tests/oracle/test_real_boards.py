@@ -25,28 +25,19 @@ from socsched.cost.cost import Segment
 from socsched.descriptor.platform_file import load_platform
 
 
-def published(shared_data: Path, *parts: str) -> Path:
-    path = shared_data.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"no reference data {'/'.join(parts)}")
-    return path
-
-
-def test_googlenet_splits_take_what_was_measured(shared_data: Path) -> None:
-    data = boards_googlenet.load(published(shared_data, "haxconn"))
-    rows = [row for row in boards_googlenet.compare(data) if row[0] != "DLA only"]
-    assert len(rows) == len(data.splits) >= 5
+def test_googlenet_splits_take_what_was_measured(data: Path) -> None:
+    known = boards_googlenet.load(data / "haxconn")
+    rows = [row for row in boards_googlenet.compare(known) if row[0] != "DLA only"]
+    assert len(rows) == len(known.splits) >= 5
     errors = [abs(simulated / measured - 1) for _, measured, simulated in rows]
     assert mean(errors) <= 0.03
     assert max(errors) <= 0.03
 
 
-def test_no_split_calibrates_its_own_prediction(shared_data: Path, tmp_path: Path) -> None:
+def test_no_split_calibrates_its_own_prediction(data: Path, tmp_path: Path) -> None:
     """Wrong totals of all splits, and wrong reformat and mark costs at the layer asked for, change nothing."""
     folder = tmp_path / "haxconn"
-    shutil.copytree(published(shared_data, "haxconn"), folder)
-    for file in folder.iterdir():
-        file.chmod(0o644)
+    shutil.copytree(data / "haxconn", folder)
     before = boards_googlenet.load(folder)
     splits = json.loads((folder / "googlenet_xavier_splits.json").read_text())
     for name, schedule in splits["schedules"].items():
@@ -63,19 +54,19 @@ def test_no_split_calibrates_its_own_prediction(shared_data: Path, tmp_path: Pat
     assert boards_googlenet.plan_split(after, 67) == boards_googlenet.plan_split(before, 67)
 
 
-def test_layers_between_groups_are_shared_out(shared_data: Path) -> None:
+def test_layers_between_groups_are_shared_out(data: Path) -> None:
     """Every split from 1 to 139 can be planned, and no layer's time is lost or counted twice."""
-    data = boards_googlenet.load(published(shared_data, "haxconn"))
-    scale = data.gpu_whole / sum(time for _, _, time in data.gpu)
+    known = boards_googlenet.load(data / "haxconn")
+    scale = known.gpu_whole / sum(time for _, _, time in known.gpu)
     for layer in range(10, 140, 7):
-        front = boards_googlenet.plan_split(data, layer).tasks[0]
+        front = boards_googlenet.plan_split(known, layer).tasks[0]
         spent = sum(s.time_ns for s in front.segments[:-1])
-        whole = sum(time * min(max(layer - first, 0), count) / count for first, count, time in data.gpu)
+        whole = sum(time * min(max(layer - first, 0), count) / count for first, count, time in known.gpu)
         assert spent == pytest.approx(whole * scale * 1e6, abs=len(front.segments))
 
 
-def test_a_shared_dla_has_the_measured_latencies(shared_data: Path) -> None:
-    alone, shared = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
+    alone, shared = boards_dla.load(data / "xsched" / "orin_dla.json")
     for seed in (1, 2, 3):
         found = boards_dla.share(alone, boards_dla.Sharing(), 3000, seed)
         for place in (0.5, 0.9, 0.99):
@@ -85,9 +76,9 @@ def test_a_shared_dla_has_the_measured_latencies(shared_data: Path) -> None:
 
 @pytest.mark.parametrize("how", [{}, {"gated": False}, {"whole_requests": True, "gated": False}, {"threshold": 2},
                                  {"linger_ns": 900_000}, {"gated": False, "threshold": 1}])  # fmt: skip
-def test_another_simulator_of_two_processes_says_the_same(shared_data: Path, how: dict[str, int]) -> None:
+def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[str, int]) -> None:
     """An event loop written by hand, with random numbers of its own: each quantile within 2 %."""
-    alone, _ = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    alone, _ = boards_dla.load(data / "xsched" / "orin_dla.json")
     found, expected = (
         one(alone, boards_dla.Sharing(**how), 4000, 1) for one in (boards_dla.share, reference_dla.share)
     )
@@ -95,17 +86,17 @@ def test_another_simulator_of_two_processes_says_the_same(shared_data: Path, how
         assert boards_dla.quantile(found, place) == pytest.approx(boards_dla.quantile(expected, place), rel=0.02)
 
 
-def test_simpler_disciplines_miss_the_tail(shared_data: Path) -> None:
+def test_simpler_disciplines_miss_the_tail(data: Path) -> None:
     """Which is why contexts are modelled: first come first served stays too short at p99, by loadable or by request."""
-    alone, shared = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    alone, shared = boards_dla.load(data / "xsched" / "orin_dla.json")
     for how in (boards_dla.Sharing(gated=False), boards_dla.Sharing(gated=False, whole_requests=True)):
         found = boards_dla.share(alone, how, 2000, 1)
         assert boards_dla.quantile(found, 0.99) < 0.9 * shared.at(0.99)
 
 
-def test_fewer_loadables_ahead_mean_less_waiting(shared_data: Path) -> None:
+def test_fewer_loadables_ahead_mean_less_waiting(data: Path) -> None:
     """The published thresholds, 2 for the background, against no limit; by how much a request can wait at most."""
-    alone, _ = boards_dla.load(published(shared_data, "xsched", "orin_dla.json"))
+    alone, _ = boards_dla.load(data / "xsched" / "orin_dla.json")
     native, two, one = (
         boards_dla.share(alone, boards_dla.Sharing(gated=False, threshold=limit), 2000, 1) for limit in (None, 2, 1)
     )
@@ -125,8 +116,8 @@ def test_corun_slowdowns_of_the_other_half_of_the_rows() -> None:
     assert sum(error <= 0.1 for error in worst) >= len(worst) - 1
 
 
-def test_pccs_parameters_are_the_authors_tools(shared_data: Path) -> None:
-    file = published(shared_data, "haxconn", "pccs_xavier.json")
+def test_pccs_parameters_are_the_authors_tools(data: Path) -> None:
+    file = data / "haxconn" / "pccs_xavier.json"
     expected = json.loads(file.read_text())["params_from_their_tool_on_that_matrix"]
     fits = boards_pccs.compare(file)
     curve = fits["the authors' procedure"].curve
@@ -145,11 +136,11 @@ def test_pccs_parameters_are_the_authors_tools(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize("board", ["2080ti", "3080"])
-def test_gpulet_constants_make_a_model(shared_data: Path, board: str) -> None:
+def test_gpulet_constants_make_a_model(data: Path, board: str) -> None:
     """Constants as published, over all pairs of measured networks: slowdowns the authors' pairs can have had."""
-    names, values = published(shared_data, "gpulet", f"{board}_INT_MODEL_CONSTANT.CSV").read_text().split()
+    names, values = (data / "gpulet" / f"{board}_INT_MODEL_CONSTANT.CSV").read_text().split()
     constants = dict(zip(names.split(","), map(float, values.split(",")), strict=True))
-    rows = [line.split(",") for line in (shared_data / "gpulet" / f"{board}_UTIL.CSV").read_text().split("\n")[1:]]
+    rows = [line.split(",") for line in (data / "gpulet" / f"{board}_UTIL.CSV").read_text().split("\n")[1:]]
     loads = [(float(row[4]) / 100, float(row[5]) / 100) for row in rows if len(row) > 5]
     ratio = sum(l2 for l2, _ in loads) / sum(dram for _, dram in loads)
     parameters = {
@@ -175,10 +166,9 @@ def test_gpulet_constants_make_a_model(shared_data: Path, board: str) -> None:
     assert slowdowns[1] == pytest.approx(max(by_hand, 1.0))
 
 
-def test_the_command_prints_and_judges(shared_data: Path, checkout: Path, tmp_path: Path) -> None:
-    published(shared_data, "haxconn")
-    command = [sys.executable, str(checkout / "tools" / "verify_boards.py"), "--requests", "2000", "--shared"]
-    done = subprocess.run([*command, str(shared_data.parent)], capture_output=True, text=True)
+def test_the_command_prints_and_judges(checkout: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(checkout / "tools" / "verify_boards.py"), "--requests", "2000"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for text in (
         "mean absolute error",
@@ -187,18 +177,18 @@ def test_the_command_prints_and_judges(shared_data: Path, checkout: Path, tmp_pa
         "the authors' procedure",
     ):
         assert text in done.stdout
-    absent = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    absent = subprocess.run([*command, "--data", str(tmp_path)], capture_output=True, text=True)
     assert absent.returncode == 0
     assert absent.stdout.count("skipped: no ") == 3
 
 
-def test_a_fit_prints_what_a_platform_file_takes(shared_data: Path, checkout: Path, tmp_path: Path) -> None:
+def test_a_fit_prints_what_a_platform_file_takes(data: Path, checkout: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text(
         "run,engine,beside,alone_ms,together_ms\n"
         "one,gpu,dla,45,51.05\none,dla,gpu,17.6779,20.78\nboth,gpu,dla+dla,45,59\nboth,dla,gpu+dla,17.6779,21.8\n"
     )
-    matrix = published(shared_data, "haxconn", "pccs_xavier.json")
+    matrix = data / "haxconn" / "pccs_xavier.json"
     shipped = (checkout / "platforms" / "jetson-agx-xavier.yaml").read_text(encoding="utf-8")
     (tmp_path / "rules").symlink_to(checkout / "platforms" / "rules")
     for arguments in ([str(rows)], ["--matrix", "default", str(matrix)]):

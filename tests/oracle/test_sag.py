@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.plan.schedulability.published.choose import analyse
 
 
-def test_no_bound_is_below_the_exact_response(shared_data: Path) -> None:
-    cases = json.loads((shared_data / "rt" / "sag" / "np_oracle.json").read_text())["cases"]
+def test_no_bound_is_below_the_exact_response() -> None:
+    cases = read("sag/np_oracle.json.xz")["cases"]
     compared = {1: 0, 2: 0}
     for case in cases:
         taskset = taskset_from_mapping(case, "np_oracle.json")
@@ -26,9 +25,9 @@ def test_no_bound_is_below_the_exact_response(shared_data: Path) -> None:
     assert compared[1] > 200 and compared[2] > 80
 
 
-def test_bound_of_the_lowest_priority_is_attained_on_one_processor(shared_data: Path) -> None:
+def test_bound_of_the_lowest_priority_is_attained_on_one_processor() -> None:
     """Nobody can block it, and the synchronous release of these sets is its critical instant."""
-    cases = json.loads((shared_data / "rt" / "sag" / "np_oracle.json").read_text())["cases"]
+    cases = read("sag/np_oracle.json.xz")["cases"]
     single = [case for case in cases if case["processors"] == 1]
     for case in single:
         taskset = taskset_from_mapping(case, "np_oracle.json")
@@ -38,9 +37,9 @@ def test_bound_of_the_lowest_priority_is_attained_on_one_processor(shared_data: 
     assert len(single) >= 60
 
 
-def test_blocking_that_cannot_happen_is_all_that_keeps_the_others_apart(shared_data: Path) -> None:
+def test_blocking_that_cannot_happen_is_all_that_keeps_the_others_apart() -> None:
     """Without lower priorities to block, the bound of every task is attained as well."""
-    cases = json.loads((shared_data / "rt" / "sag" / "np_oracle.json").read_text())["cases"]
+    cases = read("sag/np_oracle.json.xz")["cases"]
     for case in (case for case in cases if case["processors"] == 1):
         for task in case["tasks"]:
             alone = [other for other in case["tasks"] if other["prio"] <= task["prio"]]

@@ -7,15 +7,14 @@ next output of the last.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from dataclasses import replace
 from itertools import pairwise
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.sim.engine import simulate
@@ -26,11 +25,8 @@ Case = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def cases(shared_data: Path) -> list[Case]:
-    file = shared_data / "rt" / "chains" / "e2e_oracle.json"
-    if not file.exists():
-        pytest.skip("no reference data rt/chains/e2e_oracle.json")
-    return list(json.loads(file.read_text())["cases"])
+def cases() -> list[Case]:
+    return list(read("chains/e2e_oracle.json")["cases"])
 
 
 def jobs_of(case: Case) -> tuple[list[list[Job]], int]:

@@ -8,17 +8,15 @@ backlog.  Priorities are unique in all sets given, so that ties cannot matter (c
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from functools import lru_cache
 from heapq import heappop, heappush
 from math import lcm
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from datafiles import read
 
 from socsched.descriptor.taskset import PeriodicTask, TaskSet, taskset_from_mapping
 from socsched.plan.plan import ExecutionTimes, Plan, Task
@@ -29,17 +27,9 @@ DRAWS = 1000
 Case = dict[str, Any]
 
 
-@lru_cache
-def cases(file: Path) -> tuple[Case, ...]:
-    return tuple(json.loads(file.read_text())["cases"])
-
-
-@pytest.fixture
-def given(shared_data: Path) -> tuple[Case, ...]:
-    file = shared_data / "rt" / "sag" / "np_oracle.json"
-    if not file.exists():
-        pytest.skip("no reference data rt/sag/np_oracle.json")
-    return cases(file)
+@pytest.fixture(scope="module")
+def given() -> tuple[Case, ...]:
+    return tuple(read("sag/np_oracle.json.xz")["cases"])
 
 
 class Hyperperiod:

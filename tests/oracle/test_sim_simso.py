@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import DATA, read
 
 from socsched.cli.root import run as command_line
 from socsched.descriptor.taskset import TaskSet, load_taskset
@@ -41,40 +42,35 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def taskset_file(shared_data: Path, name: str) -> Path:
-    path = shared_data / "rt" / "simso" / f"{name}.taskset.json"
-    if not path.exists():
-        pytest.skip(f"no reference data rt/simso/{name}.taskset.json")
-    return path
+def taskset_file(name: str) -> Path:
+    return DATA / "simso" / f"{name}.taskset.json"
 
 
 @lru_cache
-def published(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.with_name(file.name.replace("taskset", "simso")).read_text()))
+def published(name: str) -> dict[str, Any]:
+    return dict(read(f"simso/{name}.simso.json.xz"))
 
 
 @lru_cache
-def trace_of(file: Path) -> tuple[TaskSet, Trace]:
+def trace_of(name: str) -> tuple[TaskSet, Trace]:
     """Return what happens in the first ten seconds."""
-    tasks = load_taskset(file)
+    tasks = load_taskset(taskset_file(name))
     trace = simulate_taskset(tasks, min(tasks.horizon_ns or 0, SETTLED_NS), record=True).trace
     assert trace is not None
     return tasks, trace
 
 
-def test_every_set_given_is_compared(shared_data: Path) -> None:
-    taskset_file(shared_data, SETS[0])
-    given = sorted(path.name.split(".")[0] for path in (shared_data / "rt" / "simso").glob("*.taskset.json"))
+def test_every_set_given_is_compared() -> None:
+    given = sorted(path.name.split(".")[0] for path in (DATA / "simso").glob("*.taskset.json"))
     assert given == SETS
 
 
-def test_every_figure_of_every_task_is_equal(shared_data: Path, name: str) -> None:
-    file = taskset_file(shared_data, name)
-    tasks = load_taskset(file)
+def test_every_figure_of_every_task_is_equal(name: str) -> None:
+    tasks = load_taskset(taskset_file(name))
     done = simulate_taskset(tasks)
     found = answer(tasks, done)["tasks"]
     sums, counts = (done.outcome.ints_of("responses", which) for which in (1, 3))
-    expected = published(file)["per_task"]
+    expected = published(name)["per_task"]
     assert [row["id"] for row in found] == [row["id"] for row in expected]
     for index, (ours, row) in enumerate(zip(found, expected, strict=True)):
         for figure in ("jobs_released", "jobs_completed", "response_max", "deadline_misses"):
@@ -88,10 +84,9 @@ def test_every_figure_of_every_task_is_equal(shared_data: Path, name: str) -> No
             assert ours["migrations"] == row["migrations"] == 0
 
 
-def test_every_listed_job_is_equal(shared_data: Path, name: str) -> None:
-    file = taskset_file(shared_data, name)
-    tasks, trace = trace_of(file)
-    listed = published(file)["jobs_first_2s"]
+def test_every_listed_job_is_equal(name: str) -> None:
+    tasks, trace = trace_of(name)
+    listed = published(name)["jobs_first_2s"]
     assert listed["columns"] == ["task_id", "activation", "first_execution", "end"]
     limit = SECONDS_LISTED * 10**9
     early = [job for job in trace.jobs if job.activation_ns < limit and job.status == "done"]
@@ -102,15 +97,14 @@ def test_every_listed_job_is_equal(shared_data: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name not in (GLOBAL, "x2_edf_uni_overload")], indirect=True)
-def test_interruptions_mean_the_same(shared_data: Path, name: str) -> None:
+def test_interruptions_mean_the_same(name: str) -> None:
     """SimSo counts every activation on the processor during a job as its preemption, even when the job goes on at once.
 
     Ours counts a job that loses its lane, so SimSo's figure is rebuilt from the slices.  In overload SimSo delays
     activations behind late jobs, and under global EDF it picks processors in their order rather than where a job ran
     last (its migrations are of that rule): there the figures mean different things and are not compared.
     """
-    file = taskset_file(shared_data, name)
-    tasks = load_taskset(file)
+    tasks = load_taskset(taskset_file(name))
     trace = simulate_taskset(tasks, record=True).trace
     assert trace is not None and tasks.horizon_ns is not None
     horizon = tasks.horizon_ns
@@ -128,13 +122,13 @@ def test_interruptions_mean_the_same(shared_data: Path, name: str) -> None:
         interrupted[int(job.task)] += piece.end_ns != job.finish_ns and piece.end_ns < horizon
     # Whether an activation at the horizon itself still interrupts is SimSo's own affair.
     open_end = {int(job.task) for job in trace.jobs if job.status == "unfinished"}
-    for row in published(file)["per_task"]:
+    for row in published(name)["per_task"]:
         assert abs(interrupted[row["id"]] - row["preemptions"]) <= (row["id"] in open_end), row
 
 
-def test_preemptions_and_migrations_are_those_of_the_slices(shared_data: Path) -> None:
+def test_preemptions_and_migrations_are_those_of_the_slices() -> None:
     """Under global EDF: a job that stopped before its end was preempted, one that went on elsewhere migrated."""
-    tasks, trace = trace_of(taskset_file(shared_data, GLOBAL))
+    tasks, trace = trace_of(GLOBAL)
     pieces: dict[int, list[tuple[int, int, tuple[int, ...]]]] = defaultdict(list)
     for piece in trace.slices:
         pieces[piece.job].append((piece.start_ns, piece.end_ns, piece.lanes))
@@ -156,11 +150,11 @@ def _moves(own: list[tuple[int, int, tuple[int, ...]]]) -> int:
     return sum(before[2] != after[2] for before, after in pairwise(ordered))
 
 
-def test_the_command_line_answers_the_same(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = taskset_file(shared_data, "w1_edf_uni_off_1")
-    assert command_line(["simulate", str(file), "--json", "--jobs", "100"]) == 0
+def test_the_command_line_answers_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "w1_edf_uni_off_1"
+    assert command_line(["simulate", str(taskset_file(name)), "--json", "--jobs", "100"]) == 0
     document = json.loads(capsys.readouterr().out)
-    expected = published(file)
+    expected = published(name)
     for ours, row in zip(document["tasks"], expected["per_task"], strict=True):
         for figure in ("id", "jobs_released", "jobs_completed", "response_max", "deadline_misses"):
             assert ours[figure] == row[figure]
@@ -170,8 +164,8 @@ def test_the_command_line_answers_the_same(shared_data: Path, capsys: pytest.Cap
     assert rows == sorted(expected["jobs_first_2s"]["rows"], key=lambda row: row[1])[:100]
 
 
-def test_the_command_line_says_when_deadlines_are_missed(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = taskset_file(shared_data, "x2_edf_uni_overload")
-    assert command_line(["simulate", str(file), "--json"]) == 1
+def test_the_command_line_says_when_deadlines_are_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "x2_edf_uni_overload"
+    assert command_line(["simulate", str(taskset_file(name)), "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
-    assert sum(row["deadline_misses"] for row in document["tasks"]) == published(file)["totals"]["misses"]
+    assert sum(row["deadline_misses"] for row in document["tasks"]) == published(name)["totals"]["misses"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.plan.plan import ExecutionTimes, Level, PlannedSensor
@@ -21,11 +20,8 @@ MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def examples(shared_data: Path) -> dict[str, Any]:
-    file = shared_data / "rt" / "theory_examples.json"
-    if not file.exists():
-        pytest.skip("no reference data rt/theory_examples.json")
-    return {row["id"]: row for row in json.loads(file.read_text())["sourced"]}
+def examples() -> dict[str, Any]:
+    return {row["id"]: row for row in read("theory_examples.json")["sourced"]}
 
 
 def rows(example: dict[str, Any], policy: str, **changes: Any) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from datafiles import read
 
 from socsched.descriptor.taskset import load_taskset
 from socsched.plan.schedulability.published.choose import analyse
@@ -22,10 +22,9 @@ SETS = {
 
 
 @pytest.mark.parametrize("name", list(SETS))
-def test_observed_responses_are_within_bounds(shared_data: Path, name: str) -> None:
-    folder = shared_data / "rt" / "simso"
-    seen = {row["id"]: row for row in json.loads((folder / f"{name}.simso.json").read_text())["per_task"]}
-    analysis = analyse(load_taskset(folder / f"{name}.taskset.json"))
+def test_observed_responses_are_within_bounds(data: Path, name: str) -> None:
+    seen = {row["id"]: row for row in read(f"simso/{name}.simso.json.xz")["per_task"]}
+    analysis = analyse(load_taskset(data / "simso" / f"{name}.taskset.json"))
     assert analysis.verdict is SETS[name]
     assert analysis.verdict is not True or not any(row["deadline_misses"] for row in seen.values())
     assert analysis.verdict is not False or any(row["deadline_misses"] for row in seen.values())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import Memory, PeriodicTask
@@ -21,8 +21,8 @@ Example = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def examples(shared_data: Path) -> dict[str, Example]:
-    found = json.loads((shared_data / "rt" / "theory_examples.json").read_text())["sourced"]
+def examples() -> dict[str, Example]:
+    found = read("theory_examples.json")["sourced"]
     return {example["id"]: example for example in found}
 
 

@@ -10,12 +10,11 @@ and, in a copy of the pipeline with a deadline of 15 ms for planner-deadline:
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 
 from socsched.compile.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -28,8 +27,8 @@ KERNELS = {"SFM": "sfm", "Localization": "localization", "Lane_detection": "lane
 
 
 @pytest.fixture(scope="module")
-def model(shared_data: Path) -> dict[str, dict[str, Any]]:
-    document = json.loads((shared_data / "rt" / "waters2019" / "waters2019.json").read_text())
+def model() -> dict[str, dict[str, Any]]:
+    document = read("waters2019.json")
     return {task["task"]: task for task in document["tasks"]}
 
 

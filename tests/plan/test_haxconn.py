@@ -31,10 +31,7 @@ def corun() -> Iterator[ModuleType]:
 @pytest.fixture(scope="module")
 def artefact(corun: ModuleType) -> Any:
     haxconn = importlib.import_module("haxconn")
-    path = haxconn.folder()
-    if path is None:
-        pytest.skip("reference data haxconn/ not found (set SOCSCHED_SHARED to the folder that has data/)")
-    return haxconn.Artefact(path)
+    return haxconn.Artefact(haxconn.FOLDER)
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -6,12 +6,11 @@ The plan's own tests; those of task-set files, and the rest of the examples, are
 from __future__ import annotations
 
 import itertools
-import json
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 import pytest
+from datafiles import read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,8 +33,8 @@ def task(name: str, c: float, t: float, d: float, priority: int = 0, preemption:
 
 
 @pytest.fixture(scope="module")
-def examples(shared_data: Path) -> dict[str, Any]:
-    found = json.loads((shared_data / "rt" / "theory_examples.json").read_text())["sourced"]
+def examples() -> dict[str, Any]:
+    found = read("theory_examples.json")["sourced"]
     return {example["id"]: example for example in found}
 
 
@@ -110,8 +109,8 @@ def test_heft_reproduces_its_paper(examples: dict[str, Any]) -> None:
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 
 
-def test_non_preemptive_bounds_cover_exact_response_times(shared_data: Path) -> None:
-    cases = json.loads((shared_data / "rt" / "sag" / "np_oracle.json").read_text())["cases"]
+def test_non_preemptive_bounds_cover_exact_response_times() -> None:
+    cases = read("sag/np_oracle.json.xz")["cases"]
     checked = tight = 0
     for case in cases:
         if case["processors"] != 1 or not case.get("per_task"):

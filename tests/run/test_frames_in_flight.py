@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from recorded import Recorded
 from run_plans import MS, Scripted, plan, roomy, sleep, task
 from test_executor import run
 
 from socsched.compile.analyze import stage_work
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan
 from socsched.plan.planner import make_plan
@@ -27,18 +26,17 @@ FRAMES = 6
 
 
 @pytest.fixture(scope="module")
-def planned(checkout: Path, cache: None) -> tuple[Plan, Pipeline]:
+def planned(detector: Recorded, cache: None) -> tuple[Plan, Pipeline]:
     """Return PointPillars planned for this machine, its light stages on lanes of their own so that frames overlap."""
-    pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
+    pipe = detector.pipeline()
     made = make_plan(pipe, roomy(), work=stage_work)
     lanes = {"voxelise": (0,), "decode": (1,)}
     return replace(made, tasks=tuple(replace(t, lanes=lanes.get(t.name, t.lanes)) for t in made.tasks)), pipe
 
 
-def found(planned: tuple[Plan, Pipeline], data: Path, options: Options) -> tuple[Trace, dict[int, Any]]:
+def found(planned: tuple[Plan, Pipeline], given: Recorded, options: Options) -> tuple[Trace, dict[int, Any]]:
     made, pipe = planned
-    scans = [data / "kitti" / f"{n:06d}.bin" for n in range(5)]
-    weights = data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz"
+    scans, weights = given.scans, given.weights
     trace = execute(
         made, pipe, scans=scans, weights=weights, frames=FRAMES, pace="asap", options=options, platform=roomy()
     )
@@ -46,19 +44,20 @@ def found(planned: tuple[Plan, Pipeline], data: Path, options: Options) -> tuple
 
 
 @pytest.fixture(scope="module")
-def reference(planned: tuple[Plan, Pipeline], shared_data: Path) -> dict[int, Any]:
+def reference(planned: tuple[Plan, Pipeline], detector: Recorded) -> dict[int, Any]:
     """Return what is found frame by frame, one stage after the other."""
-    _trace, boxes = found(planned, shared_data, Options("sequential"))
+    _trace, boxes = found(planned, detector, Options("sequential"))
     assert len(boxes) == FRAMES and all(boxes.values())
+    assert len({str(found) for found in boxes.values()}) == len(detector.scans), "frames can be told apart"
     return boxes
 
 
 @pytest.mark.parametrize("in_flight", [1, 3])
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_detections_are_the_same_whatever_the_executor_and_frames_in_flight(
-    planned: tuple[Plan, Pipeline], shared_data: Path, reference: dict[int, Any], executor: str, in_flight: int
+    planned: tuple[Plan, Pipeline], detector: Recorded, reference: dict[int, Any], executor: str, in_flight: int
 ) -> None:
-    trace, boxes = found(planned, shared_data, Options(executor, in_flight, steal=executor == "event-chained"))
+    trace, boxes = found(planned, detector, Options(executor, in_flight, steal=executor == "event-chained"))
     assert boxes == reference, "bit for bit"
     assert all(job.status == "done" for job in trace.jobs)
 
@@ -181,12 +180,12 @@ class _Tapped:
 
 
 def test_tensors_are_handed_on_without_copies_into_memory_that_exists(
-    planned: tuple[Plan, Pipeline], shared_data: Path
+    planned: tuple[Plan, Pipeline], detector: Recorded
 ) -> None:
     made, pipe = planned
     backend = _Tapped()
-    scan = [shared_data / "kitti" / "000002.bin"]
-    execute(made, pipe, scans=scan, frames=8, pace="asap", backends={"network": backend}, platform=roomy())
+    given = {"scans": detector.scans[:1], "weights": detector.weights, "backends": {"network": backend}}
+    execute(made, pipe, frames=8, pace="asap", platform=roomy(), **given)
     assert set(backend.taken["backbone"]) <= set(backend.left["scatter"]), "the backbone reads what scatter wrote"
     assert set(backend.taken["head"]) <= set(backend.left["backbone"])
     runs = len(backend.left["backbone"]) // len(set(backend.left["backbone"]))
@@ -194,14 +193,13 @@ def test_tensors_are_handed_on_without_copies_into_memory_that_exists(
 
 
 def test_memory_of_stages_goes_round_however_many_frames_pass(
-    planned: tuple[Plan, Pipeline], shared_data: Path
+    planned: tuple[Plan, Pipeline], detector: Recorded
 ) -> None:
     made, pipe = planned
     backend = _Tapped()
-    scan = [shared_data / "kitti" / "000002.bin"]
     options = Options(in_flight=3)
-    backends = {"network": backend}
-    execute(made, pipe, scans=scan, frames=15, pace="asap", backends=backends, options=options, platform=roomy())
+    given = {"scans": detector.scans[:1], "weights": detector.weights, "backends": {"network": backend}}
+    execute(made, pipe, frames=15, pace="asap", options=options, platform=roomy(), **given)
     for name in ("backbone", "scatter"):
         # outputs come from one pool with a stage's inner buffers, so a few more places than frames are seen
         assert len(backend.left[name]) >= 18 and len(set(backend.left[name])) <= 2 * options.in_flight + 2, name

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from socsched.cli import root
 from socsched.compile.builder import compile_stage
@@ -31,14 +32,18 @@ def boxes(frame: dict[str, Any], least: float) -> list[tuple[int, np.ndarray[Any
 
 @pytest.mark.slow
 def test_a_plan_for_a_board_finds_what_this_machine_finds(
-    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: Recorded, checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """PointPillars on Orin, fp16 on its GPU, against fp32 here: every confident box is found again within 5 cm."""
-    given = ["--input", str(shared_data / "kitti" / "000002.bin")]
-    given += ["--weights", str(shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz")]
-    assert root.run(["plan", "pointpillars", "-p", "host", "-o", str(tmp_path / "host.json")]) in (0, 1)
-    root.run(["run", str(tmp_path / "host.json"), *given, "--no-pace", "-o", str(tmp_path / "host")])
-    board = ["simulate", "pointpillars", "-p", "jetson-agx-orin-64gb", "--duration", "1s", "--functional", *given]
+    lines = (checkout / "pipelines" / f"{recorded.network}.yaml").read_text().splitlines()
+    file = tmp_path / "detector.yaml"
+    file.write_text("\n".join(x.replace(", int8]", "]") for x in lines if "accuracy_loss" not in x))
+    given = ["--input", str(next(scan for scan in recorded.scans if scan.name == "000002.bin"))]
+    given += ["--weights", str(recorded.weights)]
+    assert root.run(["plan", str(file), "-p", "host", "-o", str(tmp_path / "host.json")]) in (0, 1)
+    here = ["--pipeline", str(file), "--no-pace", "-o", str(tmp_path / "host")]
+    root.run(["run", str(tmp_path / "host.json"), *given, *here])
+    board = ["simulate", str(file), "-p", "jetson-agx-orin-64gb", "--duration", "1s", "--functional", *given]
     assert root.run([*board, "-o", str(tmp_path / "board")]) == 0
     assert "Computed here as the board's engines would" in capsys.readouterr().out
     wanted, found = boxes(frames(tmp_path / "host")[0], 0.3), boxes(frames(tmp_path / "board")[0], 0.2)

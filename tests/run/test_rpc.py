@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.builder import compile_stage
@@ -52,13 +53,13 @@ def test_a_stage_computes_there_what_it_computes_here(port: int, checkout: Path)
     assert len(times) == 5 and min(times) > 100_000, "half a million multiply-adds a microsecond is no processor"
 
 
-def test_network_stages_are_measured_there_into_a_profile(port: int, checkout: Path, shared_data: Path) -> None:
-    pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
+def test_network_stages_are_measured_there_into_a_profile(port: int, recorded: Recorded) -> None:
+    pipe = recorded.pipeline()
     platform = host.detect()
     made = make_plan(pipe, platform, work=stage_work)
     made = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:1]) for t in made.tasks))
     told: list[str] = []
-    scans = [shared_data / "kitti" / "000002.bin"]
+    scans = recorded.scans[:1]
     profile = measure_remotely(made, pipe, platform, port, repeat=3, scans=scans, note=told.append)
     assert [cost.stage for cost in profile.costs] == ["pfn", "scatter", "backbone", "head"] and len(told) == 4
     assert all(0 < cost.median_ns <= cost.time_ns and cost.samples == 3 for cost in profile.costs)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_device import FakeDevice
+from recorded import Recorded
 from run_plans import roomy
 
 from socsched.compile.analyze import stage_work
 from socsched.compile.builder import compile_stage
 from socsched.compile.gpu.convert import kernel_for
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
@@ -61,8 +60,8 @@ def with_device(made: Plan, here: Platform, criticality: str = "hard") -> tuple[
 
 
 @pytest.fixture(scope="module")
-def planned(checkout: Path, cache: None) -> tuple[Plan, Platform, Pipeline]:
-    pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
+def planned(detector: Recorded, cache: None) -> tuple[Plan, Platform, Pipeline]:
+    pipe = detector.pipeline()
     here = roomy()
     return (*with_device(make_plan(pipe, here, work=stage_work), here), pipe)
 
@@ -75,16 +74,16 @@ def compiled(task: Task, stage: Any, setting: Any) -> Any:
 
 
 def run(
-    planned: tuple[Plan, Platform, Pipeline], data: Path, device: FakeDevice, options: Options, frames: int = SCANS
+    planned: tuple[Plan, Platform, Pipeline], given: Recorded, device: FakeDevice, options: Options
 ) -> tuple[Trace, dict[int, Any]]:
     made, platform, pipe = planned
     trace = execute(
         made,
         pipe,
         platform=platform,
-        scans=[data / "kitti" / f"{n:06d}.bin" for n in range(SCANS)],
-        weights=data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz",
-        frames=frames,
+        scans=given.scans[:SCANS],
+        weights=given.weights,
+        frames=SCANS,
         pace="asap",
         options=options,
         backends={"cuda": TvmCudaBackend(device, compiled)},
@@ -93,23 +92,24 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def reference(planned: tuple[Plan, Platform, Pipeline], checkout: Path, shared_data: Path) -> dict[int, Any]:
+def reference(planned: tuple[Plan, Platform, Pipeline], detector: Recorded) -> dict[int, Any]:
     """Return what the processor finds in the scans, one stage after the other, on one thread each as on the fake."""
     pipe = planned[2]
     made = make_plan(pipe, roomy(), work=stage_work)
     made = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:1]) for t in made.tasks))
-    scans = [shared_data / "kitti" / f"{n:06d}.bin" for n in range(SCANS)]
-    weights = shared_data / "pointpillars" / "pointpillars_kitti3c_ft_fp16.npz"
-    trace = execute(made, pipe, scans=scans, weights=weights, pace="asap", alone=True, platform=roomy())
-    return {frame: found["detections"] for frame, found in trace.details.items()}
+    scans = detector.scans[:SCANS]
+    trace = execute(made, pipe, scans=scans, weights=detector.weights, pace="asap", alone=True, platform=roomy())
+    boxes = {frame: found["detections"] for frame, found in trace.details.items()}
+    assert len({str(found) for found in boxes.values()}) == SCANS, "frames can be told apart"
+    return boxes
 
 
 @pytest.mark.parametrize(("executor", "in_flight"), [("event-chained", 1), *((name, 3) for name in EXECUTORS)])
 def test_frames_on_the_device_come_out_as_the_reference_has_them(
-    planned: Any, shared_data: Path, reference: dict[int, Any], executor: str, in_flight: int
+    planned: Any, detector: Recorded, reference: dict[int, Any], executor: str, in_flight: int
 ) -> None:
     device = FakeDevice(seed=in_flight)
-    trace, found = run(planned, shared_data, device, Options(executor, in_flight))
+    trace, found = run(planned, detector, device, Options(executor, in_flight))
     assert found == reference
     assert all(job.status == "done" for job in trace.jobs)
     assert device.most_recording == 1, "recordings exclude each other"
@@ -119,7 +119,7 @@ def test_frames_on_the_device_come_out_as_the_reference_has_them(
         assert job.start_ns <= job.finish_ns
 
 
-def test_stages_are_chained_on_the_device_before_their_producers_have_ended(planned: Any, shared_data: Path) -> None:
+def test_stages_are_chained_on_the_device_before_their_producers_have_ended(planned: Any, detector: Recorded) -> None:
     """Nobody waits between the first copy in and the last copy out, so all of it is queued at once."""
     device = FakeDevice()
     deepest: list[int] = []
@@ -130,7 +130,7 @@ def test_stages_are_chained_on_the_device_before_their_producers_have_ended(plan
         return plain(start, end)
 
     device.wait = wait  # type: ignore[method-assign]
-    run(planned, shared_data, device, Options(in_flight=2))
+    run(planned, detector, device, Options(in_flight=2))
     assert max(deepest) >= len(ON_DEVICE)
     blocked = FakeDevice()
     depths: list[int] = []
@@ -141,20 +141,20 @@ def test_stages_are_chained_on_the_device_before_their_producers_have_ended(plan
         return plain_blocked(start, end)
 
     blocked.wait = wait_blocked  # type: ignore[method-assign]
-    run(planned, shared_data, blocked, Options("shared-queue", 2))
+    run(planned, detector, blocked, Options("shared-queue", 2))
     assert max(depths) <= 3, "a thread that waits for its stage has one queued"
 
 
-def test_tensors_cross_to_the_device_and_back_once_a_frame(planned: Any, shared_data: Path) -> None:
+def test_tensors_cross_to_the_device_and_back_once_a_frame(planned: Any, detector: Recorded) -> None:
     device = FakeDevice()
-    run(planned, shared_data, device, Options())
+    run(planned, detector, device, Options())
     frames = SCANS + 2
     assert device.copied == frames * (3 + 3), "voxels, counts, places in; scores, offsets, directions out"
     assert [w for w in device.done if w in ON_DEVICE] == list(ON_DEVICE) * frames, "one frame at a time, in order"
 
 
 def test_streams_are_those_of_the_stages_weight_and_different_ones_wait_for_events(
-    checkout: Path, planned: Any, shared_data: Path, reference: dict[int, Any]
+    planned: Any, detector: Recorded, reference: dict[int, Any]
 ) -> None:
     made, platform, pipe = planned
     mixed = replace(
@@ -162,12 +162,12 @@ def test_streams_are_those_of_the_stages_weight_and_different_ones_wait_for_even
     )
     for seed in range(2):
         device = FakeDevice(seed)
-        _, found = run((mixed, platform, pipe), shared_data, device, Options(in_flight=3))
+        _, found = run((mixed, platform, pipe), detector, device, Options(in_flight=3))
         assert found == reference
         assert {stream.criticality for stream in device.streams} == {"hard", "soft"}
 
 
-def test_a_missing_event_would_be_seen(planned: Any, shared_data: Path, reference: dict[int, Any]) -> None:
+def test_a_missing_event_would_be_seen(planned: Any, detector: Recorded, reference: dict[int, Any]) -> None:
     """The fake is an oracle only if it punishes: without `follow` frames come out wrong."""
     made, platform, pipe = planned
     mixed = replace(
@@ -176,15 +176,15 @@ def test_a_missing_event_would_be_seen(planned: Any, shared_data: Path, referenc
     device = FakeDevice(1)
     device.follow = lambda stream, event: None  # type: ignore[method-assign]
     try:
-        _, found = run((mixed, platform, pipe), shared_data, device, Options(in_flight=3))
+        _, found = run((mixed, platform, pipe), detector, device, Options(in_flight=3))
     except Exception:
         return
     assert found != reference
 
 
-def test_a_stage_that_cannot_be_loaded_is_named(planned: Any, shared_data: Path) -> None:
+def test_a_stage_that_cannot_be_loaded_is_named(planned: Any, detector: Recorded) -> None:
     with pytest.raises(MachineError, match=r"'backbone' could not be prepared: RuntimeError: the device's code"):
-        run(planned, shared_data, FakeDevice(fails="backbone"), Options())
+        run(planned, detector, FakeDevice(fails="backbone"), Options())
 
 
 def test_slots_are_used_again_once_nobody_holds_anything_of_them() -> None:
@@ -203,12 +203,11 @@ def test_slots_are_used_again_once_nobody_holds_anything_of_them() -> None:
     assert slots.made == 3
 
 
-def test_frames_on_the_device_are_no_more_than_it_was_warmed_up_for(planned: Any, shared_data: Path) -> None:
+def test_frames_on_the_device_are_no_more_than_it_was_warmed_up_for(planned: Any, detector: Recorded) -> None:
     made, platform, pipe = planned
     for in_flight in (1, 3):
         backend = TvmCudaBackend(FakeDevice(), compiled)
-        scans = [shared_data / "kitti" / "000002.bin"]
-        execute(made, pipe, platform=platform, scans=scans, frames=6, pace="asap",
+        execute(made, pipe, platform=platform, scans=detector.scans[:1], weights=detector.weights, frames=6, pace="asap",
                 options=Options(in_flight=in_flight), backends={"cuda": backend})  # fmt: skip
         assert 1 <= backend.slots("voxelise>pfn").made <= max(in_flight + 1, 2), "no graph is made once frames count"
 
@@ -234,7 +233,7 @@ def test_conversions_the_device_has_no_kernel_for_are_refused() -> None:
         kernel_for(TensorType((4,), "int32", ""), TensorType((4,), "fp16", ""))
 
 
-def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, shared_data: Path) -> None:
+def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, detector: Recorded) -> None:
     made, platform, pipe = planned
     device = FakeDevice()
     begun, freed, plain = threading.Event(), threading.Event(), device.wait
@@ -247,11 +246,11 @@ def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, 
 
     device.wait = wait  # type: ignore[method-assign]
     accounts: dict[str, Any] = {}
-    scans = [shared_data / "kitti" / "000002.bin"]
+    scans = detector.scans[:1]
     options = Options(in_flight=3, hang_ns=2_000_000_000)
     try:
-        execute(made, pipe, platform=platform, scans=scans, frames=8, pace="asap", options=options, accounts=accounts,
-                backends={"cuda": TvmCudaBackend(device, compiled)},
+        execute(made, pipe, platform=platform, scans=scans, weights=detector.weights, frames=8, pace="asap", options=options,
+                accounts=accounts, backends={"cuda": TvmCudaBackend(device, compiled)},
                 on_frame=lambda report: begun.set())  # fmt: skip
         assert not gave_up, "the run ended while the device still hung: nobody who waits for it keeps what others need"
     finally:

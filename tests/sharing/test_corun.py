@@ -118,14 +118,11 @@ def test_contention_by_hand() -> None:
     assert latencies == pytest.approx([100.0] * 10)
 
 
-def test_published_traces(shared_data: Path) -> None:
-    folder = shared_data / "reef_profiles" / "traces"
-    if not folder.is_dir():
-        pytest.skip("no published traces: reef_profiles/traces")
-    client = read_client(folder / "mobilenet.json")
+def test_published_traces(data: Path) -> None:
+    client = read_client(data / "reef" / "mobilenet.json")
     assert client.alone_ns == 1260 * US and len(client.kernels) == 31
     assert all(1 <= one.units <= 60 and one.by_occupancy for one in client.kernels)
-    rt = read_client(folder / "resnet18.json", 100.0)
+    rt = read_client(data / "reef" / "resnet18.json", 100.0)
     alone = corun(60, rt, [client], Nobody(), 1000 * MS)
     padded = corun(60, rt, [client], ElasticPadding(), 1000 * MS)
     free = corun(60, rt, [client], Streams(), 1000 * MS)

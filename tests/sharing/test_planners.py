@@ -308,12 +308,9 @@ def test_a_deployment_on_instances_is_served_in_time() -> None:
     assert done.outcome.satisfaction > 0.98
 
 
-def test_gpulet_serves_more_of_the_published_networks_than_time_sharing(shared_data: Path) -> None:
+def test_gpulet_serves_more_of_the_published_networks_than_time_sharing(data: Path) -> None:
     """The authors' workload `equal`: five networks at one rate on four GPUs."""
-    file = shared_data / "gpulet" / "3080_UTIL.CSV"
-    if not file.exists():
-        pytest.skip("no published profiles: gpulet/")
-    profiles = {one.name: one for one in read_profiles(file, law="fixed")}
+    profiles = {one.name: one for one in read_profiles(data / "gpulet" / "3080_UTIL.CSV", law="fixed")}
     scenario = Scenario("equal", dict.fromkeys(("lenet", "googlenet", "resnet50", "ssd", "vgg16"), 50.0))
     found = {}
     for name, plan in (

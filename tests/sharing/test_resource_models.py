@@ -124,10 +124,8 @@ def test_interference_by_hand() -> None:
     assert NoInterference().factor(me, [you]) == 1.0
 
 
-def test_published_profiles(shared_data: Path) -> None:
-    folder = shared_data / "gpulet"
-    if not folder.is_dir():
-        pytest.skip("no published profiles: gpulet/")
+def test_published_profiles(data: Path) -> None:
+    folder = data / "gpulet"
     found = {one.name: one for one in read_profiles(folder / "3080_UTIL.CSV")}
     assert len(found) == 9 and all(one.largest == 32 for one in found.values())
     # The table's own figures, and the rule of objectives.
@@ -140,11 +138,9 @@ def test_published_profiles(shared_data: Path) -> None:
     assert constants.l2_you == pytest.approx(0.71596, abs=1e-5) and constants.rest == pytest.approx(0.89537, abs=1e-5)
 
 
-def test_the_model_predicts_little_interference_between_published_networks(shared_data: Path) -> None:
+def test_the_model_predicts_little_interference_between_published_networks(data: Path) -> None:
     """The authors' histogram of measured overheads: most pairs below 1.2, few above 1.4 (section 4.4)."""
-    folder = shared_data / "gpulet"
-    if not folder.is_dir():
-        pytest.skip("no published profiles: gpulet/")
+    folder = data / "gpulet"
     networks = read_profiles(folder / "2080ti_UTIL.CSV")
     model = read_constants(folder / "2080ti_INT_MODEL_CONSTANT.CSV")
     factors = sorted(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from socsched.cost.cost import Segment
 from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
@@ -15,15 +11,6 @@ from socsched.trace.trace import Trace
 
 MS = 1_000_000
 UNLIMITED = 1 << 40
-
-
-def shared(*parts: str) -> Path:
-    """Return a file of the shared reference data; skip the test where that folder is not there."""
-    root = Path(os.environ.get("SOCSCHED_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
-    path = root.joinpath("data", *parts)
-    if not path.exists():
-        pytest.skip(f"reference data {'/'.join(parts)} not found (set SOCSCHED_SHARED to the folder that has data/)")
-    return path
 
 
 def engine(name: str = "cpu", **changes: Any) -> PlannedEngine:

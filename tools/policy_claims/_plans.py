@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from policy_claims._published import data
 from socsched.cost.cost import Segment
 from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.sim.engine import Simulated, run
@@ -21,20 +20,11 @@ FOREVER = 1 << 50
 NETWORKS = ("alexnet", "bert", "densenet", "inception", "mobilenet", "resnet", "resnet152", "resnet18", "vgg")
 
 
-def profiles() -> Path:
-    """Return the folder of kernel profiles that REEF published; FileNotFoundError where it is not at hand."""
-    root = Path(os.environ.get("SOCSCHED_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
-    folder = root / "data" / "reef_profiles" / "traces"
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: set SOCSCHED_SHARED to the folder that has data/reef_profiles")
-    return folder
-
-
 @lru_cache
 def kernels(network: str) -> tuple[tuple[str, int], ...]:
     """Return the kernels of a network, as (NETWORK.INDEX, ns)."""
-    data = json.loads((profiles() / f"{network}.json").read_text(encoding="utf-8"))
-    return tuple((f"{network}.{index}", round(kernel["us"] * 1000)) for index, kernel in enumerate(data["kernels"]))
+    profile = json.loads(data("reef", f"{network}.json").read_text(encoding="utf-8"))
+    return tuple((f"{network}.{index}", round(kernel["us"] * 1000)) for index, kernel in enumerate(profile["kernels"]))
 
 
 def engine(name: str, kind: str = "gpu", preemption: str = "segment", **more: Any) -> PlannedEngine:

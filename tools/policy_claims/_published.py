@@ -1,17 +1,12 @@
-"""Where the published measurements lie that claims are checked with: the folder of test data, beside the checkout."""
+"""Where the published measurements lie that claims are checked with."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 
 def data(*parts: str) -> Path:
-    """Return a file or folder of the test data; FileNotFoundError saying where it was looked for."""
-    root = Path(os.environ.get("SOCSCHED_SHARED", CHECKOUT.parent / "shared")) / "data"
-    path = root.joinpath(*parts)
-    if not path.exists():
-        raise FileNotFoundError(f"no {'/'.join(parts)} in {root}; set SOCSCHED_SHARED to the folder that holds data/")
-    return path
+    """Return a file or folder of tests/data."""
+    return DATA.joinpath(*parts)

@@ -98,7 +98,7 @@ def claims() -> list[Claim]:
 
 def client(name: str, rate: float) -> Client:
     """Return a published network."""
-    return read_client(data("reef_profiles", "traces", f"{name}.json"), rate)
+    return read_client(data("reef", f"{name}.json"), rate)
 
 
 def mean(run: CoRun) -> float:

@@ -10,11 +10,11 @@ from policy_claims._plans import (
     kernels,
     mean_responses,
     plan,
-    profiles,
     simulate,
     tail,
     task,
 )
+from policy_claims._published import data
 from policy_claims.claim import Claim
 from socsched.plan.plan import Plan
 from socsched.sim.engine import Simulated
@@ -61,7 +61,7 @@ def slowdowns(found: list[Simulated], percentile: int = 0) -> list[float]:
 
 def claims() -> list[Claim]:
     """Return what holds of REEF's claims."""
-    padded = {every: with_others(f"reef:profiles={profiles()}", every) for every in LOADS}
+    padded = {every: with_others(f"reef:profiles={data('reef')}", every) for every in LOADS}
     reset = {every: with_others("reef:mode=reset", every) for every in LOADS}
     waits = with_others("reef:mode=wait", 1.25)
     latency = [value for found in padded.values() for value in slowdowns(found)]

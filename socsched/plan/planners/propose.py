@@ -69,14 +69,13 @@ def make_plan(
         raise refusals[0]
     if not found:
         option = next((m for m in modes if m.default), modes[0])
-        seconds = time.monotonic() - started
-        return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective, seconds)
+        return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective)
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
     solutions = [each for each, _ in found]
     if best.candidate.verdict != "feasible":
         solutions = [_refuted(each, pipeline, graph) for each in solutions]
         best = next(each for each in solutions if each.candidate is best.candidate)
-    plan = written(best, solutions, objective, None, time.monotonic() - started, pipeline)
+    plan = written(best, solutions, objective, None, pipeline)
     told: dict[str, Any] = {**plan.solver, "name": planner.name, "status": "proposed", "bound": None, "gap": None}
     return replace(plan, solver={**told, "source": planner.source, "options": settings, "facts": dict(proposal.facts)})
 

@@ -1,0 +1,137 @@
+"""What socsched can use and does without: the one list that `doctor`, `make help` and README agree on."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from importlib import metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: `status` ok | missing (it is not there) | broken (it is there and does not work).
+
+    `remedy`: the command that mends it, "" where nothing is to be done.  `main`: without it the main job does not work.
+    """
+
+    name: str
+    status: str
+    found: str
+    enables: str
+    remedy: str = ""
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something optional: what it is for, how to install it, and a remark.
+
+    It is there where one of `programs` is on PATH or the Python package `package` is installed; a tool with neither
+    has a check of its own.
+    """
+
+    name: str
+    enables: str
+    install: str
+    remark: str = ""
+    programs: tuple[str, ...] = ()
+    package: str = ""
+
+    @property
+    def remedy(self) -> str:
+        return f"{self.install} ({self.remark})" if self.remark else self.install
+
+    def ok(self, found: str) -> Check:
+        """Return the finding that it is there."""
+        return Check(self.name, "ok", found, self.enables)
+
+    def missing(self, found: str) -> Check:
+        """Return the finding that it is not there."""
+        return Check(self.name, "missing", found, self.enables, self.remedy)
+
+    def broken(self, found: str, remedy: str = "") -> Check:
+        """Return the finding that it does not work; `remedy` where that is not to install it."""
+        return Check(self.name, "broken", found, self.enables, remedy or self.remedy)
+
+    def look(self) -> Check:
+        """Return whether its program or package is there."""
+        if self.package:
+            try:
+                return self.ok(metadata.version(self.package))
+            except metadata.PackageNotFoundError:
+                return self.missing("not installed")
+        path = next((found for name in self.programs if (found := shutil.which(name))), None)
+        return self.ok(path) if path else self.missing("none on PATH")
+
+
+LIMITS = "/etc/security/limits.d/socsched.conf"
+LLVM_MCA = ("llvm-mca-22", "llvm-mca-19", "llvm-mca-18", "llvm-mca-17", "llvm-mca-16", "llvm-mca")
+
+OPTIONAL: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool("OR-Tools", "plan --solver cpsat", "pip install 'socsched[solver]'", package="ortools"),
+        Tool("ONNX", "reading and writing ONNX files", "pip install 'socsched[onnx]'", package="onnx"),
+        Tool("Parquet", "sweep, fleet", "pip install 'socsched[sweep]'", package="pyarrow"),
+        Tool("Ray", "sweeps over several hosts", "pip install 'socsched[cluster]'", package="ray"),
+        Tool("tornado", "the tracker that hands out boards", "pip install 'socsched[tracker]'", package="tornado"),
+        Tool("PyTorch", "training networks; tests of that", "pip install torch", package="torch"),
+        Tool(
+            "aarch64 compiler",
+            "linking for Arm boards",
+            "sudo apt-get install -y g++-aarch64-linux-gnu",
+            "objects for the board are made without it, unlinked",
+            ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "aarch64-none-linux-gnu-g++"),
+        ),
+        Tool(
+            "aarch64 emulator",
+            "running Arm code in tests",
+            "sudo apt-get install -y qemu-user",
+            "code for Arm boards is built without it, not run",
+            ("qemu-aarch64",),
+        ),
+        Tool(
+            "llvm-mca",
+            "predicting the speed of Arm code in tests",
+            "sudo apt-get install -y llvm-19",
+            "16 or newer",
+            LLVM_MCA,
+        ),
+        Tool(
+            "nvcc",
+            "CUDA code for NVIDIA boards",
+            "install the CUDA toolkit",
+            "12.x for JetPack 6, 13.x for JetPack 7; planning and simulating need none",
+            ("nvcc", "/usr/local/cuda/bin/nvcc"),
+        ),
+        Tool("GPU", "running stages on a GPU", "sudo apt-get install -y nvidia-driver"),
+        Tool(
+            "libcudart",
+            "TVM on a GPU",
+            "sudo apt-get install -y cuda-cudart-13-0",
+            "JetPack 7 has it; on JetPack 6 use TensorRT for the GPU",
+        ),
+        Tool("TensorRT", "stages on a DLA", "sudo apt-get install -y python3-libnvinfer"),
+        Tool(
+            "OpenCL",
+            "running OpenCL kernels here",
+            "sudo apt-get install -y pocl-opencl-icd",
+            "PoCL, on the CPU; a GPU's driver brings its own; kernels are built without",
+        ),
+        Tool("Hexagon", "objects for Hexagon DSPs", "install the wheel of TVM that is pinned"),
+        Tool(
+            "real time",
+            "run --realtime",
+            f"printf '%s - rtprio 99\\n%s - memlock unlimited\\n' $USER $USER | sudo tee {LIMITS}",
+            "then log in again",
+        ),
+        Tool("power sensors", "power in results", "nothing to do", "results say that power was not observed"),
+        Tool(
+            "Chromium",
+            "tests of the report in a browser",
+            "sudo apt-get install -y chromium",
+            programs=("chromium", "chromium-browser", "google-chrome"),
+        ),
+    )
+}
+"""By name, in the order of `doctor`'s rows."""

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Makes the environment and installs a lock and this checkout into it: one run of pip, wheels only, with what it fetches.
+# usage: install.sh PYTHON VENV LOCK SIZE     (SIZE: what is to be downloaded, for people)
+set -eu
+python=$1 venv=$2 lock=$3 size=$4
+pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
+
+test -x "$venv/bin/python" || "$python" -m venv "$venv"
+echo "installing $lock into $venv (once): about $size to download, less what pip has kept" >&2
+# pip's own words go to stderr as they are; of its progress only the wheels and their sizes are shown.
+{ $pip install --no-compile --progress-bar off --only-binary :all: --require-hashes -r "$lock" && echo done; } | awk '
+  /(Downloading|Using cached) .*\.whl \(/ {
+    size = $(NF - 1); sub(/\(/, "", size); unit = $NF
+    size += 0; mb = unit ~ /^MB/ ? size : unit ~ /^GB/ ? size * 1000 : unit ~ /^kB/ ? size / 1000 : 0
+    total += mb; count++
+    if (mb >= 5) { name = $(NF - 2); sub(/.*\//, "", name); sub(/-.*/, "", name); printf "  %-24s %4d MB\n", name, mb }
+    fflush()
+  }
+  /^done$/ { good = 1 }
+  END { if (count) printf "  %d wheels, %d MB\n", count, total; exit !good }' >&2
+$pip install --quiet --no-deps --no-build-isolation -e .

@@ -11,6 +11,7 @@ import click
 
 from socsched import __version__
 from socsched.errors import UsageError
+from socsched.resources import nearest
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
@@ -32,8 +33,8 @@ def get_mode(platform: Platform, name: str | None) -> PowerMode:
 class How:
     """What steers planning; `cuts`: networks may be cut between engines, `refine`: with times as simulated.
 
-    `pins`: STAGE=ENGINE, engines that stages must run on.  Caps of mean power (mW) and DRAM traffic
-    (bytes/s) hold beside those of the mode.
+    `pins`: STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they can.  Caps of
+    mean power (mW) and DRAM traffic (bytes/s) hold beside those of the mode.
     """
 
     objective: str = "latency"
@@ -46,6 +47,7 @@ class How:
     power_cap: int | None = None
     bandwidth_cap: int | None = None
     pins: tuple[str, ...] = ()
+    prefers: tuple[str, ...] = ()
     explain: bool = True
 
 
@@ -74,12 +76,19 @@ def planned(
     clock, board = Clock.of(how.time_limit), get_platform(platform)
     profile = load_profile(how.profile) if how.profile else None
     workload = pinned(get_pipeline(pipeline), board, how.pins)
+    known = Known(board, stage_work, profile) if known is None else known
+    if how.prefers:
+        from socsched.plan.cutting.prefer import with_preferences
+
+        chosen = get_mode(board, None if mode == "auto" else mode)
+        wishes = dict(stage_and_engines("--prefer", text, workload, board) for text in how.prefers)
+        workload = with_preferences(workload, known.model(chosen), wishes)
     options: dict[str, Any] = {
         "work": stage_work,
         "profile": profile,
         "solver": how.solver,
         "limits": Limits(how.power_cap, how.bandwidth_cap),
-        "known": Known(board, stage_work, profile) if known is None else known,
+        "known": known,
     }
 
     def make(
@@ -121,17 +130,32 @@ def planned(
 
 def pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
     """Return a pipeline whose stages run on the engines they are pinned to; UsageError for names there are not."""
-    known = {engine.id for engine in platform.engines} | {engine.kind for engine in platform.engines}
     wanted: dict[str, tuple[str, ...]] = {}
     for pin in pins:
-        stage, _, engine = pin.partition("=")
-        if stage not in {s.name for s in pipeline.stages}:
-            raise UsageError(f"--pin {pin}: {pipeline.name} has no stage {stage!r}", "expected STAGE=ENGINE")
-        if engine not in known:
-            raise UsageError(f"--pin {pin}: {platform.name} has no engine {engine!r}", f"one of {', '.join(known)}")
-        wanted[stage] = (*wanted.get(stage, ()), engine)
+        stage, engines = stage_and_engines("--pin", pin, pipeline, platform)
+        wanted[stage] = (*wanted.get(stage, ()), *engines)
     stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
     return replace(pipeline, stages=stages)
+
+
+def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Platform) -> tuple[str, tuple[str, ...]]:
+    """Return what STAGE=ENGINE[,ENGINE...] says, engines by id or kind; UsageError for names there are not."""
+    stage, _, names = text.partition("=")
+    engines = tuple(names.split(","))
+    stages = [s.name for s in pipeline.stages]
+    if stage not in stages:
+        raise UsageError(f"{option} {text}: {pipeline.name} has no stage {stage!r}", _meant(stage, stages))
+    known = list(dict.fromkeys(name for e in platform.engines for name in (e.id, e.kind)))
+    for engine in engines:
+        if engine not in known:
+            raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, known))
+    return stage, engines
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    listed = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
+    return f"{listed} (expected STAGE=ENGINE)"
 
 
 def plan_from(

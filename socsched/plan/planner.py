@@ -37,8 +37,6 @@ from socsched.plan.verdict import overrun
 from socsched.plan.workload import NO_LIMITS, Limits, Workload
 
 POLICIES = ("edf", "fp")
-TIME_LIMIT = 20.0
-"""Seconds a plan may take unless said otherwise."""
 SEARCH = 0.7
 """Share of what is left of the time limit for each step: the search, what proves or mends it, other modes."""
 PROOF = 60.0
@@ -55,7 +53,7 @@ def make_plan(
     *,
     work: WorkOf,
     profile: Profile | None = None,
-    time_limit: float | None = TIME_LIMIT,
+    time_limit: float | None = None,
     budget: int = 400,
     solver: str = "heft",
     cuts: bool = True,
@@ -68,11 +66,11 @@ def make_plan(
 
     `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
     precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
-    unless `cuts` is False, within `time_limit` seconds altogether: equal inputs give equal plans unless the limit is
-    reached.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the limit goes into a proof,
-    or a better mapping.  `observed` is what a simulation of an earlier plan says of its times, `limits` are caps beside
-    the mode's; `explain` adds conflicts, levers, and what is uncertain, which take a while; `known` keeps costs from
-    one plan of the pipeline on the platform to the next.
+    unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
+    is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the limit goes into a
+    proof, or a better mapping.  `observed` is what a simulation of an earlier plan says of its times, `limits` are caps
+    beside the mode's; `explain` adds conflicts, levers, and what is uncertain, which take a while; `known` keeps costs
+    from one plan of the pipeline on the platform to the next.
 
     The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" where no mapping was found that meets
     every requirement.  A stage no engine can run makes the plan infeasible, without tasks.  Raises UsageError for

@@ -21,7 +21,7 @@ from socsched.plan.execution import slowed_by_lanes
 from socsched.plan.lanes import with_wcet
 from socsched.plan.mapping.mapper import Improved
 from socsched.plan.plan import Plan
-from socsched.plan.planner import POLICIES, TIME_LIMIT, modes_of, written
+from socsched.plan.planner import POLICIES, modes_of, written
 from socsched.plan.planners.base import Ask, Planner, Proposal
 from socsched.plan.refutation import by_bounds
 from socsched.plan.solution import Solution
@@ -40,7 +40,7 @@ def make_plan(
     work: WorkOf,
     profile: Profile | None = None,
     options: Mapping[str, str] | None = None,
-    time_limit: float | None = TIME_LIMIT,
+    time_limit: float | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Plan:
     """Return the plan of a planner with its verdict; every mode is tried where `mode` is None or "auto", the best kept.

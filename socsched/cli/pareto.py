@@ -48,14 +48,18 @@ def explored(pipeline: str, platform: str, how: How) -> list[Point]:
     """Plan every mode of a platform and every objective."""
     from socsched.cli import planning
     from socsched.compile.analyze import stage_work
+    from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.known import Known
     from socsched.plan.pareto import explore
 
+    board = get_platform(platform)
+    known = Known(board, stage_work, load_profile(how.profile) if how.profile else None)
     return explore(
         get_pipeline(pipeline),
-        get_platform(platform),
-        stage_work,
+        board,
+        known.work,
         lambda mode, objective: planning.planned(
-            pipeline, platform, mode, replace(how, objective=objective, explain=False)
+            pipeline, platform, mode, replace(how, objective=objective, explain=False), known
         ),
     )

@@ -47,6 +47,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str)
             "gap": None,
             "evaluated": 0,
             "modes": {},
+            "proof": {"method": "no engine", "text": f"no engine can run {', '.join(homeless(graph, model))}"},
         },
         inputs=input_hashes(model.platform, graph.pipeline),
         base_mw=round(model.mode.base_mw.value),

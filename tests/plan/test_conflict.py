@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.graph.taskgraph import task_graph
-from socsched.plan.conflict import Search, all_keys, conflict, impossible, key, relaxed, restored
+from socsched.plan.conflict import Search, all_keys, conflict, key, relaxed, restored
+from socsched.plan.impossible import impossible
 from socsched.plan.planner import judge, make_plan, solve
 from socsched.plan.workload import Workload
 

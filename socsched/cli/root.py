@@ -29,6 +29,7 @@ VERBS = (
     "why",
     "weights",
     "compare",
+    "guard",
     "sweep",
     "fleet",
     "study",

@@ -64,6 +64,11 @@ class Figure:
         a, b = ("none" if value is None else show(value) for value in (self.a, self.b))
         return a, b, ratio
 
+    def regression(self) -> str:
+        """Return the regression in words, with its cause where one is known."""
+        a, b, _ = self.shown()
+        return f"{self.name} {self.figure} {a} → {b}" + (f": {self.because}" if self.because else "")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
@@ -77,12 +82,7 @@ class PlanDiff:
     @property
     def regressions(self) -> tuple[str, ...]:
         """Return everything that got worse by more than allowed, each with the move that did it."""
-        told = []
-        for row in self.figures:
-            if row.regressed:
-                a, b, _ = row.shown()
-                told.append(f"{row.name} {row.figure} {a} → {b}" + (f": {row.because}" if row.because else ""))
-        return (*self.worse, *told)
+        return (*self.worse, *(row.regression() for row in self.figures if row.regressed))
 
     def document(self) -> dict[str, Any]:
         """Return the diff as plain data."""

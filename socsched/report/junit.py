@@ -1,7 +1,7 @@
 """A result as JUnit XML: one test case per requirement, so that a CI system shows which one broke, and by how much.
 
-Suites: what the plan proves (`plan`), what was simulated or measured, and the comparison with a baseline.  The layout is that of Jenkins'
-junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
+Suites: what the plan proves (`plan`), what was simulated or measured, and the comparison with a baseline.  The layout
+is that of Jenkins' junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
 """
 
 from __future__ import annotations

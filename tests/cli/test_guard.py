@@ -92,7 +92,7 @@ class Runner:
 def left(place: Path, case: str) -> None:
     """Assert that JUnit and summary are there and say what the case says."""
     root = ElementTree.fromstring((place / "junit.xml").read_text(encoding="utf-8").split("\n", 1)[1])
-    wrong = [case for case in root.iter("testcase") if case.find("failure") is not None or case.find("error") is not None]
+    wrong = [*root.iter("failure"), *root.iter("error")]
     assert bool(wrong) == (case != "feasible")
     summary = (place / "summary.md").read_text(encoding="utf-8")
     for text in SAYS[case]:
@@ -184,6 +184,7 @@ def test_the_image_runs_a_guard(checkout: Path, tmp_path: Path) -> None:
     if tool is None or subprocess.run([tool, "info"], capture_output=True, check=False).returncode:
         pytest.skip("no container tool that works")
     subprocess.run([tool, "build", "-f", "docs/ci/Dockerfile", "-t", "socsched-test", "."], cwd=checkout, check=True)
-    line = [tool, "run", "--rm", "-v", f"{tmp_path}:/work", "socsched-test", "guard", "pointpillars", *FAST, "-o", "out"]
+    guard = ["guard", "pointpillars", *FAST, "-o", "out"]
+    line = [tool, "run", "--rm", "-v", f"{tmp_path}:/work", "socsched-test", *guard]
     assert subprocess.run(line, check=False).returncode == 0
     assert "**feasible**" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")

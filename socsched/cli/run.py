@@ -71,6 +71,8 @@ def command(
 ) -> int:
     """Execute a plan on this machine: compile what is not cached, run every frame, measure, compare with the plan.
 
+    With --no-pace there is no rate to keep up with: frames a second are reported, and no frame is late.
+
     Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, results, runs
@@ -117,11 +119,11 @@ def command(
         screen = terminal.console(terminal_width())
         for item in (
             terminal.predicted_against_measured(made, result),
-            terminal.outcome(result),
+            terminal.outcome(result, pace),
             terminal.power_line(made, result),
             *runs.run_lines(result["run"]),
         ):
             screen.print(item)
 
     output.result(result, show)
-    return line.outcome_code(result)
+    return line.outcome_code(result, pace)

@@ -76,7 +76,7 @@ def execute(
             tell("running", report.finish_ns, duration_ns, "ns")
         else:
             tell("running", done, (frames or len(scans or ())) * len(plan.chains), "frames")
-        late = "" if report.met else f", late: {format_duration(report.deadline_ns)} allowed"
+        late = "" if report.met or not pace else f", late: {format_duration(report.deadline_ns)} allowed"
         note(f"     {report.chain} frame {report.frame}: {format_duration(report.response_ns)}{late}")
 
     return run(

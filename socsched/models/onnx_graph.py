@@ -51,7 +51,7 @@ class OnnxGraph:
         if shape is None or any(size < 1 for size in shape):
             raise self.error(
                 f"the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
-                "export with fixed sizes, or set them with onnx.tools.update_model_dims; only the batch may be open",
+                "export with fixed sizes, or set those of its inputs: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
             )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
 
@@ -66,8 +66,11 @@ class OnnxGraph:
         return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
 
 
-def read(path: Path) -> OnnxGraph:
-    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised."""
+def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxGraph:
+    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised.
+
+    `shapes` sets what the file leaves open of its inputs' sizes; InputError where the file says otherwise.
+    """
     import onnx
     from onnx import numpy_helper, shape_inference
 
@@ -75,8 +78,10 @@ def read(path: Path) -> OnnxGraph:
         raise InputError(f"{path}: larger than 2 GiB", "ONNX files with external data are not read")
     try:
         model = onnx.load(str(path), load_external_data=False)
-        _fix_batch(model)
+        _fix(model, path, shapes or {})
         model = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except InputError:
+        raise
     except Exception as error:  # the reader raises its own, protobuf's and plain errors
         raise InputError(
             f"{path}: not a usable ONNX file: {_first_line(error)}", "check it with onnx.checker"
@@ -100,9 +105,20 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _fix_batch(model: Any) -> None:
-    """Set a symbolic first dimension of the inputs to 1, and drop what was inferred with it."""
+def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Set sizes of the inputs to `shapes` and a symbolic batch to 1, and drop what was inferred with them."""
     initial = {item.name for item in model.graph.initializer}
+    inputs = {item.name: item for item in model.graph.input if item.name not in initial}
+    for name, sizes in shapes.items():
+        if name not in inputs:
+            raise InputError(f"{path.name}: shapes: the file has no input {name!r}", f"there are: {', '.join(inputs)}")
+        dims = inputs[name].type.tensor_type.shape.dim
+        said = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
+        if len(said) != len(sizes) or any(own not in (None, size) for own, size in zip(said, sizes, strict=True)):
+            known = ", ".join("?" if own is None else str(own) for own in said)
+            raise InputError(f"{path.name}: shapes: {name} is [{known}], not {list(sizes)}", "give what ? stands for")
+        for dim, size in zip(dims, sizes, strict=True):
+            dim.dim_value = size
     for item in model.graph.input:
         dims = item.type.tensor_type.shape.dim
         if item.name not in initial and dims and not dims[0].HasField("dim_value"):

@@ -105,7 +105,7 @@ def _trigger(stage: Stage) -> str:
 def check_pipeline(output: Output, file: str, platform: str | None, strict: bool) -> None:
     """Check a pipeline file; all faults at once as file:line:col, exit code 2.
 
-    With --platform, the operators of its networks that an accelerator would not take are listed, with the rule's source.
+    With --platform, operators of its networks that an accelerator would not take are listed, with the rule's source.
     """
     from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_pipeline, get_platform

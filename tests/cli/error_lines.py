@@ -7,10 +7,13 @@ BOARD = "jetson-agx-orin-64gb"
 # verb -> what is asked for, and a part of what it says; {root} is the folder with the files above
 WRONG: dict[str, list[tuple[str, str]]] = {
     "platforms": [
+        ("platforms new my/board", "cannot be the name"),
+        ("platforms new my-board -o {root}/plan.json", "exists already"),
         ("platforms show nowhere", "nowhere"),
         (f"platforms show {BOARD} --mode 99W", "no power mode '99W'"),
         (f"platforms show {BOARD} --engine tpu", "no engine 'tpu'"),
         ("guard {root}/plan.json --duration 300ms -o {place}/guarded", "guarded"),
+    ("platforms new my-board -o {place}/b.yaml", "b.yaml"),
     (f"platforms show {BOARD} --plot x.svg --pipeline nothing", "nothing"),
         (f"platforms show {BOARD} --plot {{root}}/roof.gif", ".svg"),
         ("platforms check {root}/broken.yaml", "broken.yaml:2:"),
@@ -95,6 +98,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("simulate {root}/plan.json --duration 1s --functional --scales {root}/broken.json", "broken.json"),
     ],
     "run": [
+        ("run {root}/plan.json --loop", "give both"),
         ("run {root}/missing.json", "missing.json"),
         ("run {root}/broken.json", "broken.json"),
         ("run {root}/folder", "folder"),

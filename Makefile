@@ -31,6 +31,7 @@ help:
 
 demo: $(VENV)/.run
 	$(BIN)/socsched demo -o $(DEMO)
+	@echo "socsched on the PATH of this shell:  . $(BIN)/activate"
 
 test: $(VENV)/.dev
 	TVM_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist worksteal

@@ -65,4 +65,4 @@ def preview(plan: Plan) -> Trace:
 def _perfetto(plan: Plan, file: Path) -> None:
     from socsched.trace.perfetto import write_perfetto
 
-    write_perfetto(preview(plan), plan, file)
+    write_perfetto(preview(plan), plan, file, "planned")

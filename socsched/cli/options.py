@@ -253,6 +253,16 @@ def seed_option(function: F) -> F:
     )(function)
 
 
+def input_option(function: F) -> F:
+    """Add --input."""
+    return click.option(
+        "--input",
+        "input_path",
+        type=click.Path(path_type=Path),
+        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name.",
+    )(function)
+
+
 def folder_option(function: F) -> F:
     """Add -o/--output for a result folder."""
     return click.option(

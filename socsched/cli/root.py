@@ -31,6 +31,7 @@ VERBS = (
     "why",
     "weights",
     "compare",
+    "guard",
     "sweep",
     "fleet",
     "study",

@@ -82,7 +82,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 )
 @click.option("--functional", is_flag=True, help="Also compute the frames here, as the board's engines would.")
 @click.option(
-    "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scan or folder of them."
+    "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scans, images or .npz."
 )
 @click.option(
     "--frames", type=click.IntRange(1), help="With --functional: frames to compute; all scans if absent, or 1."

@@ -126,7 +126,9 @@ class OperatingPointsFile(FileModel):
 class CoherencyFile(Grounded):
     """How the engine sees the CPUs' caches."""
 
-    domain: Literal["full", "io", "none"] = Field(description="both ways, one way, or not at all")
+    domain: Literal["full", "io", "none"] = Field(
+        description="fully coherent, I/O-coherent (it sees the CPUs' caches, they do not see its own), or not at all"
+    )
     flush: BandwidthFigure | None = Field(None, description="rate of cleaning caches for an engine without coherency")
     note: str = Field("", description="remarks")
 

@@ -60,7 +60,7 @@ class OnnxGraph:
         if shape is None or any(size < 1 for size in shape):
             raise self.error(
                 f"the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
-                "export with fixed sizes, or set them with onnx.tools.update_model_dims; only the batch may be open",
+                "export with fixed sizes, or set those of its inputs: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
             )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
 
@@ -79,14 +79,19 @@ class OnnxGraph:
         return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
 
 
-def read(path: Path) -> OnnxGraph:
-    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised."""
+def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxGraph:
+    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised.
+
+    `shapes` sets what the file leaves open of its inputs' sizes; InputError where the file says otherwise.
+    """
     from onnx import shape_inference
 
     file = OnnxFile(path)
     try:
-        _fix_batch(file.model)
+        _fix(file.model, path, shapes or {})
         model = shape_inference.infer_shapes(file.model, check_type=True, strict_mode=True, data_prop=True)
+    except InputError:
+        raise
     except Exception as error:  # the reader raises its own, protobuf's and plain errors
         raise file.error(f"not a usable ONNX file: {first_line(error)}") from None
     proto = model.graph
@@ -108,9 +113,20 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _fix_batch(model: Any) -> None:
-    """Set a symbolic first dimension of the inputs to 1, and drop what was inferred with it."""
+def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Set sizes of the inputs to `shapes` and a symbolic batch to 1, and drop what was inferred with them."""
     initial = {item.name for item in model.graph.initializer}
+    inputs = {item.name: item for item in model.graph.input if item.name not in initial}
+    for name, sizes in shapes.items():
+        if name not in inputs:
+            raise InputError(f"{path.name}: shapes: the file has no input {name!r}", f"there are: {', '.join(inputs)}")
+        dims = inputs[name].type.tensor_type.shape.dim
+        said = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
+        if len(said) != len(sizes) or any(own not in (None, size) for own, size in zip(said, sizes, strict=True)):
+            known = ", ".join("?" if own is None else str(own) for own in said)
+            raise InputError(f"{path.name}: shapes: {name} is [{known}], not {list(sizes)}", "give what ? stands for")
+        for dim, size in zip(dims, sizes, strict=True):
+            dim.dim_value = size
     for item in model.graph.input:
         dims = item.type.tensor_type.shape.dim
         if item.name not in initial and dims and not dims[0].HasField("dim_value"):

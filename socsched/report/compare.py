@@ -123,7 +123,7 @@ def _because(
     if not stage or grown[stage] <= 0:
         return ""
     told = next((move.told() for move in moved if move.stage == stage and move.moved), f"{stage} takes longer")
-    return f"{told} (+{format_duration(grown[stage])})"
+    return f"{told} (its median +{format_duration(grown[stage])})"
 
 
 def _pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float]]:

@@ -16,6 +16,7 @@ import platform as _platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from socsched.errors import UsageError
 from socsched.plan.plan import Plan, Task
 from socsched.progress import tell
 from socsched.run.backends.base import Backend
-from socsched.run.executor import execute
+from socsched.run.executor import FrameReport, execute
 from socsched.run.session import require_whole
 from socsched.run.worker import warn
 from socsched.units import format_duration
@@ -65,8 +66,14 @@ def measure(
     for variant in _variants(plan):
         wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
         times: dict[str, list[int]] = {task.name: [] for task in wanted}
-        count = repeat
+        count, before, names = repeat, 0, ", ".join(times)
+
+        def step(report: FrameReport, before: int = 0, names: str = names) -> None:
+            tell("measuring", before + report.frame + 1, most if interval else repeat, "frames", names)
+
         while wanted:
+            # frames of the warm-up are not reported, and building the stages takes a while: say what is coming
+            tell("measuring", before, most if interval else repeat, "frames", names)
             trace = execute(
                 variant,
                 pipeline,
@@ -76,6 +83,7 @@ def measure(
                 seed=seed,
                 pace="asap",
                 alone=True,
+                on_frame=partial(step, before=before),
                 platform=platform,
                 backends=backends,
             )
@@ -83,8 +91,7 @@ def measure(
             for job in trace.jobs:
                 if job.task in times and job.status == "done":
                     times[job.task].append(job.exec_ns)
-            taken = max(map(len, times.values()))
-            tell("measuring", taken, most if interval else repeat, "frames", ", ".join(times))
+            taken = before = max(map(len, times.values()))
             open_ = [name for name, found in times.items() if interval and half_width(found) > interval]
             if not open_ or taken >= most:
                 break

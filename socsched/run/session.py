@@ -22,9 +22,9 @@ from socsched.run.boards.base import Board, Meter
 from socsched.run.collect import Collector, class_names
 from socsched.run.errors import StageFailed
 from socsched.run.faults import Faults, Injector
+from socsched.run.frames import FrameSource
 from socsched.run.frames_file import FramesFile
 from socsched.run.hub import FrameReport, Hub
-from socsched.run.inputs import FrameSource
 from socsched.run.journal import Journal
 from socsched.run.losses import Losses
 from socsched.run.monitor import Monitor, hang_limit

@@ -30,8 +30,10 @@ PROCESS = 1
 _PID, _SEQUENCE = 1, 1
 
 
-def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
+def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -> None:
     """Write `trace` of `plan` to `path` (``.pftrace``); the same trace gives the same bytes.
+
+    `kind` says what it shows, in place of "simulated" or "measured".
 
     Packets are made and written in blocks of bounded size; what tells blocks how slices and data hang together takes
     about as much memory as the columns of the trace themselves.
@@ -43,7 +45,7 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
     tracks = _tracks(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
     with replacing(path) as file:
-        file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {trace.kind}"))
+        file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
         for data in events.blocks():
             file.write(data)
 

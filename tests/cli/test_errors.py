@@ -221,6 +221,7 @@ WHERE_INTERRUPTED = {
     "report": ("socsched.cli.results.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.cli.results.load", "why {root}/good"),
     "compare": ("socsched.report.compare.load_result", "compare {root}/good {root}/good"),
+    "guard": ("socsched.cli.line.load_plan", "guard {root}/plan.json -o {root}/guarded"),
     "demo": ("socsched.cli.planning.planned", "demo -o {root}/demo --frames 1"),
     "calibrate": ("socsched.descriptor.catalog.get_pipeline", "calibrate pointpillars"),
     "platforms": ("socsched.descriptor.catalog.get_platform", f"platforms show {BOARD}"),

@@ -1,4 +1,4 @@
-"""Random pipelines near the border of what a platform can do: host code of one or more cores, small networks, chains."""
+"""Random pipelines near the border of what a platform can do: host code of one or more cores, small networks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def random_pipeline(draw: Random, networks: bool = True) -> dict[str, Any]:
         }
     factor = draw.uniform(0.3, 1.3)
     for line, path in enumerate(ends):
-        chains[f"c{line}"] = {"path": path, "deadline": f"{max(round(period * factor * 1000), 1)} us", "assumed": "drawn"}
+        deadline = f"{max(round(period * factor * 1000), 1)} us"
+        chains[f"c{line}"] = {"path": path, "deadline": deadline, "assumed": "drawn"}
     return {
         "schema_version": "1",
         "name": "drawn",

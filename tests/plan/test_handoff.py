@@ -135,3 +135,13 @@ def test_export_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--export", "stm"]) == 2
     assert "-o FILE" in capsys.readouterr().err
     assert root.run(["plan", "pointpillars"]) == 2
+
+
+def test_a_perfetto_trace_of_a_plan_says_that_it_is_planned(exported) -> None:
+    pytest.importorskip("perfetto")
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    trace = Trace()
+    trace.ParseFromString(exported("perfetto").read_bytes())
+    named = [packet.track_descriptor.process.process_name for packet in trace.packet]
+    assert [name.rpartition(", ")[2] for name in named if name] == ["planned"]

@@ -23,6 +23,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings
 from socsched.plan.planner import make_plan
+from socsched.progress import heard
 from socsched.run import corun
 from socsched.run.backends.base import Placed, Setting
 from socsched.run.executor import WARMUP_FRAMES, execute
@@ -59,6 +60,14 @@ def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_pat
     assert [line.split(":")[0] for line in told] == ["net on 2 of cpu", "net on 1 of cpu"]
     save_profile(profile, tmp_path / "profile.json")
     assert load_profile(tmp_path / "profile.json") == profile
+
+
+def test_measuring_says_how_far_it_is_before_and_after_every_frame() -> None:
+    made = plan(task("net", "s", lanes=(0,)), sensors={"s": 5 * MS})
+    steps: list[tuple[float, float]] = []
+    with heard(lambda step: steps.append((step.done, step.total)) if step.what == "measuring" else None):
+        measure(made, modelled(pipeline(made), "net"), repeat=4, platform=HERE, backends=backends(Scripted()))
+    assert steps == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_a_pipeline_without_models_has_nothing_to_measure() -> None:

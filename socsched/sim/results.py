@@ -50,11 +50,23 @@ def _ordered(rows: Ints) -> list[Ints]:
     return [np.take(column, where) for column in rows.T[1:]]
 
 
+def _lanes(words: Sequence[Ints]) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
+    """Return the lanes of slices as `trace.columns` has them, and the sets that no mask can say."""
+    if len(words) == 1:
+        return words[0], ()
+    distinct, which = np.unique(np.stack(words, axis=1), axis=0, return_inverse=True)
+    bits = np.unpackbits(np.ascontiguousarray(distinct).view(np.uint8), axis=1, bitorder="little")
+    sets = tuple(tuple(np.flatnonzero(row).tolist()) for row in bits)
+    return -1 - np.asarray(which, np.int64).reshape(-1), sets
+
+
 def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns:
     """Return everything recorded as columns of a trace, what the conductor noted included."""
     marks, board = conductor.all_marks(), conductor.board
     plan, tasks = lowered.plan, len(lowered.plan.tasks)
-    jobs, slices = _ordered(outcome.rows("jobs", 13)), _ordered(outcome.rows("slices", 7))
+    jobs = _ordered(outcome.rows("jobs", 13))
+    engines, job, segment, begin, end, *words = _ordered(outcome.rows("slices", 6 + lowered.tables["numbers"]["words"]))
+    lanes, lane_sets = _lanes(words)
     frames = outcome.rows("samples", 1)[:, 0]
     names = tuple(task.name for task in plan.tasks)
     subjects = (*names, *lowered.sources, *(engine.id for engine in plan.engines))
@@ -66,7 +78,8 @@ def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns
         names=lowered.names,
         subjects=subjects,
         jobs=JobColumns(*(*jobs, frames)),
-        slices=SliceColumns(*slices),
+        slices=SliceColumns(engines, lanes, job, segment, begin, end),
+        lane_sets=lane_sets,
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
         counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else [])
         | _foreign(conductor.foreign),

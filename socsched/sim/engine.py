@@ -9,6 +9,8 @@ import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from socsched.errors import UsageError
+from socsched.limits import HORIZON_NS
 from socsched.plan.plan import Plan
 from socsched.progress import tell
 from socsched.sim.build import kernel
@@ -62,14 +64,17 @@ def run(
 ) -> Simulated:
     """Simulate `plan`; with `record` False only running figures are kept, in memory that does not grow with time.
 
-    `implementation` compiled | python | None (compiled where possible): both give the same results.  After Ctrl-C what
+    `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After Ctrl-C what
     was simulated so far is returned as a shorter simulation.
     """
     from socsched.sim.results import Outcome, columns
 
+    if not 0 <= duration_ns <= HORIZON_NS:
+        raise UsageError(f"a simulation of {duration_ns} ns: from 0 to {HORIZON_NS} ns (100 days) are possible")
     lowered = lower(plan, seed, policy)
     conductor = Conductor(lowered, faults or Faults(), seed)
-    found = kernel(implementation, _segments(plan, duration_ns))(lowered.tables, conductor, duration_ns, int(record))
+    made = kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])
+    found = made(lowered.tables, conductor, duration_ns, int(record))
     conductor.steering.kernel = found
     interrupted = False
     # The loop makes records, never cycles, and looking for cycles among millions of records takes half the time.

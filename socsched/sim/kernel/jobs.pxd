@@ -3,7 +3,7 @@ from socsched_kernel.places cimport Places
 
 cdef class Jobs(Places):
     cdef column waiting, owes, util, head, tail, stop, ahead, begun, mates, blocked, drawn, draw_at
-    cdef long long promote(self, long long t, long long slot, long long now) except -1
+    cdef int promote(self, long long t, long long slot, long long now) except -1
     cdef int sample_time(self, long long t) except -1
     cdef void lengthen(self, long long t, long long up, long long down) noexcept
     cdef long long draw(self, long long stream) except *

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import Any
 
-from socsched.errors import UsageError
 from socsched.plan.plan import Plan, Throttle
 from socsched.trace.columns import THROTTLE, THROTTLE_OVER
 
@@ -21,8 +20,6 @@ class Board:
     """Steps operating points of engines with several, as `Throttle` says; `temperature` holds (ns, degrees C) steps."""
 
     def __init__(self, plan: Plan, rule: Throttle, tables: dict[str, Any]) -> None:
-        if rule.period_ns <= 0:
-            raise UsageError(f"plan: a board that throttles looks every so often, got {rule.period_ns} ns")
         self.plan, self.rule, self.tables = plan, rule, tables
         self.levels: int = tables["numbers"]["levels"]
         self.mass_mk = rule.ambient_mc

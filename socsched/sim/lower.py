@@ -261,7 +261,7 @@ def _wanted(task: Task) -> Iterable[tuple[str, tuple[int, ...]]]:
 
 
 def _order_room(rows: _Columns, owners: Sequence[Task], units: int) -> int:
-    """Write where the order of every unit begins: room for two claims of every task that comes to it.  Return the sum."""
+    """Write where the order of every unit begins: two claims for every task that comes there.  Return the sum."""
     comers: list[set[str]] = [set() for _ in range(units)]
     for unit, task in zip(rows["g_unit"] if owners else (), owners, strict=True):
         comers[unit].add(task.name)

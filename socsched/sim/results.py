@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
+_PAGE, _PAGES = 1024, 44
+"""Bins of a page of a histogram, and pages it may have (`kernel.totals`)."""
+
+
 class Outcome:
     """The kernel's books by name (`kernel.Kernel.close`): arrays one entry a task, engine or chain."""
 
@@ -29,8 +33,15 @@ class Outcome:
         return np.asarray(self.found[name], np.int64)
 
     def ints_of(self, name: str, which: int) -> Ints:
-        """Return one array of a group: of histograms the counts, sums, largest values or numbers of values."""
-        return np.asarray(self.found[name][which], np.int64)
+        """Return of histograms 1 the sums (whole numbers of any size), 2 largest, 3 numbers of or 4 least values."""
+        return np.asarray(self.found[name][which], object if which == 1 else np.int64)
+
+    def bins_of(self, name: str, index: int) -> Ints:
+        """Return how many values fell into each bin of one histogram (`trace.summary.bin_of`), up to the last one."""
+        pages, bins = self.found[name][0]
+        own = pages[_PAGES * index : _PAGES * (index + 1)]
+        counts = [np.asarray(bins[at : at + _PAGE]) if at >= 0 else np.zeros(_PAGE, np.int64) for at in own]
+        return np.trim_zeros(np.concatenate(counts), "b")
 
     def number(self, name: str) -> Any:
         """Return a single number, or an object as it is."""

@@ -23,15 +23,16 @@ _MOST_FRAMES = 10**6
 
 def check_faults(faults: Faults) -> None:
     """Raise UsageError for a fault with a number out of its range; files are checked as they are read."""
-    windows = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
+    windows: tuple[Any, ...] = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
     times = [time for fault in windows for time in (fault.from_ns, fault.until_ns)]
     times += [burst.at_ns for burst in faults.bursts]
+    factors = [*(slow.factor for slow in faults.slowdowns), *(overrun.factor for overrun in faults.overruns)]
     wrong = (
         any(not 0 <= time <= HORIZON_NS for time in times)
         or any(not 0 <= delay.by_ns <= LONGEST_NS for delay in faults.delays)
         or any(not 0 <= burst.frames <= _MOST_FRAMES for burst in faults.bursts)
         or any(not 0 <= hog.bandwidth <= MOST_RATE for hog in faults.hogs)
-        or any(not 1 <= fault.factor <= _MOST_FACTOR for fault in (*faults.slowdowns, *faults.overruns))
+        or any(not 1 <= factor <= _MOST_FACTOR for factor in factors)
         or any(not 0 <= overrun.probability <= 1 for overrun in faults.overruns)
     )
     if wrong:

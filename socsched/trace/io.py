@@ -98,11 +98,13 @@ def _read(data: Mapping[str, Any]) -> Trace:
     parts: dict[str, Any] = {name: tuple(map(str, data[name])) for name in _NAMES}
     parts |= {name: tuple(map(tuple, data[name])) for name in ("reads", "lane_sets")}
     for name, record in (("jobs", JobColumns), ("slices", SliceColumns), ("instants", InstantColumns)):
-        parts[name] = record(**{field: _column(data[name][field]) for field in record.__slots__})
+        written = max((len(column["data"]) for column in data[name].values() if "data" in column), default=0)
+        parts[name] = record(**{field: _column(data[name][field], written) for field in record.__slots__})
     counters = {}
     for name, (times, values) in data["counters"].items():
-        counters[name] = (_column(times), np.frombuffer(b64decode(values, validate=True), "<f8").astype(np.float64))
-        if len(counters[name][0]) != len(counters[name][1]):
+        steps = np.frombuffer(b64decode(values, validate=True), "<f8").astype(np.float64)
+        counters[name] = (_column(times, len(steps)), steps)
+        if len(counters[name][0]) != len(steps):
             raise ValueError(f"counter {name}: as many times as values expected")
     releases = {name: _column(times) for name, times in data["releases"].items()}
     columns = Columns(**parts, counters=counters, releases=releases)
@@ -111,17 +113,26 @@ def _read(data: Mapping[str, Any]) -> Trace:
     return Trace.from_columns(data["kind"], data["duration_ns"], data["seed"], columns, details)
 
 
-def _column(packed: Mapping[str, Any]) -> Ints:
+_CONSTANT = 1 << 20
+"""Entries that a column may have without as many being written in any column beside it."""
+
+
+def _column(packed: Mapping[str, Any], beside: int = 0) -> Ints:
+    """Return a column; what is written `beside` it vouches for as many entries of one without differences."""
     import numpy as np
 
-    column = np.full(packed["count"], packed["start"], np.int64)
-    if "data" in packed:
-        if packed["type"] not in ("i1", "i2", "i4", "i8"):
-            raise ValueError(f"a column of type {packed['type']!r}")
-        steps = np.frombuffer(b64decode(packed["data"], validate=True), "<" + packed["type"])
-        if len(steps) != len(column) - 1:
-            raise ValueError(f"a column of {len(column)} entries with {len(steps)} differences")
-        column[1:] += np.cumsum(steps, dtype=np.int64)
+    count = packed["count"]
+    if "data" not in packed:
+        if count > max(_CONSTANT, beside):
+            raise ValueError(f"a column of {count} equal entries")
+        return np.full(count, packed["start"], np.int64)
+    if packed["type"] not in ("i1", "i2", "i4", "i8"):
+        raise ValueError(f"a column of type {packed['type']!r}")
+    steps = np.frombuffer(b64decode(packed["data"], validate=True), "<" + packed["type"])
+    if len(steps) != count - 1:
+        raise ValueError(f"a column of {count} entries with {len(steps)} differences")
+    column = np.full(count, packed["start"], np.int64)
+    column[1:] += np.cumsum(steps, dtype=np.int64)
     return column
 
 

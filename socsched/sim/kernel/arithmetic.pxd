@@ -82,7 +82,7 @@ cdef extern from *:
     """
     ctypedef struct Lanes "socsched_lanes":
         pass
-    const long long WORDS "SOCSCHED_WORDS"
+    long long WORDS "SOCSCHED_WORDS"
     long long image "socsched_image" (double value) noexcept
     long long length "SOCSCHED_LENGTH" (long long value) noexcept
     long long scaled "socsched_scaled" (long long value, long long up, long long down) noexcept

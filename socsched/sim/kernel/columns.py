@@ -9,7 +9,7 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import WORDS, Lanes, lane_sets
+    from cython.cimports.socsched_kernel.arithmetic import WORDS, lane_sets
 
 
 class Columns:

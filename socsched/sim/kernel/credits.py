@@ -21,12 +21,12 @@ else:
 class Credits(Reservations):
     """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
 
-    `waits[levels_at[t] + i]`, where the unit of its present segment
-    has its levels from (`g_levels`): how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
-    be a candidate at level i; `steps` are the same times in their order, `stepped[t]` of them behind the job, and
-    `reached[t]` its level (-1: none); `bar[u]` is the level reached there.  `service[t]`: time a task has run, divided
-    by its weight; `least[u]` that of the one that had least when somebody came, or of the last one that left, below
-    which nobody who comes back starts.  `pull[t]`: 2**26 divided by the weight.
+    `waits[levels_at[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those,
+    to be a candidate at level i (`g_levels`: where those of a segment's unit are); `steps` are the same times in their
+    order, `stepped[t]` of them behind the job, and `reached[t]` its level (-1: none); `bar[u]` is the level reached
+    there.  `service[t]`: time a task has run, divided by its weight; `least[u]` that of the one that had least when
+    another came, or of the last one that left, below which no task that comes back starts.  `pull[t]`: 2**26 divided by
+    the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:

@@ -5,6 +5,7 @@ from socsched_kernel.guests cimport Guests
 cdef class Dispatcher(Guests):
     cdef lane_sets chosen
     cdef column toll
+    cdef long long reach
     cdef int settle(self, long long now) except -1
     cdef long long most_urgent(self) noexcept
     cdef int dispatch(self, long long u, long long now, long long top) except -1

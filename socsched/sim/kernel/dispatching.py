@@ -32,13 +32,14 @@ class Dispatcher(Guests):
     Fixed ones are taken together, "any" lanes where some are free, and jobs of lower priority fill what is left.  Who
     resumes pays the switch first.
 
-    `chosen[c]`: lanes a claim is to have.  `toll[u]`: what the next job of a unit pays for having stopped another.
+    `chosen[c]`: lanes a claim is to have, of those before `reach` in the order at hand.  `toll[u]`: what the next job of a unit pays for having stopped another.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
         self.chosen = self.fill_sets(self.width)
         self.toll = self.fill(self.units, 0)
+        self.reach = 0
 
     def settle(self, now: i64) -> None:
         """Bring everything in line with what happened at this instant."""
@@ -136,6 +137,7 @@ class Dispatcher(Guests):
         everything: Lanes = self.u_mask[u]
         taken: Lanes = self.held[u]
         i: i64
+        self.reach = 0
         for i in range(self.ordered[u]):
             if equal(taken, everything):
                 break
@@ -147,6 +149,7 @@ class Dispatcher(Guests):
             place: Lanes = self.find_place(c, taken)
             if some(place):
                 self.chosen[c] = place
+                self.reach = i + 1
                 taken = joined(taken, place)
 
     def goes_on(self, c: i64) -> i64:
@@ -176,6 +179,7 @@ class Dispatcher(Guests):
                     if meets(self.chosen[other], self.lanes[c]):
                         self.chosen[other] = nothing()
                 self.chosen[c] = self.lanes[c]
+                self.reach = self.ordered[u]
 
     def finishes(self, u: i64, c: i64, other: i64, now: i64) -> i64:
         """Return whether a job that runs had better finish before one that waits (`Taking.drain`)."""
@@ -215,7 +219,7 @@ class Dispatcher(Guests):
                 self.preempt(c, now)
             else:
                 i += 1
-        for i in range(self.ordered[u]):
+        for i in range(self.reach):
             c = self.order[base + i]
             if not some(self.chosen[c]):
                 continue

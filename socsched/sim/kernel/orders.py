@@ -126,11 +126,14 @@ class Orders(Progress):
         at: i64 = 0
         if not self.listed[c]:
             return
-        while self.order[base + at] != c:
+        order: cython.p_longlong = self.order
+        while order[base + at] != c:
             at += 1
+        last: i64 = base + self.ordered[u] - 1
         self.ordered[u] -= 1
-        while at < self.ordered[u]:
-            self.order[base + at] = self.order[base + at + 1]
+        at += base
+        while at < last:
+            order[at] = order[at + 1]
             at += 1
         self.listed[c] = 0
         if c < self.tasks:

@@ -82,7 +82,8 @@ class Places(Orders):
         if wanted == 0:
             return nothing() if meets(mask, taken) else mask
         if self.running[c] and not meets(self.lanes[c], taken):
-            return self.lanes[c]
+            held: Lanes = self.lanes[c]
+            return held
         free: Lanes = without(mask, taken)
         if bits(free) < wanted:
             return nothing()
@@ -100,7 +101,8 @@ class Places(Orders):
             if self.run[base + i] != c:
                 idle = without(idle, self.lanes[self.run[base + i]])
         if not self.n_uneven and bits(self.last[c]) == wanted and not some(without(self.last[c], idle)):
-            return self.last[c]
+            found = self.last[c]
+            return found
         while wanted and some(idle):
             rest = lane_set(self.fastest(c, idle))
             found = joined(found, rest)

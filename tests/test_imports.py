@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "resources", "progress", "files", "cache", "text", "bounded"}
+LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
     "errors": set(),
+    "limits": set(),
     "resources": {"errors"},
     "progress": set(),
     "files": set(),

@@ -72,6 +72,11 @@ def save(
         render(folder, folder / PAGE)
 
 
+def written(folder: Path, also: str = "") -> str:
+    """Return the line that says what `save` wrote."""
+    return f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)"
+
+
 def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal.
 

@@ -48,7 +48,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     "--duration",
     type=Quantity("duration"),
     default="60s",
-    show_default="60s; a task set's horizon",
+    show_default="60s; a task set's horizon, else until it repeats",
     help="Simulated time.",
 )
 @seed_option
@@ -117,12 +117,12 @@ def command(
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
-    A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon and
-    answered a task, in the file's own unit of time.
+    A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon, or
+    until it repeats (a minute or a million jobs at most), and answered a task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
     it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
-    so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
+    so does the exit code; a second one discards it.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, planning, results, runs, tasksets
     from socsched.errors import UsageError
@@ -133,7 +133,8 @@ def command(
     chosen = policy if _given(ctx, "policy") else None
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None
-        return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs)
+        ready_to_write(folder=folder)
+        return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
     line.known_policy(policy)
     made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
@@ -167,7 +168,7 @@ def command(
     if folder and trace is not None:
         results.save(folder, made, trace, result)
         also = ", frames.jsonl" if functional else ""
-        output.note(f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)")
+        output.note(results.written(folder, also))
 
     def show() -> None:
         from socsched.report import terminal

@@ -10,6 +10,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from socsched import units
 from socsched.descriptor.platform import Figure, Source
+from socsched.limits import LARGEST
 from socsched.text import LINE_PATTERN
 
 _EXACT = ("energy per byte", "temperature")
@@ -35,6 +36,9 @@ class Quantity:
         if value < 0 or (self.positive and value == 0):
             wanted = "a positive" if self.positive else "a non-negative"
             raise ValueError(f"expected {wanted} {self.dimension}, got {str(text)!r}")
+        if value > LARGEST.get(self.dimension, value):
+            most = f"{LARGEST[self.dimension]} {units.BASE_UNIT[self.dimension]}"
+            raise ValueError(f"expected a {self.dimension} of at most {most}, got {str(text)!r}")
         whole = value if self.dimension in _EXACT else round(value)
         if self.positive and whole == 0:
             raise ValueError(f"expected at least 1 {units.BASE_UNIT[self.dimension]}, got {str(text)!r}")

@@ -9,15 +9,11 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
+from socsched.limits import MOST_BYTES, MOST_LANES, MOST_MW, MOST_RATE
 from socsched.text import LINE_PATTERN
 
 MOST_NS = 2**53
 """Longest time, 104 days: whole nanoseconds that a float holds exactly, sums of 1,024 of them fit 64 bits."""
-MOST_LANES = 1024
-MOST_MW = 10**9
-MOST_BYTES = 2**50
-MOST_RATE = 10**15
-"""Bytes or cycles a second."""
 
 PLAN_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.+:#>@-]*$"
 

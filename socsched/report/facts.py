@@ -154,8 +154,7 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[Co
     rows = []
     for task in plan.tasks:
         times = result.get("stages", {}).get(task.name, {}).get("exec_ns", {})
-        predicted = [planned_quantile(task, percent) for percent in (50, 99)]
-        rows.append(
-            Comparison(task.name, evidence(task), *predicted, times.get("p50"), times.get("p99"), times.get("max"))
-        )
+        p50, p99 = planned_quantile(task, 50), planned_quantile(task, 99)
+        measured = (times.get(name) for name in ("p50", "p99", "max"))
+        rows.append(Comparison(task.name, evidence(task), p50, p99, *measured))
     return rows

@@ -157,8 +157,7 @@ class Queues(Jobs):
             self.j_before[self.head[t]] = -1
         else:
             self.tail[t] = -1
-        self.up[t] *= 1000 + (size - 1) * self.t_more[t]
-        self.down[t] *= 1000
+        self.lengthen(t, 1000 + (size - 1) * self.t_more[t], 1000)
         self.load(t, self.first[t] + self.place[t])
 
     def end_mates(self, t: i64, slot: i64, now: i64) -> None:
@@ -216,8 +215,10 @@ class Queues(Jobs):
         """The next segment runs on other lanes: leave these, or wait busily on them, and queue up there."""
         home: i64 = self.tasks + t
         holds: i64 = self.g_hold[g]
+        self.credit_anew(t)
         if self.listed[home] and not holds:
             # back home: the claim that waited there goes on with the work, on the lanes it holds
+            self.levels_at[t] = self.g_levels[g]
             if self.running[t]:
                 self.vacate(t, now)
             self.unlist(t)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fuzz.formats import Format, formats
 from fuzz.run import Tally, batch, mutation
 
-BATCH = 2000
+BATCH = 500
 
 
 def main() -> int:
@@ -47,6 +47,8 @@ def report(asked: argparse.Namespace, chosen: list[Format]) -> int:
 
     def one(job: tuple[str, range]) -> None:
         name, numbers = job
+        if time.monotonic() > until:
+            return
         with tempfile.TemporaryDirectory() as folder:
             found = batch(known[name], asked.seed, numbers, Path(folder), until)
         total[name].counts += found.counts
@@ -56,7 +58,7 @@ def report(asked: argparse.Namespace, chosen: list[Format]) -> int:
     def jobs() -> list[tuple[str, range]]:
         rounds = range(0, 10**7 if asked.minutes else asked.count, BATCH)
         most = 10**8 if asked.minutes else asked.count
-        return [(form.name, range(start, min(start + BATCH, most))) for start in rounds[:200] for form in chosen]
+        return [(form.name, range(start, min(start + BATCH, most))) for start in rounds for form in chosen]
 
     with ThreadPoolExecutor(asked.workers) as pool:
         list(pool.map(one, jobs()))

@@ -154,7 +154,7 @@ def _check_chain(root: Tree) -> None:
         for index, task in enumerate(tasks)
     ]
     for entry in root.at("chain").items():
-        if entry.text and entry.text not in names:
+        if isinstance(entry.value, str) and entry.value not in names:
             entry.unknown("task", names)
         elif isinstance(entry.value, int) and not 0 <= entry.value < len(tasks):
             entry.report(f"expected a position from 0 to {len(tasks) - 1}, got {entry.value}")

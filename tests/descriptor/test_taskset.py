@@ -151,6 +151,12 @@ def test_contradictions_are_refused(tmp_path: Path, text: str, where: str) -> No
     assert any(line.startswith(where) for line in faults(write(tmp_path, text))), faults(write(tmp_path, text))
 
 
+def test_an_empty_name_in_a_chain_is_refused() -> None:
+    """It ended in a KeyError."""
+    with pytest.raises(DescriptorError, match=r"chain.*unknown task ''"):
+        taskset_from_mapping({"tasks": [{"name": "a", "period": 10, "wcet": 1}], "chain": ["", 0]}, "test")
+
+
 def test_json_indented_with_tabs_is_json(tmp_path: Path) -> None:
     path = tmp_path / "set.json"
     path.write_text('{\n\t"tasks": [\n\t\t{"period": 5, "wcet": 1}\n\t]\n}\n')

@@ -79,11 +79,12 @@ def test_a_damaged_file_of_the_version_before_is_refused(tmp_path: Path, table: 
 @pytest.mark.parametrize(
     "content",
     [
-        gzip.compress(b" " * 2**28),
+        gzip.compress(b" " * 2**28, 1),
         gzip.compress(b"[" * 10**6),
         gzip.compress(b"{}") + b"rest",
         gzip.compress(b"{}")[:-1],
     ],
+    ids=["blanks", "brackets", "more behind it", "cut off"],
 )
 def test_a_bomb_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "trace.json.gz").write_bytes(content)

@@ -43,6 +43,7 @@ def lines(*costs: tuple[int, int, int]) -> Pipeline:
     return Pipeline("lines", "lines", tuple(sensors), tuple(stages), tuple(chains))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["edf", "fp"])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(pipeline=workloads(), percent=st.integers(20, 120))

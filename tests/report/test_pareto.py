@@ -24,7 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def points() -> list[Point]:
-    pipeline, platform = get_pipeline("autoware-reference"), get_platform(ORIN)
+    pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
     return explore(
         pipeline,
         platform,

@@ -32,8 +32,8 @@ class Dispatcher(Guests):
     Fixed ones are taken together, "any" lanes where some are free, and jobs of lower priority fill what is left.  Who
     resumes pays the switch first.
 
-    `chosen[c]`: lanes a claim is to have, of those before `reach` in the order at hand.  `toll[u]`: what the next job
-    of a unit pays for having stopped another.
+    `chosen[c]`: lanes a claim is to have, of those before `reach` in the order.  `toll[u]`: what the next job of
+    a unit pays for having stopped another.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:

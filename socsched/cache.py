@@ -91,6 +91,18 @@ def keep(kind: str, key: str, value: Any) -> None:
         unusable(f"{folder}: {error.strerror}")
 
 
+def check() -> None:
+    """Say now if nothing can be kept, for processes that work for this one and keep quiet."""
+    try:
+        folder = cache_dir()
+        write_file(folder / "check", b"x" * 4096)
+        (folder / "check").unlink(missing_ok=True)
+    except MachineError as error:
+        unusable(str(error))
+    except OSError as error:
+        unusable(f"{folder}: {error.strerror}")
+
+
 def unusable(why: str) -> None:
     """Say once why the cache is not used."""
     notice("cache", f"nothing is kept for the next time: {why}")

@@ -83,7 +83,7 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
 
 
 def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
-    finish, frames = arrivals = record.arrivals(chain)
+    arrivals = record.arrivals(chain)
     fates = record.fates(chain, arrivals)
     response = fates.response_ns
     return {
@@ -92,7 +92,7 @@ def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
         "missed": int(fates.missed.sum()),
         "dropped": int(fates.dropped.sum()),
         "response_time_ns": _summary(response, RESPONSE),
-        "data_age_ns": _summary(finish - record.released(chain)[frames], AGE),
+        "data_age_ns": _summary(record.ages(chain, arrivals), AGE),
     }
 
 

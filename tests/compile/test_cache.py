@@ -215,7 +215,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_build_cpu", build)
 
 
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_full_disk_at_every_step(
     fresh_cache.mkdir()
 
     def full(*args: object, **options: object) -> None:
-        raise FULL
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(where, full)

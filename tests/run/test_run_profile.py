@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 import threading
 import time
 from dataclasses import replace
@@ -39,6 +41,21 @@ def modelled(pipe: Pipeline, name: str) -> Pipeline:
 
 def backends(backend: Scripted) -> dict[str, Scripted]:
     return dict.fromkeys(("synthetic", "function", "network"), backend)
+
+
+def test_an_interrupt_ends_the_measurement_and_not_only_the_run_under_way() -> None:
+    made = plan(task("net", "lidar", lanes=(0, 1)), sensors={"lidar": 5 * MS})
+    seen: list[int] = []
+
+    def script(name: str, number: int) -> None:
+        seen.append(number)
+        if number == WARMUP_FRAMES + 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        sleep(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(made, modelled(pipeline(made), "net"), repeat=200, platform=HERE, backends=backends(Scripted(script)))
+    assert len(seen) < 100, "nor is the next share begun"
 
 
 def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_path: Path) -> None:

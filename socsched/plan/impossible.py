@@ -7,7 +7,7 @@ for every way to cut a network that may be cut: there the units of its layers ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -75,19 +75,24 @@ def _cores(workload: Workload, cost: Cost) -> int:
     return min(cost.share, lanes) if lanes > 1 else 1
 
 
-def impossible(workload: Workload, divided: Mapping[str, Divisible] | None = None) -> list[Violation]:
+def impossible(
+    workload: Workload, divided: Mapping[str, Divisible] | None = None, unknown: Sequence[str] = ()
+) -> list[Violation]:
     """Return the requirements that no mapping meets, with the least they ask for and the terms that add up to it.
 
-    `divided`: the stages that may be cut.  Nothing is said of stages no engine can run (`unplaceable`).
+    `divided`: the stages that may be cut; `unknown`: those of which that is not known, which count nothing.  Nothing is
+    said of stages no engine can run (`unplaceable`).
     """
     inner = divided or {}
-    pieces = _pieces(workload, inner)
+    pieces = [piece for piece in _pieces(workload, inner) if piece.stage not in unknown]
     fastest = {piece.stage: piece.time_ns for piece in pieces if piece.stage not in inner}
     for name, stage in inner.items():
         whole = min(cost.time_ns for cost in all_costs(workload, stage.stage))
         fastest[name] = min(whole, max(stage.floor_ns() - stage.units, 0))  # every unit is rounded up
-    found = [*_late(workload, fastest, frozenset(inner)), *_crowded(workload, pieces), *_drawn(workload, pieces)]
-    return found + list(_others(workload, frozenset(inner)))
+    fastest |= dict.fromkeys(unknown, 0)
+    cut = frozenset((*inner, *unknown))
+    found = [*_crowded(workload, pieces), *_late(workload, fastest), *_drawn(workload, pieces), *_others(workload, cut)]
+    return found or list(_queued(workload, fastest, cut))
 
 
 def _violation(requirement: str, terms: Terms, bound: int, unit: str) -> Iterator[Violation]:
@@ -96,33 +101,47 @@ def _violation(requirement: str, terms: Terms, bound: int, unit: str) -> Iterato
         yield Violation(requirement, demand, bound, demand - bound, unit, tuple(t for t in terms if t[1]), ())
 
 
-def _late(workload: Workload, fastest: Mapping[str, int], cut: frozenset[str]) -> Iterator[Violation]:
-    """Yield chains, ages and queues that are too short for the fastest times of the stages that follow each other."""
-    graph, known = workload.graph, dict[str, tuple[str, ...]]()
-
-    def length(names: tuple[str, ...]) -> int:
-        return sum(fastest[name] for name in names)
-
+def _ways(workload: Workload, fastest: Mapping[str, int]) -> dict[str, Terms]:
+    """Return by stage the longest way of triggers to its end, every stage on it at its fastest."""
+    graph, length, before = workload.graph, dict[str, int](), dict[str, str]()
     for name in graph.order:
-        known[name] = (*max((known[n] for n in graph.predecessors(name)), key=length, default=()), name)
+        last = max(graph.predecessors(name), key=length.__getitem__, default="")
+        length[name], before[name] = fastest[name] + length.get(last, 0), last
 
-    def terms(names: tuple[str, ...]) -> Terms:
-        return tuple((f"{name}: {_AT_LEAST}", fastest[name]) for name in names)
+    def terms(name: str) -> Terms:
+        found: list[tuple[str, int]] = []
+        while name:
+            found.insert(0, (f"{name}: {_AT_LEAST}", fastest[name]))
+            name = before[name]
+        return tuple(found)
 
+    chains = {part.nodes[-1] for chain in graph.pipeline.chains for part in graph.segments(chain) if part.nodes}
+    short = {name for name in graph.order if length[name] > max(graph.stage(name).queue, 1) * graph.period_ns[name]}
+    return {name: terms(name) for name in graph.order if name in chains | short}
+
+
+def _late(workload: Workload, fastest: Mapping[str, int]) -> Iterator[Violation]:
+    """Yield deadlines and ages of chains that are too short for the fastest times of the stages on their way."""
+    graph, known = workload.graph, _ways(workload, fastest)
     for chain in graph.pipeline.chains:
         parts = [part for part in graph.segments(chain) if part.nodes]
-        ways = [terms(known[part.nodes[-1]]) for part in parts]
+        ways = [known[part.nodes[-1]] for part in parts]
         waits = [((f"{part.nodes[-1]}: sampling, one period", part.period_ns),) for part in parts]
         reaction = tuple(t for way, wait in zip(ways, [(), *waits[1:]], strict=True) for t in (*wait, *way))
         yield from _violation(f"deadline of chain {chain.name}", reaction, chain.deadline_ns, "ns")
         if chain.max_age_ns is not None:
             age = tuple(t for way, wait in zip(ways, [*waits[:-1], ()], strict=True) for t in (*way, *wait))
             yield from _violation(f"data age of chain {chain.name}", age, chain.max_age_ns, "ns")
+
+
+def _queued(workload: Workload, fastest: Mapping[str, int], cut: frozenset[str]) -> Iterator[Violation]:
+    """Yield queues that overflow before the fastest stages on the way to them are done."""
+    graph, known = workload.graph, _ways(workload, fastest)
     for name in graph.order:
-        queue = graph.stage(name).queue
-        if name not in cut:
+        if name not in cut and name in known:
+            queue = graph.stage(name).queue
             room = max(queue, 1) * graph.period_ns[name]
-            yield from _violation(f"queue of {name} ({queue} may wait)", terms(known[name]), room, "ns")
+            yield from _violation(f"queue of {name} ({queue} may wait)", known[name], room, "ns")
 
 
 _AT_LEAST = "least there is, on any engine"

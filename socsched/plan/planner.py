@@ -39,6 +39,8 @@ from socsched.plan.workload import NO_LIMITS, Limits, Workload
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
 """Share of what is left of the time limit for each step: the search, what proves or mends it, other modes."""
+PROVING = 0.9
+"""That share where a solver is to use up what there is."""
 PROOF = 60.0
 """Seconds for a proof where there is no limit."""
 __all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
@@ -92,18 +94,16 @@ def make_plan(
         model = known.model(option)
         if homeless(graph, model):
             continue
-        mine = clock.part(SEARCH / (len(modes) - number))
+        mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
-        divided = known.divided(option)
-        cutter = cutter_of(pipeline, workload, goals, divided, mine) if cuts else None
+        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine) if cuts else None
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
         if solution.candidate.verdict != "feasible":
-            every = cutter or cutter_of(pipeline, workload, goals, divided, mine)
-            solution = _settled(solution, workload, every, goals, budget, proving, clock.part(SEARCH))
+            solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
@@ -134,7 +134,7 @@ def _load(solution: Solution) -> Workload:
 def _settled(
     solution: Solution,
     workload: Workload,
-    cutter: Cutter,
+    cutter: Cutter | None,
     goals: Sequence[str],
     budget: int,
     proving: bool,
@@ -142,16 +142,17 @@ def _settled(
 ) -> Solution:
     """Return a solution that meets every requirement where single moves lead to one, else with a proof if there is one.
 
-    `workload` has all stages whole; the `cutter` knows which of them may be cut.
+    `workload` has all stages whole; the `cutter` knows which of them may be cut, None where they are to stay whole.
     """
-    if not cutter.left and (proof := by_bounds(workload, cutter.stages)):
+    divided, unknown = (cutter.stages, cutter.left) if cutter else ({}, ())
+    if proof := by_bounds(workload, divided, unknown):
         return replace(solution, proof=proof)
     solution = mended(solution, goals, budget, clock)
     candidate = solution.candidate
     if candidate.verdict == "infeasible":
         moved = helping(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
         solution = solution if moved is None else _taken(solution, moved, goals)
-    if solution.candidate.verdict != "feasible" and not cutter.left and not cutter.stages:
+    if solution.candidate.verdict != "feasible" and not divided and not unknown:
         return replace(solution, proof=by_search(workload, proving, clock if clock.limited else Clock.of(PROOF)))
     return solution
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.cost.cost import Cost
@@ -38,9 +38,11 @@ class Refutation:
         return {"method": self.method, "text": self.text}
 
 
-def by_bounds(workload: Workload, divided: Mapping[str, Divisible]) -> Refutation | None:
-    """Return the proof by lower bounds, None where they leave room."""
-    found = impossible(workload, divided)
+def by_bounds(
+    workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str] = ()
+) -> Refutation | None:
+    """Return the proof by lower bounds, None where they leave room; `unknown`: stages that may or may not be cut."""
+    found = impossible(workload, divided, unknown)
     if not found:
         return None
     first = found[0]

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
+
+from socsched.cost.model import CostModel
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.pipeline_file import pipeline_from_mapping
+from socsched.graph.taskgraph import task_graph
+from socsched.plan.candidate import judge
+from socsched.plan.plan import Plan
+from socsched.plan.solution import solve
+from socsched.plan.unplaceable import homeless
+from socsched.plan.workload import Unconnectable, Workload
 
 PLATFORMS = (("jetson-agx-orin-64gb", "MODE_30W"), ("rk3588", "performance"), ("qcs8550", "performance"))
 """Platforms, and the mode planned for."""
@@ -43,7 +54,7 @@ def random_pipeline(draw: Random, networks: bool = True) -> dict[str, Any]:
             "period": f"{draw.choice((period, 2 * period))} ms",
             "reads": [ends[0][-1]],
         }
-    factor = draw.uniform(0.3, 1.3)
+    factor = draw.choice((0.15, 0.25, 0.35, 0.5, 0.7, 1.0)) * draw.uniform(0.8, 1.2)
     for line, path in enumerate(ends):
         deadline = f"{max(round(period * factor * 1000), 1)} us"
         chains[f"c{line}"] = {"path": path, "deadline": deadline, "assumed": "drawn"}
@@ -84,3 +95,49 @@ def _code(draw: Random, period: int) -> dict[str, Any]:
 
 def _time(us: float) -> dict[str, Any]:
     return {"value": f"{max(round(us), 1)} us", "kind": "assumed", "note": "drawn", "error": 0.5}
+
+
+def load(draw: Random, networks: bool = True) -> Pipeline:
+    """Return a drawn pipeline, checked as one from a file is."""
+    return pipeline_from_mapping(random_pipeline(draw, networks), "drawn.yaml")
+
+
+def feasible_neighbour(plan: Plan, pipeline: Pipeline, model: CostModel) -> str:
+    """Return what makes a plan feasible that was called infeasible: a stage pinned, with another share, or moved."""
+    for stage in pipeline.stages:
+        changes: list[dict[str, Any]] = [{"engines": (engine.id,)} for engine in plan.engines]
+        changes += [{"share": share} for share in (1, 2, 3, 4) if not stage.share or share < stage.share]
+        for change in changes:
+            if _feasible(_changed(pipeline, stage.name, change), model, plan.policy):
+                return f"{stage.name} with {change}"
+    return _moved(plan, pipeline, model)
+
+
+def _changed(pipeline: Pipeline, name: str, change: dict[str, Any]) -> Pipeline:
+    return replace(pipeline, stages=tuple(replace(s, **change) if s.name == name else s for s in pipeline.stages))
+
+
+def _feasible(pipeline: Pipeline, model: CostModel, policy: str) -> bool:
+    graph = task_graph(pipeline)
+    if homeless(graph, model):
+        return False
+    return solve(Workload.of(graph, model, policy), ("latency",), 40).candidate.verdict == "feasible"
+
+
+def _moved(plan: Plan, pipeline: Pipeline, model: CostModel) -> str:
+    workload = Workload.of(task_graph(pipeline), model, plan.policy)
+    options, places = workload.options(), {task.name: task for task in plan.tasks}
+    if not all(name in places for name in options):
+        return ""  # networks are cut: moves of parts are the search's own
+    here = {
+        name: next(c for c in costs if (c.engine, c.precision) == (places[name].engine, places[name].precision))
+        for name, costs in options.items()
+    }
+    for name, costs in options.items():
+        for cost in costs:
+            try:
+                if judge(workload, {**here, name: cost}).verdict == "feasible":
+                    return f"{name} on {cost.engine} {cost.precision} x{cost.share}"
+            except Unconnectable:
+                continue
+    return ""

@@ -14,8 +14,8 @@ from socsched.units import format_duration
 
 HOW_TO_READ = (
     "A bar is a job on a lane, with its stage and frame; colours are engines, as in the diagram above. Odd frames are "
-    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge ended after its local deadline, crossed through never ended. Triangles are "
-    "frames of sensors."
+    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge ended after its local deadline, crossed through never "
+    "ended. Triangles are frames of sensors."
 )
 MOST_WORST = 4
 """Chains whose worst frame is drawn."""

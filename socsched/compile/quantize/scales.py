@@ -15,8 +15,11 @@ from typing import Any
 
 from socsched.compile.quantize.fixed_point import Scale
 from socsched.compile.store import digest, read_json, write_json
+from socsched.descriptor.pipeline import Stage
 from socsched.errors import InputError
 from socsched.graph.network import Network
+from socsched.models.parts import part_of
+from socsched.models.tiles import tile_of
 
 FILE = "scales.json"
 """Name of the scales' file in an artefact's folder."""
@@ -69,6 +72,13 @@ def read_pipeline_scales(path: Path) -> dict[str, Scales]:
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path}: not a file of scales", "expected {stage: {tensor: step}}, or what calibration wrote")
     return {str(stage): _parsed(found, f"{path}: {stage}") for stage, found in data.items()}
+
+
+def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
+    """Return the scales of a stage, None without any; parts and tiles of a network have those of the whole stage."""
+    part, tile = part_of(stage.params), tile_of(stage.params)
+    names = (stage.name, *([part.stage] if part else []), *([tile.stage] if tile else []))
+    return next((scales[name] for name in names if name in scales), None)
 
 
 def per_tensor(network: Network, scales: Scales) -> dict[str, float]:

@@ -24,7 +24,7 @@ from socsched.compile.artifact import Artifact
 from socsched.compile.builder import PRECISIONS, compile_stage, compiles, network_of
 from socsched.compile.handover import write as handover
 from socsched.compile.handover.check import require_all
-from socsched.compile.quantize.scales import Scales, per_tensor
+from socsched.compile.quantize.scales import Scales, of_stage, per_tensor
 from socsched.compile.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
@@ -120,14 +120,14 @@ def _make(
         tell("compiling", number, len(choices), "stages", chosen.name)
         folder = _folder(chosen, target, precision, request.part)
         if handover.has_toolchain(target):
-            known = request.scales.get(chosen.name)
+            known = of_stage(request.scales, chosen)
             steps = per_tensor(network_of(chosen)[1], known) if known else None
             document = handover.hand_over(chosen, target, precision, made / folder, weights, request.part, steps)
             handovers.append({**document, "folder": folder.as_posix()})
             note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
             continue
         share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
-        scales = request.scales.get(chosen.name)
+        scales = of_stage(request.scales, chosen)
         artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
         note(f"{chosen.name} for {target.id} in {precision}")
         artifacts.append(_place(artifact, made, folder))
@@ -244,4 +244,4 @@ class _Choices:
         """What can be built for an engine: int8 of a hand-over needs scales."""
         if not handover.has_toolchain(engine):
             return tuple(precision for precision in PRECISIONS if compiles(engine, precision))
-        return handover.PRECISIONS if stage.name in self.request.scales else ("fp16",)
+        return handover.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)

@@ -17,7 +17,10 @@ from socsched.compile.quantize.fixed_point import Scale
 from socsched.compile.store import digest, write_json
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Line, Real, Rows, Step
+from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
+from socsched.models.parts import part_of
+from socsched.models.tiles import tile_of
 
 _ANEW = "calibrate the network again"
 FILE = "scales.json"
@@ -103,6 +106,13 @@ def _opened(path: Path) -> JsonFile:
 def _scales(file: _File) -> Scales:
     values = {name: Scale(value.step, value.signed) for name, value in file.values.items()}
     return Scales(values, file.source, {name: Means(m.real, m.stored) for name, m in file.means.items()})
+
+
+def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
+    """Return the scales of a stage, None without any; parts and tiles of a network have those of the whole stage."""
+    part, tile = part_of(stage.params), tile_of(stage.params)
+    names = (stage.name, *([part.stage] if part else []), *([tile.stage] if tile else []))
+    return next((scales[name] for name in names if name in scales), None)
 
 
 def per_tensor(network: Network, scales: Scales) -> dict[str, float]:

@@ -101,8 +101,7 @@ class Record:
     def acted_on(self, path: tuple[str, ...]) -> tuple[Ints, Ints]:
         """Return the done jobs of a path's last task in order of completion, and the frame of its source each acted on.
 
-        The frame is followed back along the path; jobs that acted on none, or on one whose release is not recorded (the
-        journal of a killed run may end there), are left out.
+        The frame is followed back along the path; jobs that acted on none are left out.
         """
         task = path[-1]
         rows = self._done(task)
@@ -110,8 +109,6 @@ class Record:
         for producer in path[-2::-1]:
             frames = self.taken(producer, task, frames)
             rows, frames, task = rows[frames >= 0], frames[frames >= 0], producer
-        known = frames < len(self.columns.releases.get(path[0], ()))
-        rows, frames = rows[known], frames[known]
         order = np.lexsort((frames, self.columns.jobs.finish_ns[rows]))
         return rows[order], frames[order]
 
@@ -123,6 +120,13 @@ class Record:
     def released(self, chain: ChainResult) -> Ints:
         """Return when the frames of a chain's source were released."""
         return self.columns.releases.get(chain.path[0], np.zeros(0, np.int64))
+
+    def ages(self, chain: ChainResult, arrivals: tuple[Ints, Ints]) -> Ints:
+        """Return how old the data of each arrival is: from the release of its frame, where the trace has that."""
+        releases, (finish, frames) = self.released(chain), arrivals
+        known = frames < len(releases)  # a run that was killed may have told of the job alone
+        found: Ints = finish[known] - releases[frames[known]]
+        return found
 
     def fates(self, chain: ChainResult, arrivals: tuple[Ints, Ints] | None = None) -> Fates:
         """Return the fate of every released frame of a chain's source."""

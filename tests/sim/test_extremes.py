@@ -15,7 +15,7 @@ from socsched.errors import UsageError
 from socsched.sim.engine import Simulated, run
 from socsched.sim.tasksets import simulate_taskset
 
-FEW, MANY = range(30), range(1000)
+FEW, MANY = range(9), range(1000)
 
 
 def equal_outcomes(one: Simulated, other: Simulated) -> None:

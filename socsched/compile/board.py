@@ -68,7 +68,7 @@ def open_bundle(folder: Path) -> tuple[list[BoardStage], list[str]]:
     """
     manifest = _manifest(folder / MANIFEST)
     entries = manifest["stages"]
-    _check(folder, manifest["files"])
+    _check(folder, manifest.get("files", {}))
     timed = [entry["name"] for entry in entries if entry["sort"] == "timed"]
     return [_stage(folder, manifest, entry) for entry in entries if entry["sort"] != "timed"], timed
 
@@ -85,7 +85,7 @@ _ARTIFACT = {
     "code_inputs": [_TENSOR], "code_outputs": [_TENSOR], "computes_half": bool, "machine": str, "sha256": {str: str},
 }  # fmt: skip
 _HANDOVER = {"engine": str, "toolchain": str, "folder": str}
-_FORM = {"stages": [_STAGE], "artifacts": [_ARTIFACT], "handovers": [_HANDOVER], "files": {str: str}}
+_FORM = {"stages": [_STAGE], "artifacts": [_ARTIFACT], "handovers": [_HANDOVER]}
 _MOST_BYTES = 16 * 2**20
 
 
@@ -105,6 +105,7 @@ def _manifest(file: Path) -> dict[str, Any]:
             raise InputError(f"{file}: stages[{index}].sort: expected timed, function or network", _HINT)
         if entry["sort"] == "function" and entry["model"] is None:
             raise InputError(f"{file}: stages[{index}].model: expected the name of a model", _HINT)
+    _require(manifest.setdefault("files", {}), {str: str}, "files")
     _inside(manifest["files"], str(file))
     for index, found in enumerate(manifest["artifacts"]):
         where = f"{file}: artifacts[{index}]"

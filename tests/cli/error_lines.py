@@ -12,9 +12,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("platforms show nowhere", "nowhere"),
         (f"platforms show {BOARD} --mode 99W", "no power mode '99W'"),
         (f"platforms show {BOARD} --engine tpu", "no engine 'tpu'"),
-        ("guard {root}/plan.json --duration 300ms -o {place}/guarded", "guarded"),
-    ("platforms new my-board -o {place}/b.yaml", "b.yaml"),
-    (f"platforms show {BOARD} --plot x.svg --pipeline nothing", "nothing"),
+        (f"platforms show {BOARD} --plot x.svg --pipeline nothing", "nothing"),
         (f"platforms show {BOARD} --plot {{root}}/roof.gif", ".svg"),
         ("platforms check {root}/broken.yaml", "broken.yaml:2:"),
         ("platforms check {root}/missing.yaml", "does not exist"),
@@ -220,6 +218,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
 
 # what writes -> the exit code of a folder or file that cannot be written
 OUTPUTS: list[tuple[str, str]] = [
+    ("platforms new my-board -o {place}/b.yaml", "b.yaml"),
+    ("guard {root}/plan.json --duration 300ms -o {place}/guarded", "guarded"),
     (f"plan pointpillars -p {BOARD} --mode MAXN --no-refine -o {{place}}/plan.json", "plan.json"),
     ("plan {root}/plan.json --export linux -o {place}/x.sh", "x.sh"),
     (f"plan pointpillars -p {BOARD} --pareto -o {{place}}/x.svg", "x.svg"),

@@ -19,6 +19,7 @@ LINES = {
     "why": ["why {root}/good", "why {root}/slow --frame 1"],
     "compare": ["compare {root}/good {root}/slow", "compare {root}/plan.json {root}/other.json"],
     "report": ["report {root}/good -o {root}/x.md"],
+    "guard": ["guard {root}/plan.json --duration 300ms -o {root}/guarded-{width}"],
     "doctor": ["doctor"],
     "profile": [],  # its table is that of `plan`, and making it takes a minute
     "run": [],

@@ -20,6 +20,7 @@ from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import MachineError, UsageError
 from socsched.plan.plan import Plan, Transition
 from socsched.plan.planner import make_plan
+from socsched.run.backends import tensorrt_dla
 from socsched.run.backends.dla import TensorrtDlaBackend
 from socsched.run.backends.tvm_cuda import TvmCudaBackend
 from socsched.run.boards.jetson import JetsonBoard
@@ -82,13 +83,18 @@ def reference(pipe: Pipeline) -> dict[int, Any]:
 
 @pytest.mark.parametrize(("converter", "in_flight"), [("cpu0", 1), ("gpu", 1), ("gpu", 3)])
 def test_a_board_finds_with_its_dla_what_is_found_here(
-    pipe: Pipeline, reference: dict[int, Any], tmp_path: Path, converter: str, in_flight: int
+    pipe: Pipeline,
+    reference: dict[int, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    converter: str,
+    in_flight: int,
 ) -> None:
     device = FakeDevice(seed=in_flight)
     engine = replace(get_platform("jetson-agx-orin-64gb").engine("dla1"), target={"kind": "simulated"})
     artifact = compile_stage(pipe.stage("detect"), engine, "fp16", threads=1)
-    version = f"8.6.{in_flight}{len(converter)}"  # whose engines nobody has built
-    module = replaying(device, artifact, NAMES, TOOK_MS, version=version)
+    monkeypatch.setattr(tensorrt_dla, "cache_dir", lambda: tmp_path / "engines")
+    module = replaying(device, artifact, NAMES, TOOK_MS)
     backends: Any = {"dla": TensorrtDlaBackend(device, module), "cuda": TvmCudaBackend(device)}
     trace = execute(on_dla(pipe, converter), pipe, board=jetson(tmp_path), frames=FRAMES, pace="asap",
                     options=Options(in_flight=in_flight), backends=backends)  # fmt: skip

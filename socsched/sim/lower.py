@@ -28,6 +28,8 @@ LATE = {"continue": 0, "skip": 1, "abort": 2, "degrade": 3}
 CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
 NARROW_LANES, WIDE_WORDS = 62, 16
 """Lanes that one word of a mask holds, as traces write it; words for the lanes of larger engines (64 each)."""
+MOST_APART = 1024
+"""Frames that one input of a join may be ahead of another."""
 _FINEST = 1 << 20
 """Power of a lane is kept in parts of a mW, this many at most."""
 _PREFIX = ("switch", "wait")
@@ -101,6 +103,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         _unit(rows, unit, plan.engines[unit.engine], policies[unit.engine])
         first = [rows["t_first"][number] for number in tasks]
         rows.row("u", **{"global": all(rows["g_width"][r] == 1 and places.masks[r] == unit.mask for r in first)})
+    join_room = _join_room(rows, plan)
     order_room = _order_room(rows, [task for task, _, _ in segments], len(units))
     for engine in plan.engines:
         _engine(rows, engine, scale, levels)
@@ -122,6 +125,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         "points": steered.pop("points"),
         "words": 1 if all(engine.lanes <= NARROW_LANES for engine in plan.engines) else WIDE_WORDS,
         "order_room": order_room,
+        "join_room": join_room,
         "first_edge": FAR,
         "first_control": FAR,
     }
@@ -269,6 +273,22 @@ def _order_room(rows: _Columns, owners: Sequence[Task], units: int) -> int:
     for tasks in comers:
         rows.row("u", order0=room)
         room += 2 * len(tasks)
+    return room
+
+
+def _join_room(rows: _Columns, plan: Plan) -> int:
+    """Write where the frames of every join wait that are not complete, and for how many there is room.  Return the sum.
+
+    One input may be ahead of another by as many frames as wait in all queues, up to a limit.
+    """
+    joins = sum(len(task.after) > 1 for task in plan.tasks)
+    waiting = sum(min(task.queue, MOST_APART) + 2 for task in plan.tasks)
+    each = max(min(waiting, MOST_APART, (1 << 22) // max(joins, 1)), 64)
+    room = 0
+    for task in plan.tasks:
+        own = each if len(task.after) > 1 else 0
+        rows.row("t", part0=room, parts=own)
+        room += own
     return room
 
 

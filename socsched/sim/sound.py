@@ -52,7 +52,7 @@ _RANGES = {
     "t_priority": (-MOST_RANK, MOST_RANK), "t_criticality": (0, 2), "t_cost": _TIME, "t_late": (0, 3),
     "t_between": _BIT, "t_over": (-1, -1), "t_chance": (0, 0), "t_up": (1, 1), "t_down": (1, 1), "t_budget": _TIME,
     "t_server": _TIME, "t_weights": (0, MOST_BYTES), "t_closes": _BIT, "t_process": (0, 1 << 31),
-    "t_weight": (1, 1 << 20), "t_batch": (1, 1 << 20), "t_more": (0, 1 << 20),
+    "t_parts": (0, 1 << 20), "t_weight": (1, 1 << 20), "t_batch": (1, 1 << 20), "t_more": (0, 1 << 20),
     "times": _TIME, "waits": (0, _FAR),
     "g_time": _TIME, "g_bytes": (0, MOST_BYTES), "g_hold": _BIT, "g_rest": _TIME, "g_width": (0, 1024),
     "host_time": (0, STRETCHED_NS), "guest_time": (0, STRETCHED_NS),
@@ -97,6 +97,9 @@ def check_tables(tables: dict[str, Any], plan: Plan) -> None:
     _within(plan, "o_producer", found["o_producer"][found["o_mode"] == 2], 0, producers - 1)
     _within(plan, "n_level", found["n_level"], 0, levels - 1)
     _within(plan, "n_top", found["n_top"], 0, levels - 1)
+    joins = found["t_need"] > 1
+    _within(plan, "t_parts", found["t_parts"][joins], 1, 1 << 20)
+    _within(plan, "t_part0", found["t_part0"] + found["t_parts"], 0, numbers["join_room"])
     tokens = found["u_tokens"][found["g_unit"]]
     _within(plan, "g_levels", found["g_levels"], 0, sizes["wait"])
     _within(plan, "g_levels", found["g_levels"] + 2 * tokens, 0, sizes["wait"])
@@ -114,6 +117,8 @@ def check_tables(tables: dict[str, Any], plan: Plan) -> None:
     if fetched.any() and sizes["task"]:
         slowest = int(found["n_swap"][fetched].min())
         _within(plan, "t_weights", found["t_weights"] // slowest, 0, LONGEST_NS // 10**9)
+    ends = np.append(found["u_order0"][1:], numbers["order_room"])
+    _within(plan, "u_order0", ends - found["u_order0"], 1, 2 * sizes["task"])
     lengths = {"n_clock": sizes["engine"] * levels, "n_power": sizes["engine"] * levels}
     lengths |= {"host_time": sizes["class"] ** 2, "guest_time": sizes["class"] ** 2}
     if any(len(found[name]) != length for name, length in lengths.items()):

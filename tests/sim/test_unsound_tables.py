@@ -157,7 +157,7 @@ def test_every_column_the_kernel_reads_is_checked() -> None:
     """A column that is added has to be added to what must hold."""
     lowered = lower(rich_plan(), 0)
     unnamed = {"reals", "numbers", "g_mask", "u_mask"}
-    free = {"g_name", "u_order0"}
+    free = {"g_name"}
     for column in lowered.tables.keys() - unnamed - free:
         values = lowered.tables[column]
         if not len(values):

@@ -29,7 +29,7 @@ class Tables(Columns):
         self.engines, self.sources = len(tables["n_lanes"]), len(tables["s_period"])
         self.levels, self.n_uneven = numbers["levels"], numbers["uneven"]
         self.width = 2 * self.tasks
-        self.words, self.order_room = numbers["words"], numbers["order_room"]
+        self.words, self.order_room, self.join_room = numbers["words"], numbers["order_room"], numbers["join_room"]
         if self.words > WORDS:
             raise ValueError("the kernel is compiled for fewer lanes")
         # tasks
@@ -67,6 +67,8 @@ class Tables(Columns):
         self.t_weight = self.own(tables["t_weight"])
         self.t_batch = self.own(tables["t_batch"])
         self.t_more = self.own(tables["t_more"])
+        self.t_part0 = self.own(tables["t_part0"])
+        self.t_parts = self.own(tables["t_parts"])
         self.reads = self.own(tables["reads"])
         self.nexts = self.own(tables["nexts"])
         self.times = self.own(tables["times"])

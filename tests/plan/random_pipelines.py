@@ -1,4 +1,4 @@
-"""Random pipelines near the border of what a platform can do: host code of one or more cores, small networks, chains."""
+"""Random pipelines near the border of what a platform can do: host code on some cores, small networks, chains."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def random_pipeline(draw: Random, networks: bool = True) -> dict[str, Any]:
         }
     factor = draw.choice((0.15, 0.25, 0.35, 0.5, 0.7, 1.0)) * draw.uniform(0.8, 1.2)
     for line, path in enumerate(ends):
-        chains[f"c{line}"] = {"path": path, "deadline": f"{max(round(period * factor * 1000), 1)} us", "assumed": "drawn"}
+        deadline = f"{max(round(period * factor * 1000), 1)} us"
+        chains[f"c{line}"] = {"path": path, "deadline": deadline, "assumed": "drawn"}
     return {
         "schema_version": "1",
         "name": "drawn",

@@ -117,6 +117,7 @@ def command(
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.cli import line, planning
+    from socsched.descriptor.rates import seldom_repeats
 
     started = time.monotonic()
     if form and not file:
@@ -141,6 +142,9 @@ def command(
         plan = by_planner(planner, pipeline, platform, mode, how, settings)
     else:
         plan = planning.planned(pipeline, platform, mode, how)
+    warning = seldom_repeats([task.period_ns for task in plan.tasks])
+    if warning:
+        output.warn(warning)
     seconds = round(time.monotonic() - started, 3)
     if file:
         if form:

@@ -6,6 +6,7 @@ Each is optional; where one cannot be had, the report says why instead.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,7 +43,8 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
         missing["roofline"] = why
     front = _document(folder / PARETO) if folder else None
     if front is None:
-        missing["front"] = f"socsched report {folder or 'DIR'} --pareto"
+        given = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
+        missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{given}"
     made = _document(folder / MADE) if folder else None
     told = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
     return Background(roofs, points, front, told, missing)

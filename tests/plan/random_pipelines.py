@@ -1,4 +1,4 @@
-"""Random pipelines near the border of what a platform can do: host code of one or more cores, small networks."""
+"""Random pipelines near the border of what a platform can do: host code on some cores, small networks, chains."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ def test_a_proof_by_bounds_names_the_requirement_and_the_least_it_asks_for() -> 
     plan = make_plan(get_pipeline("waters2019"), get_platform("jetson-tx2"), "MAXN", work=stage_work, budget=40)
     assert plan.verdict == "infeasible"
     assert plan.solver["proof"]["method"] == "lower bound"
-    text = plan.solver["proof"]["text"]
-    assert text.startswith("deadline of chain planner-deadline: at least 12.6 ms, allowed 12 ms")
+    assert plan.solver["proof"]["text"].startswith("deadline of chain planner-deadline: at least 12.6 ms")
     assert plan.conflicts[0].proved
 
 

@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    scan -> plan -> simulate -> run, with a report in $(DEMO)/"
-	@echo "make test    the test suite (about 5 minutes on 2 cores)"
+	@echo "make test    the test suite (less than 15 minutes on 2 cores)"
 	@echo "make check   ruff, mypy --strict and the test suite"
 	@echo "make slow    the long tests too"
 	@echo "make optional  the tests that need one of the tools below, alone"

@@ -72,5 +72,10 @@ def unwritable(path: object, error: OSError) -> SocschedError:
     return MachineError(message, "check permissions and free space (socsched doctor)")
 
 
+def of_machine(error: SocschedError) -> bool:
+    """Return whether an error says something of this machine only, and nothing of what was asked."""
+    return isinstance(error, MachineError) and not isinstance(error, CompileError)
+
+
 class CompileError(MachineError):
     """A stage could not be lowered to the target its engine declares."""

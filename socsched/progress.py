@@ -1,10 +1,11 @@
-"""How far long work has come, told to whoever listens; nobody does unless the command line runs on a terminal.
+"""How far long work has come, and what people should know of how it is done; the command line shows both.
 
-Any part may call `tell`: it costs a comparison where nobody listens, and never changes what is computed.
+Any part may call `tell` or `notice`: neither changes what is computed.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,3 +45,29 @@ def heard(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listeners.remove(listener)
+
+
+def _print(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
+
+
+_said: set[str] = set()
+_speakers: list[Callable[[str], None]] = [_print]
+
+
+def notice(subject: str, text: str) -> None:
+    """Print a warning, one a subject and process."""
+    if subject not in _said:
+        _said.add(subject)
+        _speakers[-1](text)
+
+
+@contextmanager
+def speaking(speaker: Callable[[str], None]) -> Iterator[None]:
+    """Have a speaker print what is noticed inside; what was said before may be said again."""
+    _said.clear()
+    _speakers.append(speaker)
+    try:
+        yield
+    finally:
+        _speakers.remove(speaker)

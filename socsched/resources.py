@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from socsched.errors import UsageError
@@ -36,7 +37,7 @@ def find(kind: str, name_or_path: str) -> Path:
     Text with a path separator or a YAML suffix is a path, anything else a name.
     """
     if is_path(name_or_path):
-        path = Path(name_or_path).expanduser()
+        path = Path(os.path.expanduser(name_or_path))
         if path.is_file():
             return path
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
@@ -54,9 +55,22 @@ def is_path(name_or_path: str) -> bool:
     return name_or_path.lower().endswith(SUFFIXES) or any(separator in name_or_path for separator in separators)
 
 
+def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
+    """Return the names most likely meant: those that begin so, else those with the text in them or spelt alike."""
+    plain, names_ = name.lower(), list(dict.fromkeys(known))
+    if plain:
+        for found in (
+            [other for other in names_ if other.lower().startswith(plain)],
+            [other for other in names_ if plain in other.lower()],
+        ):
+            if found:
+                return found[:count]
+    return difflib.get_close_matches(name, names_, n=count, cutoff=0.4)
+
+
 def _hint(kind: str, name: str) -> str:
     known = names(kind)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    near = nearest(name, known)
     listed = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
     shows = f"`socsched {kind} list` shows all; " if kind in KINDS[:2] else ""
     return f"{listed} ({shows}a path to a YAML file works too)"
@@ -72,7 +86,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _user_folder() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME") or os.environ.get("APPDATA")
-    return (Path(base) if base else Path.home() / ".config") / "socsched"
+    return (Path(base) if base else Path(os.path.expanduser("~/.config"))) / "socsched"
 
 
 def _shipped(kind: str) -> list[Path]:

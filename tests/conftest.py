@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from datafiles import DATA
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-QUICK_SHARE = 4
+QUICK_SHARE = 8
 """`make test` draws one of so many examples of each property, the same in every run; `make slow` draws all, anew."""
 
 os.environ.setdefault("TVM_NUM_THREADS", "1")
@@ -26,6 +28,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from recorded import accelerator, detector, recorded  # noqa: E402, F401  # imports numpy, which must see the variables above
 
+# Collection makes a million objects that all stay: searching them for garbage, then and in every test, took a tenth.
+gc.disable()
+
+BEGAN = pytest.StashKey[float]()
 CHECKOUT = Path(__file__).parents[1]
 
 # Shared between test workers and kept between runs: entries are found by content, so a stale one is never read.
@@ -59,6 +65,26 @@ def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
         if drawn is not None:
             few = min(drawn.max_examples, max(5, drawn.max_examples // QUICK_SHARE))
             test._hypothesis_internal_use_settings = hypothesis.settings(drawn, max_examples=few, derandomize=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--start-within", type=float, metavar="SECONDS", help="skip what is not started by then")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[BEGAN] = time.monotonic()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    limit = item.config.getoption("--start-within")
+    if limit is not None and time.monotonic() - item.config.stash[BEGAN] > limit:
+        pytest.skip(f"not started within {limit:.0f} s: make slow")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from ctypes.util import find_library
@@ -60,6 +61,9 @@ NEEDS = {
         OPTIONAL["Chromium"].install,
     ),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
+    "Python headers": Need(
+        lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"
+    ),
     "mounting": Need(can_mount, "sudo make test"),
     "KITTI": Need(lambda: os.environ.get("SOCSCHED_SHARED"), "SOCSCHED_SHARED=DIR make test (scans in DIR/data)"),
 }

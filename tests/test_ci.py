@@ -62,6 +62,7 @@ def test_of_many_cases(n):
         ("", "", {"passed": 3, "skipped": 1, "deselected": 2}),
     ],
 )
+@pytest.mark.sampled(9)
 def test_one_test_a_missing_tool_is_skipped_and_says_how_to_get_it(
     checkout: Path, tmp_path: Path, marks: str, found: str, counts: dict[str, int]
 ) -> None:

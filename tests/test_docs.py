@@ -16,7 +16,6 @@ from types import ModuleType
 
 import click
 import pytest
-import yaml
 
 from socsched.cli.root import VERBS, cli, run
 
@@ -110,39 +109,6 @@ def _tool(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_the_workflow_parses_and_its_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the baseline the page says to commit every step passes; with a worse one the comparison fails."""
-    workflow = yaml.safe_load((CHECKOUT / "docs" / "ci" / "github-actions.yml").read_text(encoding="utf-8"))
-    job = workflow["jobs"]["deployment"]
-    # YAML 1.1 reads the key `on` as true
-    assert set(workflow[True]) == {"pull_request", "push"}
-    assert all({"uses", "run"} & step.keys() for step in job["steps"])
-    monkeypatch.chdir(tmp_path)
-    for name, value in job["env"].items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
-    made = next(
-        line for line in (CHECKOUT / "docs/ci/github-actions.yml").read_text().splitlines() if "-o baseline" in line
-    )
-    assert execute(made.lstrip("# ")) == 0
-    steps = {
-        step["name"]: step["run"].splitlines() for step in job["steps"] if "run" in step and step["name"] != "Install"
-    }
-    for name in ("Check the descriptions", "Plan", "Simulate", "Compare with the baseline", "Report"):
-        for line in steps.pop(name):
-            expanded = line.replace('"$PIPELINE"', "pointpillars").replace(
-                '"$SOCSCHED_PLATFORM"', "jetson-agx-orin-64gb"
-            )
-            assert execute(expanded) == 0, line
-    assert not steps
-    summary = (tmp_path / "summary").read_text()
-    assert "no regression" in summary and "lidar-detection" in summary
-    worse = ["plan", "pointpillars", "--mode", "MAXN", "--pin", "backbone=dla0", "-q", "-o", "out/plan.json"]
-    assert run(worse) == 0
-    assert execute("socsched compare baseline/plan.json out/plan.json -o out/compare.md") == 1
-    assert "backbone moved" in (tmp_path / "out" / "compare.md").read_text()
 
 
 @pytest.mark.slow

@@ -12,14 +12,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "resources", "progress"}
+LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compile", "cost", "plan"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
     "errors": set(),
+    "limits": set(),
     "resources": {"errors"},
     "progress": set(),
+    "files": set(),
+    "cache": {"errors", "progress", "files"},
+    "text": set(),
+    "bounded": {"errors"},
     "descriptor": LOWEST,
     "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},
@@ -27,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "compile": UP_TO_MODELS,
     "cost": UP_TO_MODELS,
     "plan": {*UP_TO_MODELS, "compile", "cost"},
-    "trace": {*LOWEST, "plan", "cost"},
+    "trace": {*LOWEST, "descriptor", "plan", "cost"},
     "sim": {*UP_TO_PLAN, "trace"},
     "run": {*UP_TO_PLAN, "trace"},
     "report": {*UP_TO_PLAN, "trace", "sim", "run"},

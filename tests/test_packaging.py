@@ -69,6 +69,7 @@ def test_the_locks_agree_and_hold_the_pinned_pair(checkout: Path) -> None:
 
 def test_one_run_of_pip_installs_a_lock_from_wheels_alone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAKEFLAGS", raising=False)  # of the `make` that runs this
+
     def recipe(stamp: str) -> list[str]:
         made = ["make", "-n", "-B", f".venv/{stamp}"]
         lines = subprocess.run(made, cwd=checkout, capture_output=True, text=True, check=True).stdout.splitlines()

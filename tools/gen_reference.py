@@ -12,12 +12,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import click
 
 from socsched.cli.root import cli
 from socsched.cost.cost import Segment
+from socsched.descriptor import limits
 from socsched.plan import plan as plans
 from socsched.report.compare import Comparison, Row
 from socsched.report.diff import Figure, Move
@@ -150,6 +151,7 @@ def dataclass_section(kind: type[Any], level: int = 2) -> str:
 
 def _annotation(kind: Any) -> str:
     text = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+    text = re.sub(r"Annotated\[(.+), Rows\]", r"\1", text)
     return f"`{text}`".replace(" | ", " or ")
 
 
@@ -165,6 +167,25 @@ PLAN = (
 )  # fmt: skip
 
 
+def types_section() -> str:
+    """Return what the named types of fields hold, from their annotations."""
+    found = []
+    for name, kind in vars(limits).items():
+        if get_origin(kind) is Annotated:
+            base, *notes = get_args(kind)
+            told = [_limit(item) for note in notes for item in getattr(note, "metadata", ())]
+            found.append((f"`{name}`", f"`{base.__name__}`", ", ".join(told)))
+    return "## Types\n\n" + rows(("type", "of", "limits"), sorted(found))
+
+
+def _limit(item: Any) -> str:
+    known = {"ge": "from", "gt": "above", "le": "to", "lt": "below", "max_length": "characters, at most"}
+    for key, words in known.items():
+        if hasattr(item, key):
+            return f"{words} {getattr(item, key):,}"
+    return f"`{item.pattern}`"
+
+
 def plan_page() -> str:
     """Return the page of plan.json, from the classes it holds."""
     parts = [
@@ -173,7 +194,7 @@ def plan_page() -> str:
         f"`schema_version` {plans.SCHEMA_VERSION}; the fields of `Plan`, and `stages`: tasks that are",
     ]
     parts.append("stages, by name. Times in ns, bandwidths in bytes/s, clocks in Hz, power in mW.\n")
-    return "\n".join([*parts, *(dataclass_section(kind) for kind in PLAN)]).rstrip() + "\n"
+    return "\n".join([*parts, *(dataclass_section(kind) for kind in PLAN), types_section()]).rstrip() + "\n"
 
 
 def result_page() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
+from socsched.cli.options import NameOrPath, Output, echo, output_options, terminal_width
 
 
 @click.command("analyze", short_help="Show bounds, their terms and the slack of a plan or task set.")
@@ -56,7 +56,7 @@ def _add(output: Output, file: Path, new: str, own: str | None) -> int:
             "no": "No: no mapping was found that meets every requirement.",
             "undecided": "Undecided: no mapping was found within the limit.",
         }
-        click.echo(f"{new} beside {made.pipeline}? {said[found.answer]}")
+        echo(f"{new} beside {made.pipeline}? {said[found.answer]}")
         console(terminal_width()).print(plan_view(found.plan))
 
     output.result(document, show)

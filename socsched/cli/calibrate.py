@@ -7,15 +7,21 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, output_options, pipeline_argument, ready_to_write, seed_option, terminal_width
+from socsched.cli.options import (
+    Output,
+    input_option,
+    output_options,
+    pipeline_argument,
+    ready_to_write,
+    seed_option,
+    terminal_width,
+)
 
 
 @click.command("calibrate", short_help="Choose int8 scales for a pipeline's networks from frames.")
 @pipeline_argument
-@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
-@click.option(
-    "--frames", type=click.IntRange(1), help="Frames to look at; all scans of --input, else 8 synthetic ones."
-)
+@input_option
+@click.option("--frames", type=click.IntRange(1), help="Frames to look at; all of --input, else 8 made up.")
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
 @click.option(
     "-o",
@@ -47,7 +53,7 @@ def command(
     from socsched.models.weights import load_weights, seeded_weights
     from socsched.run.inputs import sources
 
-    chosen, scans = get_pipeline(pipeline), scans_of(input_path)
+    chosen, files = get_pipeline(pipeline), scans_of(input_path)
     networks = networks_of(chosen)
     ready_to_write(file=file)
     if weights is None:
@@ -56,8 +62,11 @@ def command(
         given = {name: array for network in networks for name, array in seeded_weights(network).items()}
     else:
         given = load_weights(weights)
-    feeds = sources(chosen, bindings(chosen), scans, seed)
-    count = frames or (len(scans) if scans else 8)
+    feeds = sources(chosen, bindings(chosen), files, seed)
+    count = frames or max((feed.count for feed in feeds.values()), default=0) or 8
+    made_up = [name for name, feed in feeds.items() if not feed.count and feed.frame(0).outputs]
+    if made_up:
+        output.warn(f"made-up frames for {', '.join(made_up)}: scales are worth what the frames resemble real ones")
     seen = [[feed.frame(number) for feed in feeds.values()] for number in range(count)]
     usable = [
         {k: v for one in frame for k, v in one.outputs.items()} for frame in seen if not any(f.problem for f in frame)

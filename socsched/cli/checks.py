@@ -18,9 +18,8 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
         "assumed": found.assumed,
         "uncovered": len(found.uncovered),
     }
-    remark = f"; of {found.total} numbers {found.figures} are figures, {found.sourced} sourced, {found.assumed} assumed"
-    if found.uncovered:
-        remark += f", {len(found.uncovered)} say nothing of their origin (--strict lists them)"
+    remark = f"; of {found.total} numbers {found.figures + found.sourced} with source, {found.assumed} assumed"
+    remark += f", {len(found.uncovered)} without (--strict lists them)" if found.uncovered else ""
     return counts, remark
 
 

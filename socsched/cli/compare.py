@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, Percentage, output_options, terminal_width
+from socsched.cli.options import Output, Percentage, echo, output_options, ready_to_write, terminal_width
 
 if TYPE_CHECKING:
     from socsched.report.compare import Comparison
@@ -55,6 +55,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
     p99.9, and of energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more
     is lost.
     """
+    ready_to_write(file=file)
     plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]
     if file and file.suffix != ".md":
         raise click.UsageError(f"{file}: expected a name that ends in .md")
@@ -68,13 +69,14 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
             "socsched compare BASELINE NEW"
         )
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.files import write_file
     from socsched.report.compare_view import markdown, view
 
     found = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
     names = str(paths[0]), str(paths[1])
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(markdown(found, *names, max_regression), encoding="utf-8")
+        write_file(file, markdown(found, *names, max_regression))
         output.note(f"wrote {file}")
 
     def show() -> None:
@@ -137,9 +139,9 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
         columns = ["what", "figure", "planned", "simulated", "measured", "error"]
         console(terminal_width()).print(table("Predicted against measured", columns, rows, (2, 3, 4, 5)))
         for name, error in found.errors.items():
-            click.echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
+            echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
         for text in found.beyond:
-            click.echo(f"✗ {text}")
+            echo(f"✗ {text}")
 
     output.result(found.document(), show)
     return EXIT_VIOLATED if found.beyond else EXIT_OK

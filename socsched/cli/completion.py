@@ -20,8 +20,8 @@ WHERE = {
 def command(ctx: click.Context, shell: str) -> None:
     """Print the script that lets SHELL complete verbs, options, platforms, pipelines, modes, stages and more.
 
-    For good: eval "$(socsched completion bash)" in ~/.bashrc, the same with zsh in ~/.zshrc, and in fish's config
-    socsched completion fish | source.
+    To install permanently: eval "$(socsched completion bash)" in ~/.bashrc, the same with zsh in ~/.zshrc, and in
+    fish's config socsched completion fish | source.
     """
     from click.shell_completion import get_completion_class
 

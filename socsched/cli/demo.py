@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import Output, output_options, ready_to_write, seed_option, terminal_width
+from socsched.cli.options import Output, echo, output_options, ready_to_write, seed_option, terminal_width
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -143,14 +143,14 @@ def _write(
     street: int | None,
 ) -> list[Path]:
     import json
-    import shutil
 
     from socsched.cli import results, runs
+    from socsched.files import write_file
 
     results.save(folder / "simulated", board.plan, board.trace, board.result, page=False)
     results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
     for name, notes in (("simulated", [MODELLED]), ("measured", remarked)):
-        (folder / name / results.NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+        write_file(folder / name / results.NOTES, json.dumps(notes, indent=1) + "\n")
     runs.draw(here.trace, scans, folder / results.PICTURE, street)
     for source, name in (
         (folder / results.PICTURE, "measured/" + results.PICTURE),
@@ -158,7 +158,7 @@ def _write(
         (folder / "measured" / results.PERFETTO, "run.pftrace"),
     ):
         if source.is_file():
-            shutil.copyfile(source, folder / name)
+            write_file(folder / name, source.read_bytes())
     results.render(folder, folder / results.PAGE)
     names = [results.PAGE, results.PICTURE, results.PERFETTO, "run.pftrace", "simulated", "measured"]
     return [folder / name for name in names if (folder / name).exists()]
@@ -185,4 +185,4 @@ def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) ->
         screen.print(f"- {note}")
     screen.print()
     for file in files:
-        click.echo(f"  {file}")
+        echo(f"  {file}")

@@ -109,7 +109,7 @@ def _compiler() -> Check:
 def _cache() -> Check:
     import tempfile
 
-    from socsched.compile.store import cache_dir
+    from socsched.cache import cache_dir
     from socsched.errors import MachineError
 
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from socsched.errors import UsageError, unwritable
+from socsched.files import write_file
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -26,8 +27,7 @@ def export(plan: Plan, form: str, file: Path) -> None:
         if form == "perfetto":
             _perfetto(plan, file)
         else:
-            file.write_text(_text(plan, form), encoding="utf-8")
-            file.chmod(0o755 if form == "linux" else 0o644)
+            write_file(file, _text(plan, form), 0o755 if form == "linux" else None)
     except OSError as error:
         raise unwritable(file, error) from None
 
@@ -65,4 +65,4 @@ def preview(plan: Plan) -> Trace:
 def _perfetto(plan: Plan, file: Path) -> None:
     from socsched.trace.perfetto import write_perfetto
 
-    write_perfetto(preview(plan), plan, file)
+    write_perfetto(preview(plan), plan, file, "planned")

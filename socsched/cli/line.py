@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
 if TYPE_CHECKING:
     from socsched.cli.options import Output
@@ -59,9 +59,12 @@ def refused(output: Output, plan: Plan) -> int:
     return exit_code(plan)
 
 
-def outcome_code(result: Mapping[str, Any]) -> int:
-    """Return what a command that simulates or runs ends with: 1 when a frame was late or dropped."""
-    lost = sum(chain["missed"] + chain["dropped"] for chain in result["chains"].values())
+def outcome_code(result: Mapping[str, Any], paced: bool = True) -> int:
+    """Return what a command that simulates or runs ends with: 1 when a frame was late or dropped.
+
+    Frames that no sensor's rate releases (not `paced`) cannot be late.
+    """
+    lost = sum(chain["missed"] * paced + chain["dropped"] for chain in result["chains"].values())
     return EXIT_VIOLATED if lost else EXIT_OK
 
 
@@ -133,7 +136,12 @@ def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:
     from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
     from socsched.plan.cutting.restore import as_planned
 
-    pipeline = get_pipeline(given or plan.pipeline)
+    try:
+        pipeline = get_pipeline(given or plan.pipeline)
+    except UsageError as error:
+        if given:
+            raise
+        raise UsageError(str(error), f"say where the plan's pipeline is: --pipeline FILE ({error.hint})") from None
     hashes = input_hashes(get_platform("host"), pipeline)
     for name, digest in hashes.items():
         if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:

@@ -69,6 +69,18 @@ def _engines(ctx: click.Context) -> list[str]:
     return [engine.id for engine in _platform(ctx).engines]
 
 
+class _PolicyName(Completed):
+    """A policy by name, or one in a file of the user's: FILE.py:NAME."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name the policy is known by."""
+        if ".py:" not in str(value):
+            return str(value)
+        from socsched.sim.policies.from_file import registered
+
+        return registered(str(value))
+
+
 def _policies(_: click.Context) -> list[str]:
     from socsched.sim.policies import known
 
@@ -79,5 +91,5 @@ MODE = Completed("text", lambda ctx: [*(mode.name for mode in _platform(ctx).mod
 ENGINE = Completed("text", _engines)
 STAGE = Completed("text", _stages)
 PIN = Completed("text", lambda ctx: (f"{stage}={engine}" for stage in _stages(ctx) for engine in _engines(ctx)))
-POLICY = Completed("policy", _policies)
+POLICY = _PolicyName("policy", _policies)
 CHAIN = Completed("chain", lambda ctx: (str(chain["name"]) for chain in _plan(ctx)["chains"]))

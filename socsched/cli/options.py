@@ -12,12 +12,18 @@ import click
 from click.shell_completion import CompletionItem
 
 from socsched.cli.names import MODE, POLICY
+from socsched.text import printable
 
 if TYPE_CHECKING:
     from socsched.cli.progress import Bar
 
 SCHEMA_VERSION = "1"
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def echo(text: str, err: bool = False) -> None:
+    """Print text to stdout or stderr; control characters of names and messages do not reach the terminal."""
+    click.echo(printable(text), err=err)
 
 
 @dataclass(slots=True)
@@ -33,7 +39,7 @@ class Output:
         """Print progress to stderr unless quiet."""
         if not self.quiet:
             self.clear()
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     def clear(self) -> None:
         """Take the line that shows progress away; it comes back with the next step."""
@@ -43,7 +49,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""
         self.clear()
-        click.echo(f"warning: {text}", err=True)
+        echo(f"warning: {text}", err=True)
 
     def document(self, content: Mapping[str, Any]) -> None:
         """Print one JSON object with `schema_version` to stdout."""
@@ -247,6 +253,16 @@ def seed_option(function: F) -> F:
     )(function)
 
 
+def input_option(function: F) -> F:
+    """Add --input."""
+    return click.option(
+        "--input",
+        "input_path",
+        type=click.Path(path_type=Path),
+        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name.",
+    )(function)
+
+
 def folder_option(function: F) -> F:
     """Add -o/--output for a result folder."""
     return click.option(
@@ -261,18 +277,24 @@ def folder_option(function: F) -> F:
 def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> None:
     """Try to write where a result goes before the work it comes from; an error now saves the work.
 
-    The folder of a `file` is made; a `folder` is not left behind, since what fills it may still refuse to.
+    The folder of a `file` is made; a `folder` is not left behind, since what fills it may still refuse to.  Raises
+    UsageError where an argument of the command is that file too.
     """
     import tempfile
     from itertools import takewhile
 
     from socsched.errors import unwritable
+    from socsched.files import replaceable
 
     place = folder or (file.parent if file else None)
     if place is None:
         return
-    made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
     try:
+        if file is not None:
+            _no_input(file)
+            if not replaceable(file):
+                return
+        made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
@@ -280,6 +302,18 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
             path.rmdir()
     except OSError as error:
         raise unwritable(folder or file, error) from None
+
+
+def _no_input(file: Path) -> None:
+    """Raise UsageError where an argument or another option of the command names the file that it is to write."""
+    from socsched.errors import UsageError
+    from socsched.files import replaceable, same
+
+    context = click.get_current_context(silent=True)
+    given = [value for value in context.params.values() if value is not file] if context else []
+    names = [name for value in given for name in (value if isinstance(value, tuple) else (value,))]
+    if replaceable(file) and any(isinstance(name, (str, Path)) and same(name, file) for name in names):
+        raise UsageError(f"{file}: is read by this command and cannot be its output too", "name another file with -o")
 
 
 def terminal_width() -> int:

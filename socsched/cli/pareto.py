@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from socsched.cli.options import Output, terminal_width
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
+from socsched.files import write_file
 
 if TYPE_CHECKING:
     from socsched.cli.planning import How
@@ -26,7 +27,7 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
     points = explored(pipeline, platform, how)
     if file is not None:
         if file.suffix.lower() == ".json":
-            file.write_text(json.dumps(pareto.document(points), indent=1) + "\n", encoding="utf-8")
+            write_file(file, json.dumps(pareto.document(points), indent=1) + "\n")
         else:
             pareto.draw(file, points)
         output.note(f"wrote {file}")
@@ -47,14 +48,18 @@ def explored(pipeline: str, platform: str, how: How) -> list[Point]:
     """Plan every mode of a platform and every objective."""
     from socsched.cli import planning
     from socsched.compile.analyze import stage_work
+    from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.plan.known import Known
     from socsched.plan.pareto import explore
 
+    board = get_platform(platform)
+    known = Known(board, stage_work, load_profile(how.profile) if how.profile else None)
     return explore(
         get_pipeline(pipeline),
-        get_platform(platform),
-        stage_work,
+        board,
+        known.work,
         lambda mode, objective: planning.planned(
-            pipeline, platform, mode, replace(how, objective=objective, explain=False)
+            pipeline, platform, mode, replace(how, objective=objective, explain=False), known
         ),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,7 @@ from socsched.cli.options import NameOrPath, Output, output_options, strict_opti
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
+    from socsched.plan.homeless import RefusedOperator
 
 
 @click.group("pipelines", invoke_without_command=True, short_help="List, show and check pipeline descriptors.")
@@ -101,7 +103,10 @@ def _trigger(stage: Stage) -> str:
 @output_options
 @click.pass_obj
 def check_pipeline(output: Output, file: str, platform: str | None, strict: bool) -> None:
-    """Check a pipeline file; all faults at once as file:line:col, exit code 2."""
+    """Check a pipeline file; all faults at once as file:line:col, exit code 2.
+
+    With --platform, operators of its networks that an accelerator would not take are listed, with the rule's source.
+    """
     from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.descriptor.places import check_places
@@ -112,11 +117,37 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
     bindings(pipeline)
     text = f"{file}: a valid pipeline with {len(pipeline.stages)} stages and {len(pipeline.chains)} chains"
     covered, remark = grounds(pipeline.file, strict)
+    document: dict[str, Any] = {"valid": True, "name": pipeline.name, "numbers": covered}
+    refused: list[RefusedOperator] = []
     if platform:
-        from socsched.compile.analyze import stage_work
-        from socsched.plan.homeless import require_engines
+        from dataclasses import asdict
 
-        require_engines(pipeline, get_platform(platform), stage_work)
+        from socsched.compile.analyze import stage_work
+        from socsched.plan.homeless import refused_operators, require_engines
+
+        board = get_platform(platform)
+        require_engines(pipeline, board, stage_work)
+        refused = refused_operators(pipeline, board, stage_work)
+        document["refused"] = [asdict(row) for row in refused]
         remark += f"; {platform} has an engine for every stage"
-    document = {"valid": True, "name": pipeline.name, "numbers": covered}
-    output.result(document, lambda: say(text + remark))
+
+    def show() -> None:
+        say(text + remark)
+        if refused:
+            _show_refused(refused)
+
+    output.result(document, show)
+
+
+def _show_refused(refused: Sequence[RefusedOperator]) -> None:
+    from socsched.report.terminal import console, table
+
+    def few(names: Sequence[str]) -> str:
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+
+    rows = [
+        [row.stage, ", ".join(row.engines), row.precision, few(row.operators), row.reason, "; ".join(row.sources)]
+        for row in refused
+    ]
+    columns = ["stage", "engines", "precision", "operators", "why", "source"]
+    console(terminal_width()).print(table("Operators that accelerators refuse", columns, rows, (), (4, 5)))

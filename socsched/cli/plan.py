@@ -46,7 +46,15 @@ from socsched.cli.options import (
     type=PIN,
     multiple=True,
     metavar="STAGE=ENGINE",
-    help="Let a stage run on this engine (or kind) only.",
+    help="Let a stage run on this engine (or kind) only; it stays whole.",
+)
+@click.option(
+    "--prefer",
+    "prefers",
+    type=PIN,
+    multiple=True,
+    metavar="STAGE=ENGINE[,ENGINE]",
+    help="Let the layers of a stage run on this engine as far as it takes them, the rest elsewhere.",
 )
 @click.option(
     "--cuts/--no-cuts", default=True, show_default=True, help="Cut networks between engines where that is worth it."
@@ -64,7 +72,7 @@ from socsched.cli.options import (
 )
 @click.option("--power-cap", type=Quantity("power"), help="Most mean power, such as 20W, beside the mode's own cap.")
 @click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Most DRAM traffic, such as 50GB/s.")
-@click.option("--time-limit", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds.")
+@click.option("--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Seconds for all.")
 @click.option(
     "-o",
     "--output",
@@ -92,6 +100,7 @@ def command(
     planner: str | None,
     settings: tuple[str, ...],
     pins: tuple[str, ...],
+    prefers: tuple[str, ...],
     cuts: bool,
     refine: bool,
     pareto: bool,
@@ -108,13 +117,14 @@ def command(
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.cli import line, planning
+    from socsched.descriptor.rates import seldom_repeats
 
     started = time.monotonic()
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
     ready_to_write(file=file)
     how = planning.How(
-        objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins
+        objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins, prefers
     )
     if settings and not planner:
         raise click.UsageError("-O sets options of a --planner")
@@ -132,6 +142,9 @@ def command(
         plan = by_planner(planner, pipeline, platform, mode, how, settings)
     else:
         plan = planning.planned(pipeline, platform, mode, how)
+    warning = seldom_repeats([task.period_ns for task in plan.tasks])
+    if warning:
+        output.warn(warning)
     seconds = round(time.monotonic() - started, 3)
     if file:
         if form:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from socsched.cli.names import ENGINE
-from socsched.cli.options import NameOrPath, Output, output_options, terminal_width
+from socsched.cli.options import NameOrPath, Output, echo, output_options, terminal_width
 
 if TYPE_CHECKING:
     from socsched.descriptor.operator_rules import OperatorRule
@@ -104,13 +104,13 @@ def _decide(output: Output, engine: Engine, kind: str, attrs: dict[str, float], 
 
     def show() -> None:
         promoted = f" as {decision.dtype}" if decision.runs and decision.dtype != dtype else ""
-        click.echo(f"{kind} {dtype} on {engine.id}: {decision.outcome}{promoted}")
+        echo(f"{kind} {dtype} on {engine.id}: {decision.outcome}{promoted}")
         for reason in decision.reasons:
-            click.echo(f"  because {reason}")
+            echo(f"  because {reason}")
         for condition in decision.conditions:
-            click.echo(f"  provided: {condition}")
+            echo(f"  provided: {condition}")
         for source in decision.sources:
-            click.echo(f"  source: {source}")
+            echo(f"  source: {source}")
 
     output.result({"engine": engine.id, "operator": kind, **asdict(decision)}, show)
     return EXIT_OK if decision.runs else EXIT_VIOLATED

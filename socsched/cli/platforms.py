@@ -136,6 +136,26 @@ def _show(platform: Platform, mode: PowerMode, engine: Engine | None) -> None:
 command.add_command(rules)
 
 
+@command.command("new")
+@click.argument("name")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where it goes; platforms/NAME.yaml if not given.  A file that exists is left alone.",
+)
+@output_options
+@click.pass_obj
+def new_platform(output: Output, name: str, file: Path | None) -> None:
+    """Write a commented platform file to fill in; it passes `check --strict`, its figures are placeholders."""
+    from socsched.descriptor.skeleton import write_skeleton
+
+    written = write_skeleton(name, file or Path("platforms") / f"{name}.yaml")
+    show = f"wrote {written}: replace the placeholders, then: socsched platforms check {written} --strict"
+    output.result({"file": str(written)}, lambda: click.echo(show))
+
+
 @command.command("check")
 @click.argument("file", type=NameOrPath("platforms"))
 @strict_option

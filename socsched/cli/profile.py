@@ -9,6 +9,7 @@ import click
 from socsched.cli.options import (
     Output,
     Percentage,
+    input_option,
     output_options,
     pipeline_argument,
     platform_option,
@@ -34,7 +35,7 @@ from socsched.cli.options import (
 @click.option("--until", type=Percentage(), help="Measure on until every median is known within this, e.g. 2%.")
 @click.option("--contention", is_flag=True, help="Also measure how stages slow each other down.")
 @click.option("--conversions", is_flag=True, help="Also measure conversions of the stages' tensors.")
-@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
+@input_option
 @click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
 @seed_option
 @output_options

@@ -43,7 +43,7 @@ class Bar:
             self._step = step
             if now - self._drawn >= EVERY_S:
                 self._draw(now)
-            if self._thread is None and now - self._begun >= AFTER_S:
+            if self._thread is None:  # from the first step on: the next one may be minutes away
                 self._thread = threading.Thread(target=self._tick, name="progress", daemon=True)
                 self._thread.start()
 
@@ -65,7 +65,8 @@ class Bar:
     def _tick(self) -> None:
         while not self._stop.wait(EVERY_S):
             with self._lock:
-                self._draw(self.clock())
+                if (now := self.clock()) - self._drawn >= EVERY_S:
+                    self._draw(now)
 
     def _draw(self, now: float) -> None:
         if self._step is None or now - self._begun < AFTER_S or self._stop.is_set():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, output_options
+from socsched.cli.options import Output, echo, output_options, ready_to_write
 
 if TYPE_CHECKING:
     from socsched.cli import results
@@ -53,16 +53,23 @@ def command(
     A page is one file that needs no network.  The time it shows of a plan is a simulation of its first hyperperiods.
     """
     from socsched.cli import results
+    from socsched.errors import UsageError
+    from socsched.files import same
 
     file = file or (folder.with_suffix(".html") if folder.is_file() else folder / results.PAGE)
     if file.suffix not in results.FORMATS:
         raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(results.FORMATS)}")
+    places = (folder, *folder.glob("*/"))
+    if file.name in results.READ and file.exists() and any(same(place, file.parent) for place in places):
+        raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")
+    results.folders(folder)  # else the folder of the page would be made, which here is that of the results
+    ready_to_write(file=file)
     sources = results.Sources(pipeline, platform)
     _check(sources)
     if pareto:
         _explore(output, folder, sources)
     results.render(folder, file, sources)
-    output.result({"report": str(file)}, lambda: click.echo(str(file)))
+    output.result({"report": str(file)}, lambda: echo(str(file)))
     if open_page:
         _open(output, folder, file)
 
@@ -84,6 +91,7 @@ def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
     from socsched.cli import results
     from socsched.cli.pareto import explored
     from socsched.cli.planning import How
+    from socsched.files import write_file
     from socsched.plan import io
     from socsched.report.background import PARETO
     from socsched.report.pareto import document
@@ -94,7 +102,7 @@ def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
         how = How(policy=plan.policy if plan.policy in ("edf", "fp") else "edf", refine=False)
         points = explored(sources.pipeline or plan.pipeline, sources.platform or plan.platform, how)
         target = (place.parent if place.is_file() else place) / PARETO
-        target.write_text(json.dumps(document(points), indent=1) + "\n", encoding="utf-8")
+        write_file(target, json.dumps(document(points), indent=1) + "\n")
 
 
 def _open(output: Output, folder: Path, file: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched import __version__
-from socsched.errors import InputError
+from socsched.errors import InputError, unwritable
+from socsched.files import digests, file_digest, put_in_place, scratch, write_file
+from socsched.trace.generation import FILES, MADE, require_one
 
 if TYPE_CHECKING:
     from socsched.plan.plan import Plan
@@ -26,30 +28,53 @@ PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
     "birdseye.png",
     "notes.json",
 )
-JOURNAL = "journal.jsonl"
+JOURNAL, FRAMES = "journal.jsonl", "frames.jsonl"
+READ = (PLAN, RESULT, TRACE, JOURNAL, FRAMES, MADE, NOTES)
+"""Files that tell what a simulation or run did; all others are made of them."""
 MAX_PICTURE = 450_000
 """Bytes of a picture that a report of at most one megabyte can hold."""
 
 
-def save(folder: Path, plan: Plan, trace: Trace, result: Mapping[str, Any], page: bool = True) -> None:
-    """Write everything a simulation or run left behind into `folder`; the page only if asked for."""
+def save(
+    folder: Path,
+    plan: Plan,
+    trace: Trace,
+    result: Mapping[str, Any],
+    page: bool = True,
+    kept: Sequence[str] = (),
+) -> None:
+    """Write everything a simulation or run left behind into `folder`; the page only if asked for.
+
+    Files appear together or not at all; `kept` are those of this run that lie there already.
+    """
     from socsched.plan import io as plan_io
     from socsched.trace import io as trace_io
     from socsched.trace.perfetto import write_perfetto
 
-    folder.mkdir(parents=True, exist_ok=True)
-    plan_io.save(plan, folder / PLAN)
-    (folder / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    trace_io.save(trace, folder / TRACE)
-    _write_made(folder)
-    (folder / JOURNAL).unlink(missing_ok=True)
-    write_perfetto(trace, plan, folder / PERFETTO)
-    if trace.details:
-        from socsched.run.collect import write_frames
+    try:
+        with scratch(folder) as made:
+            plan_io.save(plan, made / PLAN)
+            (made / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            trace_io.save(trace, made / TRACE)
+            write_perfetto(trace, plan, made / PERFETTO)
+            if trace.details:
+                from socsched.run.collect import write_frames
 
-        write_frames(trace, folder)
+                write_frames(trace, made)
+            written = digests(made)
+            written |= {name: file_digest(folder / name) for name in kept if (folder / name).is_file()}
+            stale = {PAGE, PICTURE, NOTES, FRAMES, JOURNAL} - set(written)
+            (made / MADE).write_text(_made(written), encoding="utf-8")
+            put_in_place(made, folder, MADE, stale)
+    except OSError as error:
+        raise unwritable(folder, error) from None
     if page:
         render(folder, folder / PAGE)
+
+
+def written(folder: Path, also: str = "") -> str:
+    """Return the line that says what `save` wrote."""
+    return f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)"
 
 
 def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
@@ -67,13 +92,14 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
         plan = plan_io.load(folder)
         trace = preview(plan)
         return plan, trace, result(trace, plan)
-    plan = plan_io.load(folder / PLAN)
     if (folder / JOURNAL).is_file():
         from socsched.run.journal import recover
 
         trace = recover(folder / JOURNAL)
     else:
+        require_one(folder, (PLAN, TRACE))
         trace = trace_io.load(folder / TRACE)
+    plan = plan_io.load(folder / PLAN)
     return plan, trace, result(trace, plan)
 
 
@@ -116,7 +142,7 @@ def _page(folder: Path, file: Path, sources: Sources) -> None:
     parts = _paired([_part(path, sources) for path in folders(folder)])
     names = dict.fromkeys(part.plan.pipeline for part in parts)
     text = page(parts, f"{', '.join(names)}: where it runs, and whether it keeps its deadlines", _made_by())
-    file.write_text(text, encoding="utf-8")
+    write_file(file, text)
 
 
 def _part(folder: Path, sources: Sources) -> Part:
@@ -146,14 +172,15 @@ def _paired(parts: list[Part]) -> list[Part]:
     return found
 
 
-def _write_made(folder: Path) -> None:
-    """Write the command line, versions and machine that made a folder; no time, so that the same says the same."""
+def _made(written: Mapping[str, str]) -> str:
+    """Return the command line, versions and machine that made a folder, and the digests of what was written.
+
+    No time is in it, so that the same says the same.
+    """
     import platform
 
-    from socsched.report.background import MADE
-
     machine = {"machine": f"{platform.machine()}, {platform.system()} {platform.release()}"}
-    (folder / MADE).write_text(json.dumps({**_made_by(), **machine}, indent=1) + "\n", encoding="utf-8")
+    return json.dumps({**_made_by(), **machine, FILES: dict(written)}, indent=1) + "\n"
 
 
 def _notes(folder: Path) -> list[str]:
@@ -209,26 +236,26 @@ def _perfetto(folder: Path, file: Path) -> None:
     from socsched.trace.perfetto import write_perfetto
 
     plan, trace, _ = load(folders(folder)[0])
-    write_perfetto(trace, plan, file)
+    write_perfetto(trace, plan, file, "planned" if folder.is_file() else "")
 
 
 def _junit(folder: Path, file: Path) -> None:
     from socsched.report.junit import render as xml
 
     plan, _, result = load(folders(folder)[0])
-    file.write_text(xml(plan, result), encoding="utf-8")
+    write_file(file, xml(plan, result))
 
 
 def _markdown(folder: Path, file: Path) -> None:
     from socsched.cli.why import single
     from socsched.report.summary import render as summary
 
-    file.write_text(summary(*load(single(folder, PLAN))), encoding="utf-8")
+    write_file(file, summary(*load(single(folder, PLAN))))
 
 
 def _json(folder: Path, file: Path) -> None:
     _, _, result = load(folders(folder)[0])
-    file.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_file(file, json.dumps(result, indent=2, sort_keys=True) + "\n")
 
 
 _RENDERERS: dict[str, Callable[[Path, Path], None]] = {

@@ -6,14 +6,16 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
 
 from socsched import __version__
-from socsched.cli.options import Output, output_options
+from socsched.cli.options import Output, echo, output_options
 from socsched.cli.progress import shown
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
+from socsched.progress import speaking
 
 VERBS = (
     "platforms",
@@ -29,6 +31,7 @@ VERBS = (
     "why",
     "weights",
     "compare",
+    "guard",
     "sweep",
     "fleet",
     "study",
@@ -36,7 +39,8 @@ VERBS = (
     "doctor",
     "completion",
 )
-EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED, EXIT_READER_GONE = 130, 141
+"""As shells report processes that SIGINT and SIGPIPE ended."""
 
 
 class LazyGroup(click.Group):
@@ -90,8 +94,9 @@ def cli() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; no user error ends in a traceback (`-v` shows one)."""
     output = Output()
+    _streams()
     try:
-        with shown(lambda: output.quiet) as output.progress:
+        with speaking(output.warn), shown(lambda: output.quiet) as output.progress:
             code = cli.main(list(arguments), prog_name="socsched", obj=output, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -104,11 +109,33 @@ def run(arguments: Sequence[str]) -> int:
         output.note("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) went away; keep the interpreter from complaining about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_gone()
+    except SystemExit as error:
+        if error.code == 1:  # what click and rich make of it, and nothing else here
+            return _reader_gone()
+        raise
     except Exception as error:
         return _report(error, output)
+
+
+def _reader_gone() -> int:
+    """Return the exit code of a process whose reader (head, less) went away, and keep quiet about it."""
+    # The interpreter writes what it still holds when it ends, and would complain.
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(nothing, stream.fileno())  # type: ignore[union-attr]
+    return EXIT_READER_GONE
+
+
+def _streams() -> None:
+    """Make streams usable that are closed, or cannot show every character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace" if name == "stderr" else "replace")
 
 
 def _report(error: Exception, output: Output) -> int:
@@ -119,9 +146,9 @@ def _report(error: Exception, output: Output) -> int:
         traceback.print_exception(error, file=sys.stderr)
     if output.json:
         output.document({"error": {"message": message, "hint": hint, "exit_code": code}})
-    click.echo(f"error: {message}", err=True)
+    echo(f"error: {message}", err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        echo(f"hint: {hint}", err=True)
     return code
 
 

@@ -12,6 +12,7 @@ from socsched.cli.options import (
     Output,
     Quantity,
     folder_option,
+    input_option,
     output_options,
     seed_option,
     terminal_width,
@@ -22,10 +23,10 @@ from socsched.cli.run_options import run_options
 @click.command("run", short_help="Execute a plan on this machine and measure it.")
 @click.argument("plan", metavar="PLAN.json", type=click.Path(path_type=Path))
 @click.option(
-    "--frames", type=click.IntRange(1), help="Frames of the first sensor to run; all scans of --input if absent."
+    "--frames", type=click.IntRange(1), help="Frames of the first sensor to run; all files of --input if absent."
 )
 @click.option("--duration", type=Quantity("duration"), help="Run for this long instead.")
-@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
+@input_option
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
@@ -44,6 +45,7 @@ from socsched.cli.run_options import run_options
 @click.option(
     "--pipeline", type=NameOrPath("pipelines"), help="Where the plan's pipeline file is, if its name does not tell."
 )
+@click.option("--loop", is_flag=True, help="With --duration: go round the files of --input until it is over.")
 @click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
 @run_options
 @seed_option
@@ -62,11 +64,14 @@ def command(
     pace: bool,
     pipeline: str | None,
     stats: bool,
+    loop: bool,
     seed: int,
     folder: Path | None,
     **how: Any,
 ) -> int:
     """Execute a plan on this machine: compile what is not cached, run every frame, measure, compare with the plan.
+
+    With --no-pace there is no rate to keep up with: frames a second are reported, and no frame is late.
 
     Exit code 0: every frame in time, 1: some late or dropped.
     """
@@ -75,6 +80,8 @@ def command(
 
     if frames and duration:
         raise click.UsageError("--frames and --duration exclude each other")
+    if loop and not (duration and input_path):
+        raise click.UsageError("--loop goes round the files of --input until --duration is over: give both")
     made = line.load_plan(plan)
     if not made.tasks:
         return line.refused(output, made)
@@ -94,6 +101,7 @@ def command(
         scales=scales,
         pace=pace,
         stats=stats,
+        loop=loop,
         seed=seed,
         note=output.note,
         options=options,
@@ -102,7 +110,7 @@ def command(
     )
     result = line.result(made, trace) | {"run": runs.run_figures(trace, accounts, options, board)}
     if folder:
-        results.save(folder, made, trace, result)
+        results.save(folder, made, trace, result, kept=(results.FRAMES,))
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
 
     def show() -> None:
@@ -111,11 +119,11 @@ def command(
         screen = terminal.console(terminal_width())
         for item in (
             terminal.predicted_against_measured(made, result),
-            terminal.outcome(result),
+            terminal.outcome(result, pace),
             terminal.power_line(made, result),
             *runs.run_lines(result["run"]),
         ):
             screen.print(item)
 
     output.result(result, show)
-    return line.outcome_code(result)
+    return line.outcome_code(result, pace)

@@ -21,20 +21,19 @@ Note = Callable[[str], None]
 
 
 def scans_of(given: Path | None) -> list[Path] | None:
-    """Return the scan files of a file or folder, None when none is given."""
-    from socsched.models.pointpillars.scan import list_scans
+    """Return the scans, images and arrays of a file or folder, None when none is given."""
+    from socsched.run.input_files import list_frames
 
-    return None if given is None else list(list_scans(given))
+    return None if given is None else list(list_frames(given))
 
 
 def scans(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path]:
     """Return the scan files of `given`, or write `frames` synthetic ones (a drive down a street) to `folder`/scans."""
-    from socsched.models.pointpillars.scan import write_bin
+    from socsched.models.pointpillars.scan import list_scans, write_bin
     from socsched.models.pointpillars.scene import sequence
 
-    found = scans_of(given)
-    if found is not None:
-        return found
+    if given is not None:
+        return list(list_scans(given))
     target = folder / "scans"
     target.mkdir(parents=True, exist_ok=True)
     files = [target / f"{number:06d}.bin" for number in range(frames)]
@@ -54,6 +53,7 @@ def execute(
     scales: Path | None = None,
     pace: bool = True,
     stats: bool = False,
+    loop: bool = False,
     seed: int = 0,
     note: Note,
     options: Options | None = None,
@@ -76,7 +76,7 @@ def execute(
             tell("running", report.finish_ns, duration_ns, "ns")
         else:
             tell("running", done, (frames or len(scans or ())) * len(plan.chains), "frames")
-        late = "" if report.met else f", late: {format_duration(report.deadline_ns)} allowed"
+        late = "" if report.met or not pace else f", late: {format_duration(report.deadline_ns)} allowed"
         note(f"     {report.chain} frame {report.frame}: {format_duration(report.response_ns)}{late}")
 
     return run(
@@ -91,6 +91,7 @@ def execute(
         pace="rate" if pace else "asap",
         on_frame=on_frame,
         stats=stats,
+        loop=loop,
         options=options or PLAIN,
         board=board,
         accounts=accounts,

@@ -48,7 +48,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     "--duration",
     type=Quantity("duration"),
     default="60s",
-    show_default="60s; a task set's horizon",
+    show_default="60s; a task set's horizon, else until it repeats",
     help="Simulated time.",
 )
 @seed_option
@@ -82,7 +82,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 )
 @click.option("--functional", is_flag=True, help="Also compute the frames here, as the board's engines would.")
 @click.option(
-    "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scan or folder of them."
+    "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scans, images or .npz."
 )
 @click.option(
     "--frames", type=click.IntRange(1), help="With --functional: frames to compute; all scans if absent, or 1."
@@ -117,32 +117,38 @@ def command(
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
-    A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon and
-    answered a task, in the file's own unit of time.
+    A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon, or
+    until it repeats (a minute or a million jobs at most), and answered a task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
     it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
-    so does the exit code.  Exit code 0: every frame in time, 1: some late or dropped.
+    so does the exit code; a second one discards it.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.cli import line, planning, results, runs, tasksets
+    from socsched.errors import UsageError
+    from socsched.files import same
     from socsched.units import format_duration
 
     output: Output = ctx.obj
     chosen = policy if _given(ctx, "policy") else None
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None
-        return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs)
+        ready_to_write(folder=folder)
+        return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
     line.known_policy(policy)
     made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
     if not made.tasks:
         return line.refused(output, made)
+    given = made
     if chosen:
         made = line.with_policy(made, chosen)
     if governor != "static":
         made = line.governed(made, governor)
         served = [engine.id for engine in made.engines if engine.governor == governor]
         output.note(f"{governor} sets the clock of {', '.join(served)}")
+    if folder and made != given and same(plan, folder / results.PLAN):
+        raise UsageError(f"{plan}: is read by this command, which would replace it", "name another folder with -o")
     kept = bool(folder) or functional or not line.many_jobs(made, duration)
     done = line.simulated(made, duration, seed, None, faults_file, kept)
     trace = done.trace
@@ -162,7 +168,7 @@ def command(
     if folder and trace is not None:
         results.save(folder, made, trace, result)
         also = ", frames.jsonl" if functional else ""
-        output.note(f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)")
+        output.note(results.written(folder, also))
 
     def show() -> None:
         from socsched.report import terminal

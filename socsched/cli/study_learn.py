@@ -10,6 +10,7 @@ import click
 from socsched.cli.options import (
     Output,
     Quantity,
+    echo,
     mode_option,
     output_options,
     planning_options,
@@ -76,9 +77,9 @@ def command(
     output.note(f"wrote {file}")
 
     def show() -> None:
-        click.echo(f"trained on {what}; on validation seeds, this and the safe order alone:")
-        click.echo(f"reward {trained.reward:.3f} and {trained.safe_reward:.3f}")
-        click.echo(f"misses, guarded and others: {trained.misses} and {trained.safe_misses}")
+        echo(f"trained on {what}; on validation seeds, this and the safe order alone:")
+        echo(f"reward {trained.reward:.3f} and {trained.safe_reward:.3f}")
+        echo(f"misses, guarded and others: {trained.misses} and {trained.safe_misses}")
 
     output.result(
         {

@@ -32,15 +32,32 @@ def _has_tasks(file: Path) -> bool:
 
 
 def simulate(
-    output: Output, file: Path, duration: int | None, policy: str | None, execution: str, seed: int, jobs: int
+    output: Output,
+    file: Path,
+    duration: int | None,
+    policy: str | None,
+    execution: str,
+    seed: int,
+    jobs: int,
+    folder: Path | None = None,
 ) -> int:
-    """Simulate a task-set file and show the answer; exit code 1 when a job was late."""
+    """Simulate a task-set file, show the answer and write `folder`; exit code 1 when a job was late or never done."""
+    from socsched.cli import line, results
     from socsched.descriptor.taskset import load_taskset
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.sim.tasksets import answer, simulate_taskset
+    from socsched.sim.tasksets import answer, planned_horizon, simulate_taskset
+    from socsched.units import format_duration
 
     tasks = load_taskset(file)
-    done = simulate_taskset(tasks, duration, policy, execution, seed, record=jobs > 0)
+    if duration is None and tasks.horizon_ns is None:
+        duration, repeats = planned_horizon(tasks)
+        if duration < repeats:
+            output.warn(
+                f"the tasks repeat only after {format_duration(repeats)}: simulating {format_duration(duration)}; "
+                "--duration says otherwise"
+            )
+    kept = folder is not None
+    done = simulate_taskset(tasks, duration, policy, execution, seed, record=kept or jobs > 0, reported=kept)
     document = answer(tasks, done, jobs)
     late = sum(int(count) for name in ("late", "overdue") for count in done.outcome.ints(name))
 
@@ -49,9 +66,15 @@ def simulate(
 
         screen = console(terminal_width())
         screen.print(_table(document))
+        if jobs:
+            screen.print(_jobs_table(document))
 
     if done.interrupted:
-        output.note("interrupted: the figures cover what was simulated")
+        output.note(f"interrupted: the figures cover the first {format_duration(done.duration_ns)}")
+    if folder is not None and done.trace is not None:
+        made = done.lowered.plan
+        results.save(folder, made, done.trace, line.result(made, done.trace))
+        output.note(results.written(folder))
     output.result(document, show)
     return EXIT_VIOLATED if late else EXIT_OK
 
@@ -59,7 +82,7 @@ def simulate(
 def _table(document: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    unit = {1: "ns", 1000: "us", 1_000_000: "ms", 1_000_000_000: "s"}.get(document["unit_ns"], "units")
+    unit = _unit(document)
     title = f"{document['taskset']} under {document['policy']} for {document['duration']} {unit}"
     table = Table(title=title, title_justify="left")
     heads = ("task", "jobs", "done", f"response max [{unit}]", "mean", "missed", "preempted", "migrated")
@@ -68,6 +91,24 @@ def _table(document: dict[str, Any]) -> Any:
     for row in document["tasks"]:
         mean = row["response_mean"]
         cells = [row["id"], row["jobs_released"], row["jobs_completed"], row["response_max"]]
-        cells += ["-" if mean is None else f"{mean:.6g}", row["deadline_misses"], row["preemptions"], row["migrations"]]
+        missed = row["deadline_misses"] + row["unfinished_misses"]
+        cells += ["-" if mean is None else f"{mean:.6g}", missed, row["preemptions"], row["migrations"]]
         table.add_row(*("-" if cell is None else str(cell) for cell in cells))
     return table
+
+
+def _jobs_table(document: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    unit = _unit(document)
+    table = Table(title=f"the first {len(document['jobs'])} jobs [{unit}]", title_justify="left")
+    for head in ("task", "activation", "first execution", "end"):
+        table.add_column(head, justify="left" if head == "task" else "right")
+    for job in document["jobs"]:
+        cells = (job["task"], job["activation"], job["first_execution"], job["end"])
+        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
+    return table
+
+
+def _unit(document: dict[str, Any]) -> str:
+    return {1: "ns", 1000: "us", 1_000_000: "ms", 1_000_000_000: "s"}.get(document["unit_ns"], "units")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, output_options, ready_to_write
+from socsched.cli.options import Output, echo, output_options, ready_to_write
 
 LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 
@@ -43,6 +43,7 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
     import numpy as np
 
     from socsched.errors import UsageError
+    from socsched.files import replacing
     from socsched.models.pointpillars import checkpoints
 
     ready_to_write(file=target)
@@ -56,7 +57,8 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
         read = read_checkpoint(file)
         layout = checkpoints.guess(read.tensors, read.meta) if layout == "auto" else layout
         found = checkpoints.convert(read.tensors, layout)
-    np.savez(target, **found.weights)  # type: ignore[arg-type]
+    with replacing(target) as archive:
+        np.savez(archive, **found.weights)  # type: ignore[arg-type]
     result: dict[str, Any] = {
         "file": str(target),
         "layout": layout,
@@ -70,11 +72,11 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    click.echo(f"{result['file']}: {result['tensors']} parameters of {result['model']}, read as {result['layout']}")
+    echo(f"{result['file']}: {result['tensors']} parameters of {result['model']}, read as {result['layout']}")
     for remark in result["remarks"]:
-        click.echo(f"- {remark}")
+        echo(f"- {remark}")
     if result["unplaced"]:
-        click.echo(f"- tensors without a place: {', '.join(result['unplaced'])}")
+        echo(f"- tensors without a place: {', '.join(result['unplaced'])}")
     if result["decode"]:
         params = ", ".join(f"{name}: {value}" for name, value in result["decode"].items())
-        click.echo(f"- the decode stage needs `params: {{{params}}}`")
+        echo(f"- the decode stage needs `params: {{{params}}}`")

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from socsched.compile.store import cache_dir, digest, read_json, write_json
+from socsched.cache import keep, recall
+from socsched.compile.store import digest
 from socsched.compile.values import value_types
 from socsched.compile.versions import rule_sources
 from socsched.descriptor.pipeline import Stage
@@ -49,7 +50,7 @@ _UNTYPED = ("uint8", "int32", "int64", "bool")
 def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageWork:
     """Return what one job of `stage` (or a part of it) computes and moves in `precision`, at its params' nominal size.
 
-    A function's work is what its model states; a stage without model has none.  Analyses are cached on disk, so that
+    A function's work is what its model states; a stage without model has none.  Analyses are kept in the cache, so that
     TVM is imported only for what was never seen.  Raises UsageError for an unknown model or parameter.
     """
     if stage.model is None:
@@ -63,11 +64,10 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     if part:
         network, borders = _part(network, part, nominal)
     key = digest("work", repr(network), nominal, precision, rule_sources())
-    path = cache_dir() / "work" / f"{key}.json"
-    operators = _decode(read_json(path))
+    operators = _decode(recall("work", key))
     if operators is None:
         operators = _network_operators(network, precision, nominal)
-        write_json(path, [asdict(operator) for operator in operators])
+        keep("work", key, [asdict(operator) for operator in operators])
     inputs, outputs = (tuple(_at(tensor, precision) for tensor in border) for border in borders)
     return StageWork(stage.name, precision, operators, inputs, outputs)
 

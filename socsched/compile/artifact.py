@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compile.store import read_json
+from socsched.files import file_digest
 from socsched.graph.operators import TensorType
 
 META = "artifact.json"
@@ -94,16 +95,6 @@ def description(artifact: Artifact, folder: Path) -> dict[str, Any]:
         "artifact": artifact.to_json(),
         "sha256": {name: file_digest(folder / name) for name in artifact.files},
     }
-
-
-def file_digest(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _slow(file)
-
-
-def _slow(file: Any) -> str:  # Python 3.10
-    return hashlib.sha256(file.read()).hexdigest()
 
 
 def weights_digest(weights: Mapping[str, np.ndarray[Any, Any]]) -> str:

@@ -16,20 +16,24 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from socsched.compile.artifact import Artifact, file_digest, from_json
+from socsched.bounded import read_bytes
+from socsched.compile.artifact import Artifact, from_json
 from socsched.compile.layouts import NUMPY_DTYPES, convert
 from socsched.compile.runtime import load
 from socsched.errors import InputError, MachineError, SocschedError
+from socsched.files import file_digest, replacing
 from socsched.graph.operators import TensorType
+from socsched.models.npz import read_npz
 from socsched.models.pointpillars.scan import list_scans, read_scan
 from socsched.models.registry import get_model
+from socsched.text import printable
 
 Array = np.ndarray[Any, Any]
 MANIFEST = "manifest.json"
@@ -62,18 +66,97 @@ def open_bundle(folder: Path) -> tuple[list[BoardStage], list[str]]:
 
     Raises InputError for a damaged bundle, MachineError for a stage that this machine or program cannot run.
     """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        entries = manifest["stages"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / MANIFEST}: cannot be read: {error}", _HINT) from None
+    manifest = _manifest(folder / MANIFEST)
+    entries = manifest["stages"]
+    _check(folder, manifest.get("files", {}))
     timed = [entry["name"] for entry in entries if entry["sort"] == "timed"]
     return [_stage(folder, manifest, entry) for entry in entries if entry["sort"] != "timed"], timed
+
+
+_TENSOR = {"shape": [int], "dtype": str, "layout": str}
+_STAGE = {
+    "name": str, "sort": str, "model": (str, None), "params": dict, "inputs": {str: str}, "artifacts": [int],
+    "handovers": [int],
+}  # fmt: skip
+_ARTIFACT = {
+    "stage": str, "model": str, "engine": str, "engine_kind": str, "target": str, "triple": str, "precision": str,
+    "threads": int, "key": str, "files": [str], "input_names": [str], "inputs": [_TENSOR], "output_names": [str],
+    "outputs": [_TENSOR], "weights": str, "loadable": bool, "notes": [str], "part": str, "share": int,
+    "code_inputs": [_TENSOR], "code_outputs": [_TENSOR], "computes_half": bool, "machine": str, "sha256": {str: str},
+}  # fmt: skip
+_HANDOVER = {"engine": str, "toolchain": str, "folder": str}
+_FORM = {"stages": [_STAGE], "artifacts": [_ARTIFACT], "handovers": [_HANDOVER]}
+_MOST_BYTES = 16 * 2**20
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    """Return the manifest in the form above; checked by hand, since a board has no pydantic."""
+    raw = read_bytes(file, "manifest", _HINT, _MOST_BYTES)
+    try:
+        manifest: dict[str, Any] = json.loads(raw)
+        _require(manifest, _FORM, "")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: cannot be read: {error}", _HINT) from None
+    for index, entry in enumerate(manifest["stages"]):
+        for kind in ("artifacts", "handovers"):
+            if not all(0 <= number < len(manifest[kind]) for number in entry[kind]):
+                raise InputError(f"{file}: stages[{index}].{kind}: expected indices of {kind}", _HINT)
+        if entry["sort"] not in ("timed", "function", "network"):
+            raise InputError(f"{file}: stages[{index}].sort: expected timed, function or network", _HINT)
+        if entry["sort"] == "function" and entry["model"] is None:
+            raise InputError(f"{file}: stages[{index}].model: expected the name of a model", _HINT)
+    _require(manifest.setdefault("files", {}), {str: str}, "files")
+    _inside(manifest["files"], str(file))
+    for index, found in enumerate(manifest["artifacts"]):
+        where = f"{file}: artifacts[{index}]"
+        if not found["files"] or set(found["files"]) != set(found["sha256"]):
+            raise InputError(f"{where}.files: expected at least one, each with its digest in sha256", _HINT)
+        _inside(found["files"], where)
+        for sides in ("input", "output"):
+            types, names = found[f"{sides}s"], found[f"{sides}_names"]
+            if len(types) != len(names):
+                raise InputError(f"{where}.{sides}_names: expected {len(types)}", _HINT)
+            wrong = [t for t in types if t["dtype"] not in NUMPY_DTYPES or not all(-1 <= n < 2**31 for n in t["shape"])]
+            if wrong:
+                raise InputError(f"{where}.{sides}s: expected tensors of a known type and size, got {wrong[0]}", _HINT)
+    return manifest
+
+
+def _inside(names: Iterable[str], where: str) -> None:
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+            raise InputError(f"{where}.files: expected files of the bundle, got {name!r}", _HINT)
+
+
+def _require(value: Any, form: Any, where: str) -> None:
+    """Raise ValueError naming the place unless `value` has the form: {key: form}, [form of each], or a type."""
+    place = where.lstrip(".") or "the file"
+    if isinstance(form, dict):
+        if not isinstance(value, dict):
+            raise ValueError(f"{place}: expected an object")
+        if set(form) == {str}:
+            form = dict.fromkeys(value, form[str])
+        for key, inner in form.items():
+            if key not in value:
+                raise ValueError(f"{place}: {key} is missing")
+            _require(value[key], inner, f"{where}.{key}")
+    elif isinstance(form, list):
+        if not isinstance(value, list):
+            raise ValueError(f"{place}: expected a list")
+        for index, item in enumerate(value):
+            _require(item, form[0], f"{where}[{index}]")
+    elif isinstance(form, tuple):
+        if value is not None:
+            _require(value, form[0], where)
+    elif type(value) is not form:
+        raise ValueError(f"{place}: expected {form.__name__}, got {type(value).__name__}")
 
 
 def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> BoardStage:
     if entry["sort"] == "function":
         model = get_model(entry["model"], entry["params"])
+        if model.function is None or any(port.name not in entry["inputs"] for port in model.inputs):
+            raise InputError(f"{folder / MANIFEST}: stage {entry['name']!r} is not as it was built", _HINT)
         outputs = [port.name for port in model.outputs]
         ports = [(port.name, entry["inputs"][port.name]) for port in model.inputs]
 
@@ -84,6 +167,8 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
 
         return BoardStage(entry["name"], entry["inputs"], compute)
     artifact, compiled = _compiled(folder, manifest, entry)
+    if any(port not in entry["inputs"] for port in artifact.input_names):
+        raise InputError(f"{folder / MANIFEST}: stage {entry['name']!r} is not as it was built", _HINT)
     bound = [(port, entry["inputs"][port]) for port in artifact.input_names]
 
     def run(values: Mapping[str, Values]) -> Values:
@@ -100,8 +185,8 @@ def _compiled(
     """The first artefact of a stage that this machine can load, loaded; MachineError with what stood against each."""
     against = []
     for found in (manifest["artifacts"][index] for index in entry["artifacts"]):
-        _check(folder, found)
-        fields = {key: value for key, value in found.items() if key not in ("machine", "sha256")}
+        _check(folder, found["sha256"])
+        fields = {key: found[key] for key in _ARTIFACT if key not in ("machine", "sha256")}
         artifact = replace(from_json(fields, folder), loadable=True)
         try:
             return artifact, _loaded(artifact, found["machine"])
@@ -126,8 +211,8 @@ def _loaded(artifact: Artifact, machine: str) -> Callable[..., tuple[Array, ...]
     return load(artifact)
 
 
-def _check(folder: Path, found: Mapping[str, Any]) -> None:
-    for name, digest in found["sha256"].items():
+def _check(folder: Path, digests: Mapping[str, Any]) -> None:
+    for name, digest in digests.items():
         try:
             whole = file_digest(folder / name) == digest
         except OSError as error:
@@ -176,11 +261,7 @@ def frames(paths: Sequence[Path], stages: Sequence[BoardStage]) -> Iterator[tupl
 def _arrays(file: Path) -> dict[str, Array]:
     if file.suffix != ".npz":
         return {"points": read_scan(file)}
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not a readable .npz: {error}", "write it with numpy.savez") from None
+    return read_npz(file)
 
 
 def run_frame(stages: Sequence[BoardStage], sensors: Mapping[str, Values]) -> tuple[dict[str, Values], dict[str, int]]:
@@ -206,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except SocschedError as error:
-        print(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
+        print(printable(f"error: {error}" + (f"\n  {error.hint}" if error.hint else "")), file=sys.stderr)
         return error.exit_code
 
 
@@ -220,11 +301,12 @@ def _run(options: argparse.Namespace) -> int:
         values, times = run_frame(stages, sensors)
         report["frames"].append({"frame": title, "times_ns": times})
         if not options.json:
-            print(f"{title}: " + ", ".join(f"{name} {spent / 1e6:.2f} ms" for name, spent in times.items()))
+            print(printable(f"{title}: " + ", ".join(f"{name} {ns / 1e6:.2f} ms" for name, ns in times.items())))
     if options.json:
         print(json.dumps(report))
     elif not report["frames"]:
-        print(f"{len(stages)} stages are ready: {', '.join(s.name for s in stages)}; give frames with --input")
+        names = ", ".join(stage.name for stage in stages)
+        print(printable(f"{len(stages)} stages are ready: {names}; give frames with --input"))
     if options.output and values:
         _save(options.output, stages, values, options.all)
     return 0
@@ -239,7 +321,8 @@ def _save(path: Path, stages: Sequence[BoardStage], values: Mapping[str, Values]
         if everything or (stage.name, port) not in read
     }
     try:
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        with replacing(path) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
     except OSError as error:
         raise MachineError(f"{path}: cannot write: {error.strerror}", "free space or name another file") from None
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.cache import cache_dir
 from socsched.compile.analyze import stage_work
 from socsched.compile.artifact import META, Artifact, description, find, weights_digest
 from socsched.compile.cpu.share_tuning import Tuning
@@ -32,7 +33,7 @@ from socsched.compile.layouts import native_layout
 from socsched.compile.link import tools, write_library
 from socsched.compile.quantize.build import build_int8, key_part
 from socsched.compile.quantize.scales import Scales, read_pipeline_scales
-from socsched.compile.store import cache_dir, digest, publish, require_space, scratch, write_json
+from socsched.compile.store import digest, publish, require_space, scratch, write_json
 from socsched.compile.targets import TargetSpec, resolve, share_in_code
 from socsched.compile.values import value_types
 from socsched.compile.versions import PINNED, rule_sources
@@ -85,6 +86,7 @@ def compile_stage(
         check_tuning(tuning, share)
     if not compiles(engine, precision):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
+    _check_rules(stage, engine, precision, spec, part)
     chosen, provenance = weights_for(model, network, weights)
     within = (share_in_code(spec, share), _layout(engine, precision) if spec.kind == "simulated" else "")
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
@@ -102,7 +104,6 @@ def compile_stage(
         names = port_names(model, network)
         if part:
             network = take(network, part, value_types(network))
-        _check_rules(stage, engine, precision, spec, part)
         built = (spec, precision, chosen, provenance, key, scales, tuning, share)
         request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)

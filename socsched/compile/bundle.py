@@ -64,7 +64,6 @@ def write_program(folder: Path, pipeline: Pipeline) -> list[str]:
     functions = [s for s in pipeline.stages if sort_of(s.model, s.params) == "function"]
     roots = [PROGRAM, *(MODELS[str(stage.model)].split(":")[0] for stage in functions)]
     found = sources(roots)
-    shutil.rmtree(folder / LIBRARY, ignore_errors=True)  # of an earlier bundle
     for module in found:
         target = folder / LIBRARY / module.relative_to(_PACKAGE.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +80,10 @@ _START = """\
 # no compiler is loaded. start.sh --help says the rest.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+if [ ! -d "$here/{library}" ]; then
+    echo "error: no {library}/ here: an update of this bundle was cut off; build it again" >&2
+    exit 2
+fi
 export TVM_USE_RUNTIME_LIB=1
 export PYTHONPATH="$here/{library}${{PYTHONPATH:+:$PYTHONPATH}}"
 exec "${{PYTHON:-python3}}" -m {program} "$here" "$@"

@@ -1,6 +1,6 @@
 """A pipeline's compiled stages in one folder that starts on the board, with a manifest that says what is what.
 
-manifest.json           stages in order with their inputs, artefacts and hand-overs with digests, versions
+manifest.json           stages in order with their inputs, artefacts and hand-overs, versions, the digest of every file
 STAGE/ENGINE-PRECISION/ the code of a stage, or what a vendor's toolchain needs to make it
 plan.json, weights.npz  the plan and the weights it was built from, where given
 start.sh, lib/          runs it with TVM's runtime alone (see `board`)
@@ -8,9 +8,10 @@ start.sh, lib/          runs it with TVM's runtime alone (see `board`)
 
 from __future__ import annotations
 
+import json
 import platform as machine
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,16 @@ import numpy as np
 
 from socsched.compile import bundle
 from socsched.compile.analyze import stage_work
-from socsched.compile.artifact import Artifact, file_digest
+from socsched.compile.artifact import Artifact
 from socsched.compile.builder import PRECISIONS, compile_stage, compiles, network_of
 from socsched.compile.handover import write as handover
 from socsched.compile.handover.check import require_all
-from socsched.compile.quantize.scales import Scales, per_tensor
-from socsched.compile.store import write_json
+from socsched.compile.quantize.scales import Scales, of_stage, per_tensor
 from socsched.compile.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import MachineError, UsageError
+from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.graph.partition import Part
 from socsched.graph.rules import check_operators
 from socsched.progress import tell
@@ -89,48 +90,63 @@ def compile_bundle(
     """
     if request.part and not request.stage:
         raise UsageError("a part needs its stage", "add --stage")
-    artifacts: list[dict[str, Any]] = []
-    handovers: list[dict[str, Any]] = []
     choices = list(_Choices(pipeline, platform, request, note))
     _require_takers(choices, request.part)
     try:
-        for number, (chosen, target, precision) in enumerate(choices):
-            tell("compiling", number, len(choices), "stages", chosen.name)
-            if handover.has_toolchain(target):
-                folder = out_dir / _folder(chosen, target, precision, request.part)
-                known = request.scales.get(chosen.name)
-                steps = per_tensor(network_of(chosen)[1], known) if known else None
-                document = handover.hand_over(chosen, target, precision, folder, weights, request.part, steps)
-                handovers.append({**document, "folder": folder.relative_to(out_dir).as_posix()})
-                note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
-                continue
-            share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
-            scales = request.scales.get(chosen.name)
-            artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
-            note(f"{chosen.name} for {target.id} in {precision}")
-            artifacts.append(_place(artifact, out_dir, _folder(chosen, target, precision, request.part)))
-        out_dir.mkdir(parents=True, exist_ok=True)
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "pipeline": pipeline.name,
-            "platform": platform.name,
-            "versions": dict(PINNED),
-            "host_stages": [s.name for s in pipeline.stages if s.model and not _is_network(s)],
-            "artifacts": artifacts,
-            "handovers": handovers,
-            "stages": bundle.stages(pipeline, artifacts, handovers),
-            "weights": bundle.write_weights(out_dir, weights),
-            "plan": "plan.json" if request.plan is not None else None,
-            "sources": bundle.write_program(out_dir, pipeline),
-        }
+        with scratch(out_dir) as made:
+            manifest = _make(made, pipeline, platform, request, choices, weights, note)
+            (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+            put_in_place(made, out_dir, MANIFEST, whole=bundle.LIBRARY)
     except OSError as error:
         raise MachineError(
             f"{out_dir}: cannot write: {error.strerror or error}", "free space or name another folder"
         ) from error
-    if request.plan is not None:
-        write_json(out_dir / "plan.json", request.plan)
-    write_json(out_dir / MANIFEST, manifest)
     return manifest
+
+
+def _make(
+    made: Path,
+    pipeline: Pipeline,
+    platform: Platform,
+    request: Request,
+    choices: Sequence[tuple[Stage, Engine, str]],
+    weights: Mapping[str, np.ndarray[Any, Any]] | None,
+    note: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write all of a bundle but its manifest into `made`, and return that."""
+    artifacts: list[dict[str, Any]] = []
+    handovers: list[dict[str, Any]] = []
+    for number, (chosen, target, precision) in enumerate(choices):
+        tell("compiling", number, len(choices), "stages", chosen.name)
+        folder = _folder(chosen, target, precision, request.part)
+        if handover.has_toolchain(target):
+            known = of_stage(request.scales, chosen)
+            steps = per_tensor(network_of(chosen)[1], known) if known else None
+            document = handover.hand_over(chosen, target, precision, made / folder, weights, request.part, steps)
+            handovers.append({**document, "folder": folder.as_posix()})
+            note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
+            continue
+        share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
+        scales = of_stage(request.scales, chosen)
+        artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
+        note(f"{chosen.name} for {target.id} in {precision}")
+        artifacts.append(_place(artifact, made, folder))
+    if request.plan is not None:
+        (made / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "pipeline": pipeline.name,
+        "platform": platform.name,
+        "versions": dict(PINNED),
+        "host_stages": [s.name for s in pipeline.stages if s.model and not _is_network(s)],
+        "artifacts": artifacts,
+        "handovers": handovers,
+        "stages": bundle.stages(pipeline, artifacts, handovers),
+        "weights": bundle.write_weights(made, weights),
+        "plan": "plan.json" if request.plan is not None else None,
+        "sources": bundle.write_program(made, pipeline),
+        "files": digests(made),
+    }
 
 
 def planned(tasks: Any) -> dict[str, tuple[str, str]]:
@@ -228,4 +244,4 @@ class _Choices:
         """What can be built for an engine: int8 of a hand-over needs scales."""
         if not handover.has_toolchain(engine):
             return tuple(precision for precision in PRECISIONS if compiles(engine, precision))
-        return handover.PRECISIONS if stage.name in self.request.scales else ("fp16",)
+        return handover.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)

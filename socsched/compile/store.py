@@ -1,4 +1,4 @@
-"""The content-addressed cache on disk: $SOCSCHED_CACHE, else socsched under the user's cache folder.
+"""What is built and kept in the cache folder, by the digest of what it is built from.
 
 An entry appears whole or not at all (written aside, then renamed), so processes may share the folder, be killed or run
 out of space at any time.  What is damaged afterwards (a truncated file) is found by its digest and built again.
@@ -12,34 +12,15 @@ import hashlib
 import json
 import os
 import shutil
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from socsched import files
+from socsched.cache import cache_dir, own, private
 from socsched.errors import MachineError
-
-PREFIX = ".new-"
-STALE_S = 3600
-"""Age (s) at which what a killed process left is removed; no build is silent for so long."""
-
-
-def cache_dir() -> Path:
-    """Return the cache folder, created if absent; MachineError when it cannot be."""
-    if "SOCSCHED_CACHE" in os.environ:
-        folder = Path(os.environ["SOCSCHED_CACHE"])
-    elif sys.platform == "darwin":
-        folder = Path.home() / "Library/Caches/socsched"
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "socsched"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MachineError(f"{folder}: cannot use this cache folder: {error.strerror}", "set SOCSCHED_CACHE") from error
-    return folder
+from socsched.files import file_digest, write_file
 
 
 def digest(*parts: object) -> str:
@@ -49,25 +30,14 @@ def digest(*parts: object) -> str:
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
-    """Yield a new folder inside `parent`, for what is then renamed into place, and remove it in the end.
-
-    A process killed here leaves its folder behind; whoever comes an hour later sweeps it away.  Raises MachineError
-    when the folder cannot be written or the disk is full.
-    """
+    """Yield a new folder in a folder of the cache, as `files.scratch`; MachineError when it cannot be written."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
-        folder = Path(tempfile.mkdtemp(dir=parent, prefix=PREFIX))
-    except OSError as error:
-        raise _unwritable(parent, error) from error
-    try:
-        yield folder
+        with files.scratch(parent) as folder:
+            yield folder
     except OSError as error:
         if error.filename and not str(error.filename).startswith(str(parent)):  # something else, a tool or an input
             raise
         raise _unwritable(parent, error) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_space(folder: Path, size: int) -> None:
@@ -78,16 +48,6 @@ def require_space(folder: Path, size: int) -> None:
 
 def _unwritable(parent: Path, error: OSError) -> MachineError:
     return MachineError(f"{parent}: cannot write: {error.strerror or error}", "free space or set SOCSCHED_CACHE")
-
-
-def _sweep(parent: Path) -> None:
-    for leftover in parent.glob(f"{PREFIX}*"):
-        try:
-            newest = max(path.lstat().st_mtime for path in (leftover, *leftover.rglob("*")))
-        except OSError:  # its owner is at work, or has just finished
-            continue
-        if time.time() - newest > STALE_S:
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
@@ -109,12 +69,48 @@ def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
                 raise
 
 
-def write_atomic(path: Path, fill: Callable[[Path], None]) -> None:
-    """Call `fill` with a path aside and rename the result to `path`; MachineError when the folder is not writable."""
-    with scratch(path.parent) as folder:
-        aside = folder / path.name
-        fill(aside)
-        os.replace(aside, path)
+def library(kind: str, key: str, name: str, build: Callable[[Path], None]) -> Path:
+    """Return the shared object `name` of cache entry `kind`/`key`, whole and this user's or root's own.
+
+    `build` is called with a folder to make it in where it is absent or not what was built.  Raises MachineError for a
+    cache that cannot be used, and what `build` raises.
+    """
+    home = _folder(kind) / key
+
+    def sound(place: Path) -> bool:
+        return _sound(place / name)
+
+    if not sound(home):
+        with scratch(home.parent) as aside:
+            made = aside / "new"
+            made.mkdir(mode=0o700)
+            build(made)
+            (made / name).chmod(0o700)
+            write_file(_sum(made / name), file_digest(made / name), 0o600)
+            publish(made, home, sound)
+        if not sound(home):
+            raise MachineError(f"{home / name}: what was just built cannot be read back", "set SOCSCHED_CACHE")
+    return home / name
+
+
+def _folder(kind: str) -> Path:
+    parent = cache_dir()
+    try:
+        return private(parent / kind)
+    except OSError as error:
+        raise _unwritable(parent / kind, error) from error
+
+
+def _sum(file: Path) -> Path:
+    return file.with_name(f"{file.name}.sha256")
+
+
+def _sound(file: Path) -> bool:
+    try:
+        kept = all(map(own, (file.parent, file, _sum(file))))
+        return kept and _sum(file).read_text(encoding="utf-8") == file_digest(file)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def read_json(path: Path) -> Any:
@@ -126,10 +122,9 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, atomically."""
-    text = json.dumps(value, indent=1, sort_keys=True)
-
-    def fill(aside: Path) -> None:
-        aside.write_text(text)
-
-    write_atomic(path, fill)
+    """Write `value` as JSON, whole or not at all; MachineError when that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(value, indent=1, sort_keys=True))
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error

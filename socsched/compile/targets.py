@@ -14,6 +14,7 @@ cached artefacts of equal machines agree.
 
 from __future__ import annotations
 
+import difflib
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compile.cpu.vector import AVX2, AVX512, HVX, NEON, NEON_HALF, SSE, Vector
+from socsched.descriptor.processors import PROCESSORS, architecture
 from socsched.errors import CompileError, MachineError
 
 _AVX512_FLAGS = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -56,6 +58,7 @@ def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
         if target.get("host") is True or target.get("mcpu") == "native":
             return TargetSpec("llvm", native_target(), True)
         own = {key: value for key, value in target.items() if key not in _OWN_KEYS}
+        _require_known(own, engine)
         triple = str(own.get("mtriple", ""))
         return TargetSpec("llvm", own, not triple or triple.split("-")[0] == _machine())
     if kind == "cuda":
@@ -70,6 +73,21 @@ def resolve(target: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
     raise CompileError(
         f"{engine}: no compiler for target kind {kind!r}", "kinds: llvm, cuda, opencl, hexagon, simulated"
     )
+
+
+def _require_known(own: Mapping[str, Any], engine: str) -> None:
+    """Raise CompileError for a processor LLVM does not know: TVM would crash, or compile for a generic one."""
+    triple, name = str(own.get("mtriple", "")), str(own.get("mcpu", ""))
+    try:
+        known = PROCESSORS[architecture(triple or _machine())]
+    except KeyError:
+        raise CompileError(f"{engine}: unknown target triple {triple!r}", "such as aarch64-linux-gnu") from None
+    if name and name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise CompileError(
+            f"{engine}: unknown processor {name!r} for {triple or _machine()}",
+            f"did you mean {near[0]!r}?" if near else "name it as LLVM does, such as cortex-a78ae",
+        )
 
 
 def _hexagon(arch: str, engine: str) -> Mapping[str, Any]:

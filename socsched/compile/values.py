@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from socsched.compile.store import cache_dir, digest, read_json, write_json
+from socsched.cache import keep, recall
+from socsched.compile.store import digest
 from socsched.compile.versions import rule_sources
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 
 def value_types(network: Network) -> dict[str, TensorType]:
-    """Return layer name -> logical type (-1 where a size varies), kept on disk so that TVM is imported only once."""
-    path = cache_dir() / "values" / f"{digest('values', repr(network), rule_sources())}.json"
+    """Return layer name -> logical type (-1 where a size varies), kept in the cache so that TVM is imported once."""
+    key = digest("values", repr(network), rule_sources())
     try:
-        entries = read_json(path).items()
+        entries = recall("values", key).items()
         return {name: TensorType(tuple(e["shape"]), e["dtype"], e["layout"]) for name, e in entries}
     except (AttributeError, TypeError, KeyError):
         from socsched.compile.fusion import tensor_type
         from socsched.compile.relax_import import layer_types
 
         types = {name: tensor_type(ty) for name, ty in layer_types(network).items()}
-        write_json(path, {name: asdict(tensor) for name, tensor in types.items()})
+        keep("values", key, {name: asdict(tensor) for name, tensor in types.items()})
         return types

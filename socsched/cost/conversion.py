@@ -112,24 +112,38 @@ def visible_ns(source: Engine, sink: Engine, size: int) -> int:
     return round(source.handoff_ns.value) + (math.ceil(size * 1e9 / min(rates)) if rates else 0)
 
 
+def conversion_figures(size: int, engine: Engine, platform: Platform, mode: PowerMode) -> tuple[int, int]:
+    """Return time (ns) and energy (µJ) of a conversion job that moves `size` bytes."""
+    rate = (engine.conversion or engine.bandwidth).value
+    time = _fixed_ns(engine) + max(math.ceil(size * 1e9 / min(rate, dram_capacity(platform, mode))), 1)
+    share, picojoule = _share(engine, mode), platform.dram.picojoule_per_byte.value
+    return time, job_energy_uj(engine, mode, share, time, size, picojoule)
+
+
+def _fixed_ns(engine: Engine) -> int:
+    return round(engine.launch_ns.value + engine.submit_ns.value)
+
+
+def _share(engine: Engine, mode: PowerMode) -> int:
+    return 1 if engine.shares == "unit" else mode.engines[engine.id].units
+
+
 def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform: Platform, mode: PowerMode) -> Cost:
     """Return the cost of one conversion job over all `changed` tensors: each is read once and written once."""
     size = sum(tensor_bytes(hop.given) + tensor_bytes(hop.wanted) for hop in changed)
-    fixed = round(engine.launch_ns.value + engine.submit_ns.value)
-    rate = engine.conversion or engine.bandwidth
-    time = fixed + max(math.ceil(size * 1e9 / min(rate.value, dram_capacity(platform, mode))), 1)
-    share = 1 if engine.shares == "unit" else mode.engines[engine.id].units
-    overheads = (engine.launch_ns, engine.submit_ns)
+    time, energy = conversion_figures(size, engine, platform, mode)
+    rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
+    fixed = _fixed_ns(engine)
     provenance, error = trust([(time - fixed, (rate,)), (fixed, overheads)])
     return Cost(
         stage=name,
         engine=engine.id,
         mode=mode.name,
         precision=changed[0].wanted.dtype,
-        share=share,
+        share=_share(engine, mode),
         time_ns=time,
         bytes=size,
-        energy_uj=job_energy_uj(engine, mode, share, time, size, platform.dram.picojoule_per_byte.value),
+        energy_uj=energy,
         segments=(Segment(name, time, fixed, size),),
         provenance=provenance,
         source=sources_of([rate, *overheads]),

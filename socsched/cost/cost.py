@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from socsched.descriptor.limits import Bytes, Lane, Line, NoName, Ns
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -17,12 +19,12 @@ class Segment:
     its own lanes meanwhile, else it gives them up (self-suspension).
     """
 
-    name: str
-    time_ns: int
-    fixed_ns: int
-    bytes: int
-    engine: str = ""
-    lanes: tuple[int, ...] = ()
+    name: Line
+    time_ns: Ns
+    fixed_ns: Ns
+    bytes: Bytes
+    engine: NoName = ""
+    lanes: tuple[Lane, ...] = ()
     hold: bool = False
 
 

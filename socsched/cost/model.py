@@ -19,7 +19,7 @@ from socsched.cost.roofline import Estimate, estimate, rescaled
 from socsched.descriptor.catalog import described
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
-from socsched.errors import SocschedError
+from socsched.errors import CompileError
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
@@ -50,9 +50,9 @@ class CostModel:
     work: WorkOf
     profile: Profile | None = None
     reference: Reference = described
-    _known: dict[str, tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
+    _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
-    _variants: dict[tuple[str, str, str, int], Cost | None] = field(default_factory=dict)
+    _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
 
     @property
     def dram(self) -> float:
@@ -82,7 +82,7 @@ class CostModel:
 
     def at(self, stage: Stage, engine: str, precision: str, share: int) -> Cost | None:
         """Return what a stage costs in one place, None where the engine cannot run it so."""
-        key = (_key(stage), engine, precision, share)
+        key = (*_asked(stage), engine, precision, share)
         if key not in self._variants:
             found = self._pair(stage, self.platform.engine(engine), precision)
             costs = [] if isinstance(found, str) else found
@@ -100,7 +100,7 @@ class CostModel:
         return self.work_of(stage, options[0].precision) if options else None
 
     def _all(self, stage: Stage) -> tuple[list[Cost], list[Refusal]]:
-        key = _key(stage)
+        key = _asked(stage)
         if key not in self._known:
             costs: list[Cost] = []
             refusals: list[Refusal] = []
@@ -124,7 +124,7 @@ class CostModel:
             return f"computes in {', '.join(engine.precisions)} only"
         try:
             work = self.work_of(stage, precision)
-        except SocschedError as error:
+        except CompileError as error:  # what this machine cannot do says nothing of the engine
             return str(error)
         reasons = check_operators(work, engine) if work else []
         if reasons:
@@ -229,6 +229,11 @@ def _key(stage: Stage) -> str:
     """What a stage is remembered by: parts of one name differ by where they were cut."""
     part = stage.params.get(PART)
     return f"{stage.name} {part['cut']}" if part else stage.name
+
+
+def _asked(stage: Stage) -> tuple[str, int, tuple[str, ...]]:
+    """Return what the costs of a stage are remembered by: its share and engines may be changed to try something."""
+    return _key(stage), stage.share, stage.engines
 
 
 def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | None) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import efficiency
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, Platform, PowerMode
-from socsched.errors import SocschedError
+from socsched.errors import CompileError
 
 PRECISIONS = ("fp32", "fp16", "int8")
 
@@ -97,7 +97,7 @@ def points(
             cost = best.get((roof.engines[0], roof.precision))
             try:
                 done = model.work_of(stage, roof.precision) if cost else None
-            except SocschedError:
+            except CompileError:
                 done = None
             if cost is None or done is None or not done.flops or not done.bytes:
                 continue

@@ -49,7 +49,14 @@ def described(name: str) -> Platform | None:
 
 
 def get_pipeline(name_or_path: str) -> Pipeline:
-    """Return a pipeline by name or path; UsageError for an unknown name, DescriptorError for a file with faults."""
+    """Return a pipeline by name or path, that of a network for an ONNX file.
+
+    Raises UsageError for an unknown name, DescriptorError for a file with faults.
+    """
+    if name_or_path.lower().endswith(".onnx"):
+        from socsched.descriptor.onnx_pipeline import onnx_pipeline
+
+        return onnx_pipeline(Path(name_or_path).expanduser())
     path = resources.find("pipelines", name_or_path)
     return _pipeline(path, _stamp(path))
 

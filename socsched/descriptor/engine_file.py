@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ from socsched.descriptor.fields import (
     RateFigure,
     ShareFigure,
     SizeFigure,
+    Title,
     Voltage,
 )
 from socsched.descriptor.operating_points import dynamic_power
@@ -41,6 +42,7 @@ from socsched.descriptor.platform import (
     Preemption,
     WeightsMemory,
 )
+from socsched.descriptor.target_file import TargetFile
 
 Resolve = Callable[[OperatorRulesFile], OperatorRules]
 
@@ -124,7 +126,9 @@ class OperatingPointsFile(FileModel):
 class CoherencyFile(Grounded):
     """How the engine sees the CPUs' caches."""
 
-    domain: Literal["full", "io", "none"] = Field(description="both ways, one way, or not at all")
+    domain: Literal["full", "io", "none"] = Field(
+        description="fully coherent, I/O-coherent (it sees the CPUs' caches, they do not see its own), or not at all"
+    )
     flush: BandwidthFigure | None = Field(None, description="rate of cleaning caches for an engine without coherency")
     note: str = Field("", description="remarks")
 
@@ -149,7 +153,7 @@ class EngineFile(Grounded):
     """One schedulable processor, or `count` equal ones called key0, key1, ..."""
 
     kind: Name = Field(description="what people call it: cpu, gpu, dla, npu, dsp, ...")
-    title: str = Field(min_length=1, description="one line about it")
+    title: Title = Field(description="one line about it")
     count: int | None = Field(None, ge=1, le=64, description="equal engines, called key0, key1, ...; absent: one")
     units: int = Field(ge=1, le=100_000, description="identical units it consists of (cores, SMs)")
     unit: Name = Field(description="what a unit is called: core, SM, ...")
@@ -181,7 +185,7 @@ class EngineFile(Grounded):
         None, description="power in addition with all units busy at the highest clock; absent: from operating points"
     )
     operators: OperatorRulesFile = Field(description="what it can compute")
-    target: dict[str, Any] = Field(description="what to compile for")
+    target: TargetFile = Field(description="what to compile for")
 
     def lower(self, engine_id: str, resolve: Resolve) -> Engine:
         """Return the engine as the rest of socsched sees it; `resolve` finds the operator rules it names."""
@@ -205,7 +209,7 @@ class EngineFile(Grounded):
             operators=resolve(self.operators),
             idle_mw=self.idle.lower(),
             dynamic_mw=self.dynamic.lower() if self.dynamic else unknown,
-            target=dict(self.target),
+            target=self.target.lower(),
             performance=self.performance.lower() if self.performance else None,
             capacity=self.capacity.lower() if self.capacity else None,
             coefficient=self.dynamic_coefficient.lower() if self.dynamic_coefficient else None,

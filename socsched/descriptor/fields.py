@@ -10,6 +10,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from socsched import units
 from socsched.descriptor.platform import Figure, Source
+from socsched.limits import LARGEST
+from socsched.text import LINE_PATTERN
 
 _EXACT = ("energy per byte", "temperature")
 """Dimensions whose base unit is too coarse to round to."""
@@ -34,6 +36,9 @@ class Quantity:
         if value < 0 or (self.positive and value == 0):
             wanted = "a positive" if self.positive else "a non-negative"
             raise ValueError(f"expected {wanted} {self.dimension}, got {str(text)!r}")
+        if value > LARGEST.get(self.dimension, value):
+            most = f"{LARGEST[self.dimension]} {units.BASE_UNIT[self.dimension]}"
+            raise ValueError(f"expected a {self.dimension} of at most {most}, got {str(text)!r}")
         whole = value if self.dimension in _EXACT else round(value)
         if self.positive and whole == 0:
             raise ValueError(f"expected at least 1 {units.BASE_UNIT[self.dimension]}, got {str(text)!r}")
@@ -66,6 +71,8 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 VERSION_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 LAYOUT_PATTERN = r"^N(CHW|HWC)([1-9][0-9]{0,2}[hwc])*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
+Title = Annotated[str, Field(min_length=1, max_length=300, pattern=LINE_PATTERN)]
+"""One line of text, which scripts and tables can hold."""
 PrecisionName = Literal["fp32", "fp16", "int8"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
@@ -73,7 +80,7 @@ Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 class SourceFile(FileModel):
     """Where figures come from."""
 
-    title: str = Field(min_length=1, description="title of the publication, file or measurement")
+    title: Title = Field(description="title of the publication, file or measurement")
     where: str = Field("", description="address, file in a repository, or date of a measurement")
 
     def lower(self) -> Source:

@@ -8,13 +8,11 @@ the planner predicts it from these figures, so that prediction and run can disag
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from socsched.cache import keep, recall
 from socsched.descriptor.host_probe import HostFacts, identity, probe, vector
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
@@ -39,30 +37,22 @@ _CORE_MW, _IDLE_CORE_MW, _BASE_MW = 5_000, 1_000, 10_000
 def detect(cache: bool = True) -> Platform:
     """Return this machine as platform ``host``.
 
-    The measured facts are kept in the cache folder ($SOCSCHED_CACHE, else socsched under the user's), one file for a
-    CPU model and core count, with the date of the measurement, so that plans made later rest on the same figures.  A
-    stored file that cannot be read is measured again; `cache` False measures always and leaves the file alone.
+    The measured facts are kept in the cache (`socsched.cache`), one file for a CPU model and core count, with the date
+    of the measurement, so that plans made later rest on the same figures.  A stored file that cannot be read is
+    measured again; `cache` False measures always and leaves the file alone.
     """
-    path = cache_file()
-    facts = _load(path) if cache else None
+    model, cores = identity()
+    key = hashlib.sha256(f"{model}/{cores}".encode()).hexdigest()[:12]
+    facts = _facts(recall("host", key)) if cache else None
     if facts is None:
         facts = probe()
         if cache:
-            _store(path, facts)
+            keep("host", key, {"format": _FORMAT, **asdict(facts)})
     return build(facts)
 
 
-def cache_file() -> Path:
-    """Return where the facts about this CPU model and core count are kept."""
-    model, cores = identity()
-    key = hashlib.sha256(f"{model}/{cores}".encode()).hexdigest()[:12]
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("SOCSCHED_CACHE") or user / "socsched") / f"host-{key}.json"
-
-
-def _load(path: Path) -> HostFacts | None:
+def _facts(stored: Any) -> HostFacts | None:
     try:
-        stored = json.loads(path.read_text())
         if stored.pop("format") != _FORMAT:
             return None
         for name in ("cores", "flags", "rapl"):
@@ -70,18 +60,8 @@ def _load(path: Path) -> HostFacts | None:
         facts = HostFacts(**stored)
         usable = facts.copy_one > 0 and facts.copy_all > 0 and (facts.model, len(facts.cores)) == identity()
         return facts if usable else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _store(path: Path, facts: HostFacts) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({"format": _FORMAT, **asdict(facts)}, indent=1))
-        temporary.replace(path)
-    except OSError:
-        return  # a read-only home only costs the next call a second
 
 
 def build(facts: HostFacts) -> Platform:

@@ -19,6 +19,7 @@ from socsched.descriptor.fields import (
     PrecisionName,
     Size,
     SourceFile,
+    Title,
 )
 from socsched.descriptor.operator_rules import Format, OperatorRule, OperatorRules, Refused, version_key
 from socsched.descriptor.rule_checks import CHECKS
@@ -134,7 +135,7 @@ class RulesFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the rules, as in the file's name")
-    title: str = Field(min_length=1, description="one line about them")
+    title: Title = Field(description="one line about them")
     runtime: str = Field(min_length=1, description="the software whose versions count, such as TensorRT")
     version: Version = Field(description="version taken where a platform names none")
     sources: dict[Name, SourceFile] = Field(min_length=1, description="where rules are from, by key")

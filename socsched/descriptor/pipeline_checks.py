@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import TypeVar
 
 from socsched.descriptor.fields import Quantity
+from socsched.descriptor.rates import Cycle
 from socsched.descriptor.validation import Tree, check_figures
 from socsched.units import format_duration
 
-_PERIOD = Quantity("duration", positive=True).read
+_PERIOD = Cycle("duration", positive=True).read
 _TIME = Quantity("duration").read
 Value = TypeVar("Value")
 
@@ -133,8 +134,8 @@ def check_rates(root: Tree) -> None:
         for name in names[1:]:
             first, other = periods[names[0].text], periods[name.text]
             if first != other:
-                wanted = f"the period of {names[0].text!r} ({format_duration(first)})"
-                name.report(f"expected {wanted}, got {format_duration(other)}; sample the other rate with reads")
+                wanted = f"the period of {names[0].text!r} ({format_duration(float(first))})"
+                name.report(f"expected {wanted}, got {format_duration(float(other))}; sample the other rate with reads")
 
 
 def _periods(root: Tree) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,12 +21,15 @@ from socsched.descriptor.fields import (
     PrecisionName,
     Size,
     SourceFile,
+    Title,
 )
 from socsched.descriptor.pipeline import PER_POINT, Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.pipeline_checks import CHECKS
+from socsched.descriptor.rates import Cycle, whole_periods
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.validation import plain, validate
 
+Timer = Annotated[int | Fraction, Cycle("duration", positive=True)]
 Points = Annotated[float, Field(ge=0, le=1e6)]
 Criticality = Literal["hard", "firm", "soft"]
 
@@ -34,23 +38,25 @@ class SensorFile(Grounded):
     """A source of frames: periodic, or sporadic."""
 
     kind: Name = Field(description="what it is: lidar, camera, imu, ...")
-    period: Period = Field(description="time between frames, such as 100 ms; the shortest one where they are sporadic")
+    period: Timer = Field(
+        description="time between frames, such as 100 ms or 10 Hz; the shortest one where they are sporadic"
+    )
     offset: Duration = Field(0, description="release of the first frame after the start")
     jitter: Duration = Field(0, description="most a release can come late")
     sporadic: Duration = Field(0, description="most the time between frames can be longer than period")
     bytes_per_frame: Size = Field(0, description="bytes a frame brings into memory")
 
-    def lower(self, name: str) -> Sensor:
+    def lower(self, name: str, period_ns: int) -> Sensor:
         """Return the sensor as the rest of socsched sees it."""
-        times = (self.period, self.offset, self.jitter)
+        times = (period_ns, self.offset, self.jitter)
         return Sensor(name, self.kind, *times, self.bytes_per_frame, self.source, self.assumed, self.sporadic)
 
 
 class AnchorFile(FileModel):
     """A known execution time: what was run where, and how long it took."""
 
-    platform: str = Field(min_length=1, description="a platform's name, or any text for hardware not described")
-    mode: str = Field(min_length=1, description="power mode, or any text for hardware not described")
+    platform: Title = Field(description="a platform's name, or any text for hardware not described")
+    mode: Title = Field(description="power mode, or any text for hardware not described")
     engine: Name = Field(description="engine id (dla0) or kind (cpu)")
     precision: PrecisionName = Field(description="data type the time was taken with")
     time: DurationFigure = Field(description="execution time of one job as a figure")
@@ -72,15 +78,14 @@ class AnchorFile(FileModel):
 class StageFile(Grounded):
     """One schedulable piece of work; exactly one of after and period starts it."""
 
-    title: str = Field(min_length=1, description="what the stage does, in a few words")
+    title: Title = Field(description="what the stage does, in a few words")
     model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
-    onnx: str | None = Field(
+    onnx: Title | None = Field(
         None,
-        min_length=1,
         description="network in an ONNX file, path relative to this file; params inputs and outputs rename its ports",
     )
     after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
-    period: Period | None = Field(None, description="runs on its own timer with this period")
+    period: Timer | None = Field(None, description="runs on its own timer with this period, such as 20 ms or 50 Hz")
     offset: Duration = Field(0, description="first activation of the timer after the start")
     jitter: Duration = Field(0, description="most an activation of the timer can come late")
     reads: list[str] = Field(default_factory=list, description="sensors and stages sampled at start")
@@ -105,14 +110,14 @@ class StageFile(Grounded):
     output_bytes: Size = Field(0, description="what a stage without model hands on")
     criticality: Criticality = Field("firm", description="what a late job means: hard, firm or soft")
 
-    def lower(self, name: str, folder: Path) -> Stage:
+    def lower(self, name: str, folder: Path, period_ns: int | None) -> Stage:
         """Return the stage as the rest of socsched sees it; a network's path is relative to `folder`."""
         return Stage(
             name=name,
             title=self.title,
             model="onnx" if self.onnx else self.model,
             after=tuple(self.after),
-            period_ns=self.period,
+            period_ns=period_ns,
             offset_ns=self.offset,
             reads=tuple(self.reads),
             params={**({"file": str((folder / self.onnx).resolve())} if self.onnx else {}), **self.params},
@@ -153,7 +158,7 @@ class PipelineFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the pipeline, as in the file's name")
-    title: str = Field(min_length=1, description="one line about it")
+    title: Title = Field(description="one line about it")
     sources: dict[Name, SourceFile] = Field(default_factory=dict, description="where figures come from, by key")
     sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sources of frames by name")
     stages: dict[Name, StageFile] = Field(min_length=1, description="pieces of work by name")
@@ -164,11 +169,16 @@ class PipelineFile(FileModel):
 
     def lower(self, file: str) -> Pipeline:
         """Return the pipeline as the rest of socsched sees it."""
+        stated = {name: sensor.period for name, sensor in self.sensors.items()}
+        stated |= {name: stage.period for name, stage in self.stages.items() if stage.period is not None}
+        periods = dict(zip(stated, whole_periods(list(stated.values())), strict=True))
         return Pipeline(
             name=self.name,
             title=self.title,
-            sensors=tuple(sensor.lower(name) for name, sensor in self.sensors.items()),
-            stages=tuple(stage.lower(name, Path(file).parent) for name, stage in self.stages.items()),
+            sensors=tuple(sensor.lower(name, periods[name]) for name, sensor in self.sensors.items()),
+            stages=tuple(
+                stage.lower(name, Path(file).parent, periods.get(name)) for name, stage in self.stages.items()
+            ),
             chains=tuple(chain.lower(name) for name, chain in self.chains.items()),
             sources={key: source.lower() for key, source in self.sources.items()},
             file=file,

@@ -92,7 +92,7 @@ class OperatingPoints:
 
 @dataclass(frozen=True, slots=True)
 class Coherency:
-    """How an engine sees the caches of the CPUs: `domain` full (both ways), io (one way) or none.
+    """How an engine sees the caches of the CPUs: `domain` full, io (I/O-coherent) or none.
 
     `flush`: bytes/s at which caches are cleaned for an engine that is not coherent, paid for every byte handed over.
     """

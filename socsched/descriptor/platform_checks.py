@@ -8,6 +8,7 @@ from pathlib import Path
 from socsched.descriptor.fields import VERSION_PATTERN, Quantity
 from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names
 from socsched.descriptor.rule_checks import check_case
+from socsched.descriptor.target_file import check_targets
 from socsched.descriptor.validation import Tree, check_figures
 from socsched.units import format_bandwidth, format_frequency
 
@@ -215,4 +216,5 @@ CHECKS = (
     check_mode_engines,
     check_bandwidth,
     check_figures,
+    check_targets,
 )

@@ -24,6 +24,7 @@ from socsched.descriptor.fields import (
     SizeFigure,
     SourceFile,
     TemperatureFigure,
+    Title,
 )
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.operator_rules import OperatorRules
@@ -71,7 +72,7 @@ class DramFile(FileModel):
 class RailFile(Grounded):
     """A supply with a power meter."""
 
-    title: str = Field(min_length=1, description="one line about it")
+    title: Title = Field(description="one line about it")
     covers: list[str] = Field(default_factory=list, description="engines it feeds, and other blocks in words")
     sensor: str = Field("", description="chip, address and channel that read it")
     idle: PowerFigure | None = Field(None, description="power with nothing running")
@@ -150,7 +151,7 @@ class PlatformFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the platform, as in the file's name")
-    title: str = Field(min_length=1, description="one line about it")
+    title: Title = Field(description="one line about it")
     vendor: str = Field(min_length=1, description="who makes it")
     sources: dict[Name, SourceFile] = Field(default_factory=dict, description="where figures come from, by key")
     dram: DramFile = Field(description="main memory")

@@ -14,6 +14,26 @@ OPERATOR_ATTRS = frozenset(
 """Attributes of operators that rules can name (`graph.operators.Operator.attrs`)."""
 
 
+OPERATORS = frozenset(
+    (
+        *("abs", "add", "avg_pool", "batch_norm", "clip", "concat", "conv2d", "conv2d_transpose", "cos", "dense"),
+        *("divide", "elu", "equal", "exp", "function", "gather", "gather_nd", "gelu", "global_avg_pool", "greater"),
+        *("group_norm", "hard_sigmoid", "hard_swish", "instance_norm", "layer_norm", "leaky_relu", "less", "log"),
+        *("lrn", "matmul", "max_pool", "maximum", "minimum", "multiply", "nms", "one_hot", "pad", "pillar_features"),
+        *("prelu", "reduce_max", "reduce_mean", "reduce_sum", "relu", "reshape", "resize2d", "scatter", "sigmoid"),
+        *("sin", "slice", "softmax", "softplus", "split", "sqrt", "subtract", "tanh", "topk", "transpose"),
+    )
+)
+"""Names of operators that rules can be about (`graph.operators.Operator.kind`, and others vendors list)."""
+
+
+def check_operators(entries: Tree) -> None:
+    """Report names of operators that do not exist: a rule of such a name would never apply."""
+    for entry in entries.items():
+        if entry.key not in OPERATORS:
+            entry.unknown("operator", OPERATORS, key=True)
+
+
 def check_case(case: Tree) -> None:
     """Report attributes no operator has, empty ranges and dtypes that appear twice in one case of a rule."""
     for name in ("limits", "values", "below"):
@@ -32,6 +52,8 @@ def check_case(case: Tree) -> None:
 def check_cases(root: Tree) -> None:
     """Report faults of every case, operators without a case, and operators both allowed and refused."""
     refused = root.at("refused").names()
+    check_operators(root.at("operators"))
+    check_operators(root.at("refused"))
     for operator in root.at("operators").items():
         if operator.value == []:
             operator.report("expected at least one case; an operator that never runs belongs under refused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from socsched import resources
 from socsched.descriptor.distribution import Distribution
-from socsched.descriptor.fields import Duration, FileModel, Grounded, Name, Period, Temperature
+from socsched.descriptor.fields import Duration, FileModel, Grounded, Name, Period, Temperature, Title
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.study import (
     ALL,
@@ -158,7 +159,7 @@ class StudyFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the study, as in the file's name")
-    title: str = Field("", description="the question it answers, in one line")
+    title: Title | Literal[""] = Field("", description="the question it answers, in one line")
     parameters: dict[str, Annotated[Values, ParameterType()]] = Field(
         min_length=1,
         description="platform, mode, pipeline, objective, policy, faults, load, seed, rate.SOURCE (Hz), "
@@ -285,7 +286,7 @@ def check_design(root: Tree) -> None:
 
 def beside(folder: Path, name: str) -> Path:
     """Return the file a study means by a path: relative to the study's own folder."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     return path if path.is_absolute() else folder / path
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic_core import core_schema
 
-from socsched.descriptor.fields import FileModel, Name
+from socsched.descriptor.fields import FileModel, Name, Title
 from socsched.descriptor.source import Document, parse, read_bytes
 from socsched.descriptor.taskset_checks import CHECKS, POLICY, RULES, TIMES, UNITS
 from socsched.descriptor.taskset_model import (
@@ -30,6 +30,7 @@ from socsched.descriptor.taskset_model import (
     TaskSet,
 )
 from socsched.descriptor.validation import plain, validate
+from socsched.text import LINE_PATTERN
 
 __all__ = ["PeriodicTask", "Policy", "TaskSet", "TaskSetFile", "load_taskset", "taskset_from_mapping"]
 
@@ -106,7 +107,9 @@ class TaskFile(FileModel):
     """A periodic task."""
 
     id: int | None = Field(None, ge=0, description="number it is reported under; its position (from 0) without one")
-    name: str | None = Field(None, min_length=1, max_length=64, description="name; t and the id without one")
+    name: Annotated[str, Field(pattern=LINE_PATTERN)] | None = Field(
+        None, min_length=1, max_length=64, description="name; t and the id without one"
+    )
     period: Time = Field(description="time between arrivals")
     deadline: Time | None = Field(None, description="relative to the arrival; the period without one")
     wcet: Time = Field(description="longest execution time")
@@ -132,7 +135,7 @@ class TaskFile(FileModel):
 class TaskSetFile(FileModel):
     """Periodic tasks on identical processors."""
 
-    name: str | None = Field(None, min_length=1, description="name; the file's without one")
+    name: Title | None = Field(None, description="name; the file's without one")
     time_unit: Literal["ns", "us", "µs", "ms", "s"] = Field("ns", description="what every time here is counted in")
     policy: str | None = Field(
         None,

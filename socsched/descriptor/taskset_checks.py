@@ -10,10 +10,10 @@ from math import isfinite
 from typing import Any
 
 from socsched.descriptor.validation import Tree, suggest
+from socsched.limits import HORIZON_NS, LONGEST_NS
 
 UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 """Time unit of a file -> ns; a file that names none counts in ns."""
-LARGEST_NS = 2**62
 RULES = {"EDF": "edf", "FP": "fp", "RM": "rm", "DM": "dm", "FIFO": "fifo"}
 POLICY = re.compile(
     r"(?:(?P<scheme>P|G|partitioned|global)[_ ])?(?P<np>NP[-_ ])?(?P<rule>EDF|FP|RM|DM|FIFO)"
@@ -70,8 +70,8 @@ def _check_times(root: Tree) -> None:
             item.report(f"expected {'a positive' if positive else 'no negative'} time, got {item.value}")
         elif (value * scale).denominator != 1:
             item.report(f"expected a whole number of ns, got {item.value} {unit}; nothing is rounded")
-        elif value * scale > LARGEST_NS:
-            item.report(f"expected at most {LARGEST_NS // scale} {unit}, got {item.value}")
+        elif value * scale > (most := HORIZON_NS if item.key == "horizon" else LONGEST_NS):
+            item.report(f"expected at most {most // scale} {unit}, got {item.value}")
 
 
 def _check_tasks(root: Tree) -> None:
@@ -154,7 +154,7 @@ def _check_chain(root: Tree) -> None:
         for index, task in enumerate(tasks)
     ]
     for entry in root.at("chain").items():
-        if entry.text and entry.text not in names:
+        if isinstance(entry.value, str) and entry.value not in names:
             entry.unknown("task", names)
         elif isinstance(entry.value, int) and not 0 <= entry.value < len(tasks):
             entry.report(f"expected a position from 0 to {len(tasks) - 1}, got {entry.value}")

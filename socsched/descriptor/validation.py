@@ -7,6 +7,7 @@ checked by functions over `Tree`, which tolerate any structure, so that both kin
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
@@ -14,8 +15,11 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from socsched.descriptor.fields import LAYOUT_PATTERN, NAME_PATTERN, VERSION_PATTERN
+from socsched.descriptor.limits import PLAN_NAME_PATTERN
 from socsched.descriptor.platform import PROVENANCE
+from socsched.descriptor.processors import TRIPLE_PATTERN
 from socsched.descriptor.source import MAX_FINDINGS, Document, Path, kind_of
+from socsched.text import LINE_PATTERN
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -90,7 +94,7 @@ def validate(document: Document, model: type[Model], checks: Iterable[Callable[[
         result = model.model_validate(document.data)
     except ValidationError as error:
         for detail in error.errors(include_url=False)[:MAX_FINDINGS]:
-            _report(document, model, detail)
+            report_error(document, model, detail)
     root = Tree(document, (), document.data)
     for check in checks:
         check(root)
@@ -155,7 +159,7 @@ def _sources(tree: Tree) -> Iterator[Tree]:
             yield from _sources(item)
 
 
-def _report(document: Document, model: type[BaseModel], detail: Any) -> None:
+def report_error(document: Document, model: type[BaseModel], detail: Any) -> None:
     path: Path = tuple(part for part in detail["loc"] if part != "[key]")
     kind = detail["type"]
     if kind == "missing":
@@ -179,12 +183,18 @@ _TYPES = {
     "list_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
+    "dataclass_type": "a mapping",
+    "tuple_type": "a list",
     "finite_number": "a finite number",
 }
 _PATTERNS = {
     NAME_PATTERN: "a name of letters, digits, '_', '-', '.', starting with a letter or digit",
     VERSION_PATTERN: "a version of numbers and dots, such as 8.6.2",
     LAYOUT_PATTERN: "a layout: NCHW, NHWC or NCHW with a block of channels, such as NCHW16c",
+    PLAN_NAME_PATTERN: "a name of letters, digits and _ . + : # > @ -, starting with a letter, a digit or _",
+    f"{PLAN_NAME_PATTERN}|^$": "a name of letters, digits and _ . + : # > @ -, or nothing",
+    TRIPLE_PATTERN: "a target triple, such as aarch64-linux-gnu",
+    LINE_PATTERN: "one line of text without control characters",
 }
 _BOUNDS = {
     "greater_than": ("a number above", "gt"),
@@ -206,7 +216,10 @@ def _expected(kind: str, detail: Any) -> str:
     if kind == "literal_error":
         return f"expected one of {context['expected']}{got}"
     if kind == "string_pattern_mismatch":
-        return f"expected {_PATTERNS.get(context['pattern'], 'text like ' + context['pattern'])}{got}"
+        pattern = context["pattern"]
+        choice = re.fullmatch(r"\^\(([\w|]+)\)\$", pattern)
+        words = f"one of {choice[1].replace('|', ', ')}" if choice else _PATTERNS.get(pattern, f"text like {pattern}")
+        return f"expected {words}{got}"
     if kind in _TYPES:
         return f"expected {_TYPES[kind]}{got}"
     if kind in _BOUNDS:

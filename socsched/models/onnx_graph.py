@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,18 @@ import numpy as np
 
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
+from socsched.models.onnx_file import OnnxFile, first_line
+from socsched.models.onnx_fold import MOST_ELEMENTS as MOST_FOLDED_ELEMENTS
+from socsched.models.onnx_fold import MOST_FOLDED, MOST_TOTAL, SIZES
 
 Array = np.ndarray[Any, Any]
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul")
 _DTYPES = {1: "fp32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "fp16"}
-_LARGEST = 2**31
+_CODES = {name: code for code, name in _DTYPES.items()}
+_SHAPELIKE = 64
+"""Elements up to which a constant may say what shape a result has."""
+MOST_ELEMENTS = 2**31
+"""Of a tensor: more than any network of a car has."""
 _HINT = "export the network with fixed shapes and float weights, or simplify the file (onnxsim)"
 
 
@@ -48,12 +55,18 @@ class OnnxGraph:
     def tensor(self, name: str) -> TensorType:
         """Return the type of a value; InputError when its shape is not fixed."""
         shape = self.shapes.get(name)
+        if shape is not None and math.prod(shape) > MOST_ELEMENTS:
+            raise self.error(f"{name!r} has the shape {list(shape)}: more than {MOST_ELEMENTS} values")
         if shape is None or any(size < 1 for size in shape):
             raise self.error(
                 f"the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
-                "export with fixed sizes, or set them with onnx.tools.update_model_dims; only the batch may be open",
+                "export with fixed sizes, or set those of its inputs: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
             )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
+
+    def fixed(self, name: str) -> bool:
+        """Say whether every side of a value is known."""
+        return name in self.shapes and min(self.shapes[name], default=1) > 0
 
     def error(self, problem: str, hint: str = "export the network with fixed shapes and float weights") -> InputError:
         """Return the error for a problem with this file; `hint` says what would help."""
@@ -66,33 +79,33 @@ class OnnxGraph:
         return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
 
 
-def read(path: Path) -> OnnxGraph:
-    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised."""
-    import onnx
-    from onnx import numpy_helper, shape_inference
+def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxGraph:
+    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised.
 
-    if path.stat().st_size > _LARGEST:
-        raise InputError(f"{path}: larger than 2 GiB", "ONNX files with external data are not read")
+    `shapes` sets what the file leaves open of its inputs' sizes; InputError where the file says otherwise.
+    """
+    from onnx import shape_inference
+
+    file = OnnxFile(path)
     try:
-        model = onnx.load(str(path), load_external_data=False)
-        _fix_batch(model)
-        model = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        _fix(file.model, path, shapes or {})
+        model = shape_inference.infer_shapes(file.model, check_type=True, strict_mode=True, data_prop=True)
+    except InputError:
+        raise
     except Exception as error:  # the reader raises its own, protobuf's and plain errors
-        raise InputError(
-            f"{path}: not a usable ONNX file: {_first_line(error)}", "check it with onnx.checker"
-        ) from None
+        raise file.error(f"not a usable ONNX file: {first_line(error)}") from None
     proto = model.graph
-    constants = {item.name: np.asarray(numpy_helper.to_array(item)) for item in proto.initializer}
-    graph = OnnxGraph(path, [], constants, {}, {}, [], [item.name for item in proto.output])
+    graph = OnnxGraph(path, [], dict(file.constants), {}, {}, [], [item.name for item in proto.output])
     graph.opsets = {_domain(item.domain): item.version for item in model.opset_import}
-    graph.inputs = [item.name for item in proto.input if item.name not in constants]
+    graph.inputs = [item.name for item in proto.input if item.name not in graph.constants]
     for item in (*proto.input, *proto.value_info, *proto.output):
         tensor = item.type.tensor_type
         graph.dtypes[item.name] = _DTYPES.get(tensor.elem_type, "fp32")
         if tensor.HasField("shape"):
             graph.shapes[item.name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+    fold = _Folding(graph, file, model.opset_import)
     for index, node in enumerate(proto.node):
-        _add(graph, index, node, model)
+        fold.add(index, node)
     return graph
 
 
@@ -100,9 +113,20 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _fix_batch(model: Any) -> None:
-    """Set a symbolic first dimension of the inputs to 1, and drop what was inferred with it."""
+def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Set sizes of the inputs to `shapes` and a symbolic batch to 1, and drop what was inferred with them."""
     initial = {item.name for item in model.graph.initializer}
+    inputs = {item.name: item for item in model.graph.input if item.name not in initial}
+    for name, sizes in shapes.items():
+        if name not in inputs:
+            raise InputError(f"{path.name}: shapes: the file has no input {name!r}", f"there are: {', '.join(inputs)}")
+        dims = inputs[name].type.tensor_type.shape.dim
+        said = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
+        if len(said) != len(sizes) or any(own not in (None, size) for own, size in zip(said, sizes, strict=True)):
+            known = ", ".join("?" if own is None else str(own) for own in said)
+            raise InputError(f"{path.name}: shapes: {name} is [{known}], not {list(sizes)}", "give what ? stands for")
+        for dim, size in zip(dims, sizes, strict=True):
+            dim.dim_value = size
     for item in model.graph.input:
         dims = item.type.tensor_type.shape.dim
         if item.name not in initial and dims and not dims[0].HasField("dim_value"):
@@ -112,62 +136,116 @@ def _fix_batch(model: Any) -> None:
         item.type.tensor_type.ClearField("shape")
 
 
-def _first_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error)).strip()[:200]
+class _Folding:
+    """Nodes one by one: those of constants are computed, the others are kept."""
 
+    def __init__(self, graph: OnnxGraph, file: OnnxFile, opsets: Any) -> None:
+        self.graph, self.file, self.opsets = graph, file, opsets
+        self.count = self.elements = 0
 
-def _add(graph: OnnxGraph, index: int, proto: Any, model: Any) -> None:
-    from onnx import helper
+    def add(self, index: int, proto: Any) -> None:
+        from onnx import helper
 
-    attrs = {item.name: _attribute(helper.get_attribute_value(item)) for item in proto.attribute}
-    name = proto.name or f"{proto.op_type} number {index}"
-    node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain))
-    if node.op in _QUANTISED:
-        raise graph.refused(
-            node, "files with quantised operators are not read", "export the float model; scales come from calibration"
-        )
-    if node.op == "Constant":
-        graph.constants[node.outputs[0]] = _constant(graph, node)
-    elif node.op == "Shape" and (shape := graph.shapes.get(node.inputs[0])) and min(shape, default=1) > 0:
-        graph.constants[node.outputs[0]] = np.array(shape, np.int64)[attrs.get("start", 0) : attrs.get("end")]
-    elif node.inputs and all(source in graph.constants for source in node.inputs if source):
-        graph.constants.update(_folded(graph, node, proto, model))
-    else:
-        graph.nodes.append(node)
+        graph = self.graph
+        name = proto.name or f"{proto.op_type} number {index}"
+        if any(item.type in (item.GRAPH, item.GRAPHS) for item in proto.attribute):
+            attrs: dict[str, Any] = {}  # control flow: refused by name
+        else:
+            attrs = {item.name: _attribute(helper.get_attribute_value(item)) for item in proto.attribute}
+        node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain))
+        if not node.outputs:
+            raise graph.refused(node, "it has no output")
+        if node.op in _QUANTISED:
+            hint = "export the float model; scales come from calibration"
+            raise graph.refused(node, "files with quantised operators are not read", hint)
+        constant = all(source in graph.constants for source in node.inputs if source)
+        if node.op == "Constant" and not node.domain:
+            graph.constants[node.outputs[0]] = self.constant(node)
+        elif node.op == "Shape" and node.inputs and (shape := graph.shapes.get(node.inputs[0])) and min(shape) > 0:
+            graph.constants[node.outputs[0]] = np.array(shape, np.int64)[attrs.get("start", 0) : attrs.get("end")]
+        elif node.inputs and constant and not node.domain and node.op in SIZES:
+            graph.constants.update(self.folded(node, proto))
+        else:
+            self.infer(node, proto)
+            graph.nodes.append(node)
+
+    def infer(self, node: Node, proto: Any) -> None:
+        """Find shapes of a node's results that depend on constants folded above, which onnx's own pass cannot see."""
+        from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
+
+        graph = self.graph
+        if node.domain or all(graph.fixed(name) for name in node.outputs if name):
+            return
+        types: dict[str, Any] = {}
+        data: dict[str, Any] = {}
+        for name in filter(None, node.inputs):
+            array = graph.constants.get(name)
+            if array is not None:
+                types[name] = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+                if array.size <= _SHAPELIKE:
+                    data[name] = numpy_helper.from_array(np.array(array), name)
+            elif graph.fixed(name):
+                code = _CODES.get(graph.dtypes.get(name, "fp32"), TensorProto.FLOAT)
+                types[name] = helper.make_tensor_type_proto(code, graph.shapes[name])
+            else:
+                return
+        try:
+            schema = defs.get_schema(node.op, self.graph.opsets.get("", 1), "")
+            found = shape_inference.infer_node_outputs(
+                schema, proto, types, data, opset_imports=list(self.opsets), ir_version=self.file.model.ir_version
+            )
+        except Exception:  # it stays unknown, which is said where the shape is needed
+            return
+        for name, made in found.items():
+            tensor = made.tensor_type
+            graph.dtypes[name] = _DTYPES.get(tensor.elem_type, "fp32")
+            if tensor.HasField("shape"):
+                graph.shapes[name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+
+    def constant(self, node: Node) -> Array:
+        for key, value in node.attrs.items():
+            if key == "value":
+                return self.file.array(value)
+            if key in ("value_float", "value_floats"):
+                return np.array(value, np.float32)
+            if key in ("value_int", "value_ints"):
+                return np.array(value, np.int64)
+        raise self.graph.error(f"{node.name}: Constant without a numeric value")
+
+    def folded(self, node: Node, proto: Any) -> dict[str, Array]:
+        """Return the outputs of a node whose inputs are all constant, as the reference implementation computes them."""
+        from onnx import helper
+        from onnx.reference import ReferenceEvaluator
+
+        graph = self.graph
+        sources = [name for name in dict.fromkeys(node.inputs) if name]
+        arrays = [graph.constants[name] for name in node.inputs if name]
+        try:
+            size = SIZES[node.op](arrays, node.attrs)
+            self.count += 1
+            self.elements += size
+            largest = max(MOST_FOLDED_ELEMENTS, 2 * max(array.size for array in arrays))
+            room = MOST_TOTAL + 4 * sum(array.size for array in self.file.constants.values())
+            if not 0 <= size <= largest or self.elements > room or self.count > MOST_FOLDED:
+                raise graph.refused(node, f"folding constants makes too many values ({size} here)", _HINT)
+            inputs = [
+                helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(graph.constants[n].dtype), None)
+                for n in sources
+            ]
+            outputs = [helper.make_tensor_value_info(name, 0, None) for name in node.outputs]
+            single = helper.make_graph([proto], "one", inputs, outputs)
+            evaluator = ReferenceEvaluator(helper.make_model(single, opset_imports=self.opsets))
+            with np.errstate(all="ignore"):
+                results = evaluator.run(None, {name: graph.constants[name] for name in sources})
+            found = [np.asarray(value) for value in results]
+        except InputError:
+            raise
+        except Exception as error:  # whatever numpy and the evaluator make of inputs that do not fit
+            raise graph.error(f"{node.name}: {node.op} of constants cannot be computed: {first_line(error)}") from None
+        return dict(zip(node.outputs, found, strict=True))
 
 
 def _attribute(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else list(value) if isinstance(value, (list, tuple)) else value
-
-
-def _constant(graph: OnnxGraph, node: Node) -> Array:
-    from onnx import numpy_helper
-
-    for key, value in node.attrs.items():
-        if key == "value":
-            return np.asarray(numpy_helper.to_array(value))
-        if key in ("value_float", "value_floats"):
-            return np.array(value, np.float32)
-        if key in ("value_int", "value_ints"):
-            return np.array(value, np.int64)
-    raise graph.error(f"{node.name}: Constant without a numeric value")
-
-
-def _folded(graph: OnnxGraph, node: Node, proto: Any, model: Any) -> dict[str, Array]:
-    """Return the outputs of a node whose inputs are all constant, as the reference implementation computes them."""
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
-
-    sources = [name for name in node.inputs if name]
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(graph.constants[n].dtype), None)
-        for n in sources
-    ]
-    outputs = [helper.make_tensor_value_info(name, 0, None) for name in node.outputs]
-    single = helper.make_graph([proto], "one", inputs, outputs)
-    try:
-        evaluator = ReferenceEvaluator(helper.make_model(single, opset_imports=model.opset_import))
-        results = evaluator.run(None, {name: graph.constants[name] for name in sources})
-    except Exception as error:
-        raise graph.error(f"{node.name}: {node.op} of constants cannot be computed: {_first_line(error)}") from None
-    return {name: np.asarray(value) for name, value in zip(node.outputs, results, strict=True)}
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return list(value) if isinstance(value, (list, tuple)) else value

@@ -22,12 +22,15 @@ from socsched.models.onnx_layers import translate
 from socsched.models.registry import Model, Port
 from socsched.models.weights import Weights
 
-_PARAMS = ("file", "inputs", "outputs")
+_PARAMS = ("file", "inputs", "outputs", "shapes")
+_LARGEST_SIZE = 1 << 16
+"""Most of one dimension that `shapes` may ask for."""
 
 
 def model(params: Mapping[str, Any]) -> Model:
     """Return the model of an ONNX file: params `file` (path), `inputs` and `outputs` (ONNX name -> port name).
 
+    `shapes` (ONNX input -> sizes) sets dimensions that the file leaves open.
     Ports are called like the file's inputs and outputs unless renamed, so that stages can be connected by name.  Raises
     UsageError for unknown params or names, InputError for a file that cannot be used, MachineError without the reader.
     """
@@ -35,7 +38,7 @@ def model(params: Mapping[str, Any]) -> Model:
     if unknown:
         raise UsageError(f"onnx: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(_PARAMS)}")
     path = Path(str(params.get("file", "")))
-    found = _load(path, _stamp(path))
+    found = _load(path, _stamp(path), _shapes(path, params.get("shapes")))
     return Model(
         f"onnx:{path.name}",
         _ports(path, "inputs", params, found.inputs),
@@ -53,6 +56,17 @@ def _ports(path: Path, side: str, params: Mapping[str, Any], found: Mapping[str,
     if wrong:
         raise UsageError(f"{path.name}: {side}: the file has no {wrong[0]!r}", f"there are: {', '.join(found)}")
     return tuple(Port(str(renamed.get(name, name)), tensor) for name, tensor in found.items())
+
+
+def _shapes(path: Path, given: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the param `shapes` checked; UsageError unless it maps names to lists of sizes."""
+    rows = given if isinstance(given, Mapping) else {} if given is None else {"shapes": given}
+    for name, sizes in rows.items():
+        whole = isinstance(sizes, (list, tuple)) and all(type(size) is int for size in sizes)
+        if not whole or not all(0 < size <= _LARGEST_SIZE for size in sizes):
+            problem = f"{path.name}: shapes: {name}: expected a list of sizes from 1 to {_LARGEST_SIZE}, got {sizes!r}"
+            raise UsageError(problem, "such as shapes: {images: [1, 3, 384, 640]}")
+    return tuple((str(name), tuple(sizes)) for name, sizes in rows.items())
 
 
 def load(path: Path) -> tuple[Network, Weights]:
@@ -78,13 +92,13 @@ class _File:
 
 
 @lru_cache(maxsize=8)
-def _load(path: Path, stamp: tuple[int, int]) -> _File:
+def _load(path: Path, stamp: tuple[int, int], shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> _File:
     try:
         import onnx  # noqa: F401
     except ImportError:
         problem = f"{path.name}: reading ONNX files needs the package onnx"
         raise MachineError(problem, "pip install 'socsched[onnx]'") from None
-    graph: OnnxGraph = read(path)
+    graph: OnnxGraph = read(path, dict(shapes))
     network, weights = translate(graph)
     kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
     inputs = {name: graph.tensor(name) for name in graph.inputs}

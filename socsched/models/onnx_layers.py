@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Translation:
         self.layers: list[Layer] = []
         self.weights: dict[str, Array] = {}
         self.values: dict[str, str] = {}
+        self.names: set[str] = set()
         self.node: Node | None = None
 
     def run(self) -> tuple[Network, dict[str, Array]]:
@@ -102,9 +104,24 @@ class Translation:
 
     def emit(self, node: Node, op: str, inputs: list[str], output: int = 0, **attrs: Any) -> str:
         weights = attrs.pop("weights", {})
-        name = f"n{len(self.layers)}_{op}"
+        name = self.named(node, op)
         self.layers.append(Layer(name, op, tuple(inputs), weights, attrs))
         self.values[node.outputs[output]] = name
+        return name
+
+    def named(self, node: Node, op: str) -> str:
+        """Return a name for a layer: the node's, in letters, digits, _ and . (scopes), with a number where it is taken.
+
+        Compilers and scales know layers with _ for dots, so names differ in that form too.
+        """
+        plain = re.sub(r"[^A-Za-z0-9_.]+", "_", node.name.strip("/").replace("/", ".")).strip("._")[:60]
+        if not plain or not plain[0].isalpha() or plain == "main" or re.fullmatch(r"(input|w)\d+", plain):
+            plain = f"n{len(self.layers)}_{op}" if not plain else f"n_{plain}"
+        name, number = plain, 1
+        while name.replace(".", "_") in self.names:
+            number += 1
+            name = f"{plain}_{number}"
+        self.names.add(name.replace(".", "_"))
         return name
 
     def rank(self, name: str) -> int:

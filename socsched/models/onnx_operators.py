@@ -19,15 +19,27 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
     """Padding as one number where all sides agree, else (top, left, bottom, right)."""
     pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
     auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""):
+        raise t.refused(f"padding {auto} is not known", "state pads")
+    if auto == "VALID":
+        return 0
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         size = t.graph.tensor(node.inputs[0]).shape[2:]
         pads = [0] * 4
         for i in range(2):
             reach = (kernel[i] - 1) * dilation[i] + 1
-            total = max((-(-size[i] // stride[i]) - 1) * stride[i] + reach - size[i], 0)
+            if node.op == "ConvTranspose":  # as much as makes the output a multiple of the input
+                total = max(reach - stride[i], 0)
+            else:
+                total = max((-(-size[i] // stride[i]) - 1) * stride[i] + reach - size[i], 0)
             small, large = total // 2, total - total // 2
             pads[i], pads[i + 2] = (small, large) if auto == "SAME_UPPER" else (large, small)
     return pads[0] if len(set(pads)) == 1 else tuple(pads)
+
+
+def _scalar(array: Any) -> float:
+    """Return the only value of a constant, of shape [] or [1]."""
+    return float(np.asarray(array).reshape(()))
 
 
 def _pair(values: Any, default: int = 1) -> list[int]:
@@ -105,7 +117,7 @@ def _clip(t: Translation, node: Node) -> None:
     bounds = []
     for index, name, default in ((1, "min", -3.4e38), (2, "max", 3.4e38)):
         given = t.constant(node, index, "the bound")
-        bounds.append(float(given) if given is not None else float(node.attrs.get(name, default)))
+        bounds.append(_scalar(given) if given is not None else float(node.attrs.get(name, default)))
     t.emit(node, "clip", [t.source(node.inputs[0])], low=bounds[0], high=bounds[1])
 
 
@@ -222,7 +234,7 @@ def _pad(t: Translation, node: Node) -> None:
     given = t.constant(node, 1, "the padding")
     pads = tuple(int(p) for p in (given if given is not None else node.attrs["pads"]))
     value = t.constant(node, 2, "the padding's value")
-    filler = float(value) if value is not None else float(node.attrs.get("value", 0.0))
+    filler = _scalar(value) if value is not None else float(node.attrs.get("value", 0.0))
     t.emit(node, "pad", [t.source(node.inputs[0])], pads=pads, value=filler)
 
 

@@ -7,6 +7,7 @@ used; without, this one, which rebuilds tensors and plain containers and refuses
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from socsched.bounded import allowance, check_archive
 from socsched.errors import InputError
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -34,8 +36,6 @@ STORAGES = {
     "BoolStorage": "?",
 }
 SAVE_AGAIN = "save it again with torch.save({name: tensor for ... in model.state_dict().items()}, FILE)"
-MOST_ELEMENTS = 1 << 28
-"""No tensor of a network that fits here is larger; a file that says so is broken or means harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,9 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         if isinstance(found.get(key), Mapping):
             found = found[key]
             break
+    claimed = sum(value.nelement() * value.element_size() for value in found.values() if hasattr(value, "nelement"))
+    if claimed > allowance(Path(path).stat().st_size):
+        raise InputError(f"{path}: its tensors are far larger than the file", SAVE_AGAIN)
     tensors = {str(name): _array(value) for name, value in found.items()}
     kept = {name: array for name, array in tensors.items() if array is not None}
     if not kept:
@@ -91,6 +94,7 @@ def load(path: Path) -> Any:
     """Return what a zip checkpoint holds, tensors as numpy arrays; InputError for anything but plain data."""
     try:
         with zipfile.ZipFile(path) as archive:
+            check_archive(archive, path.stat().st_size)
             names = [name for name in archive.namelist() if name.endswith("/data.pkl") or name == "data.pkl"]
             if len(names) != 1:
                 raise InputError(f"{path}: no checkpoint: {len(names)} files data.pkl in it", SAVE_AGAIN)
@@ -117,6 +121,8 @@ class _Reader(pickle.Unpickler):
     def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
         super().__init__(io.BytesIO(archive.read(folder + "data.pkl")))
         self._path, self._archive, self._folder = path, archive, folder
+        self._left = allowance(path.stat().st_size)
+        self._storages: dict[tuple[str, str, int], npt.NDArray[Any]] = {}
         order = f"{folder}byteorder"
         if order in archive.namelist() and archive.read(order).strip() != b"little":
             raise InputError(f"{path}: not little-endian", SAVE_AGAIN)
@@ -139,19 +145,30 @@ class _Reader(pickle.Unpickler):
         _, storage, key, _, size = pid
         if not isinstance(storage, _Storage) or not str(key).isdigit():
             raise InputError(f"{self._path}: a storage of unknown kind", SAVE_AGAIN)
-        data = self._archive.read(f"{self._folder}data/{key}")
-        return np.frombuffer(data, storage.kind, int(size))
+        known = (storage.kind, str(key), int(size))
+        if known not in self._storages:
+            data = self._archive.read(f"{self._folder}data/{key}")
+            self._take(len(data))
+            self._storages[known] = np.frombuffer(data, storage.kind, int(size))
+        return self._storages[known]
+
+    def _take(self, size: int) -> None:
+        """Count bytes of arrays: tensors that share or repeat a storage cost a file next to nothing."""
+        self._left -= size
+        if self._left < 0:
+            raise InputError(f"{self._path}: its tensors are far larger than the file", SAVE_AGAIN)
 
     def _tensor(
         self, storage: npt.NDArray[Any], offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any
     ) -> npt.NDArray[Any]:
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-        count = int(np.prod(size, dtype=np.int64))
-        sound = offset >= 0 and min((*size, *stride, 0)) >= 0 and count <= MOST_ELEMENTS
+        count = math.prod(size)
+        sound = offset >= 0 and min((*size, *stride, 0)) >= 0 and len(size) <= 32
         if not sound or (count and last >= len(storage)):
             raise InputError(f"{self._path}: a tensor reaches beyond its storage", SAVE_AGAIN)
         if not count:
             return np.zeros(size, storage.dtype)
+        self._take(count * storage.itemsize)
         steps = [step * storage.itemsize for step in stride]
         view = np.lib.stride_tricks.as_strided(storage[offset:], size, steps, writeable=False)
         return np.array(view)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from socsched.errors import InputError
 from socsched.graph.network import Network
+from socsched.models.npz import read_npz
 
 Weights = dict[str, np.ndarray[Any, np.dtype[np.float32]]]
 
@@ -24,11 +24,9 @@ def load_weights(path: str | Path, networks: Iterable[Network] = ()) -> Weights:
     Raises InputError when the file cannot be read, holds something other than finite numbers, or a parameter of the
     networks is missing or has another shape (every such parameter is named).
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            weights = {name: np.asarray(archive[name], dtype=np.float32) for name in archive.files}
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        raise InputError(f"{path}: not a readable weights file: {error}", "expected an .npz of arrays") from error
+    arrays = read_npz(path, "weights", "expected an .npz of arrays")
+    with np.errstate(over="ignore"):  # what fp32 cannot hold becomes infinite and is named below
+        weights = {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()}
     bad = [name for name, array in weights.items() if not np.isfinite(array).all()]
     if bad:
         raise InputError(f"{path}: not finite: {', '.join(bad)}", "write the weights again from a sound checkpoint")

@@ -64,7 +64,7 @@ def add(
     platform: Platform,
     work: WorkOf,
     profile: Profile | None = None,
-    time_limit: float | None = 60.0,
+    time_limit: float | None = None,
 ) -> Addition:
     """Return whether `new` fits beside a plan of `own`, in the same mode under the same policy."""
     both, names = together(own, new)

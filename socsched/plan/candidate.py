@@ -113,7 +113,9 @@ def _excess(deployment: Deployment) -> float:
     return float(max(0.0, most - 1.0) * _UNBOUNDED**2)
 
 
-def better(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score) -> Candidate | None:
+def better(
+    workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score, thorough: bool = False
+) -> Candidate | None:
     """Return the candidate of a mapping if it beats `best`; Unconnectable when a conversion cannot run anywhere.
 
     The analysis, which takes most of the time (on overloaded lanes by far), is spared where the score cannot do so.
@@ -122,16 +124,16 @@ def better(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str]
     least = least_score(deployment, goals)
     if least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)]):
         return None
-    candidate = judged(deployment, thorough=False)
+    candidate = judged(deployment, thorough)
     return candidate if score(candidate, goals) < best else None
 
 
-def beating(workload: Workload, goals: Sequence[str]) -> Beats:
+def beating(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
     """Return what `improve` asks of a mapping of a workload: its score where that is below one given."""
 
     def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
         try:
-            found = better(workload, mapping, goals, best)
+            found = better(workload, mapping, goals, best, thorough)
         except Unconnectable:
             return None
         return score(found, goals) if found else None

@@ -1,14 +1,13 @@
 """A minimal set of requirements that cannot be met together, and what each asks for beyond its bound.
 
-Two ways: a requirement no mapping can meet by itself is proved from the fastest candidates alone; else requirements
-are deleted one by one, and one stays out while the planner still finds no mapping for the rest (Chinneck & Dravnieks,
-"Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).  The second is as good
-as the search it asks: what it finds no mapping for is not proved to have none, and the set says so.
+Requirements are deleted one by one, and one stays out while the planner still finds no mapping for the rest (Chinneck &
+Dravnieks, "Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).  That is as
+good as the search it asks: what it finds no mapping for is not proved to have none, and the set says so.  What no
+mapping can meet by itself is proved by `impossible`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -16,6 +15,7 @@ from typing import Protocol
 from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
 from socsched.plan.assess import Assessment
+from socsched.plan.clock import NO_CLOCK, Clock
 from socsched.plan.deployment import Deployment
 from socsched.plan.mapping.mapper import Score, improve, initial_mapping
 from socsched.plan.plan import Conflict, Violation
@@ -155,54 +155,19 @@ def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Viola
         yield Violation(f"utilisation of {engine}", demand, bound, demand - bound, "ns/s", terms, ())
 
 
-def impossible(workload: Workload) -> list[Violation]:
-    """Return the requirements that not even the fastest candidates of their stages meet: no mapping does."""
-    graph, found = workload.graph, list[Violation]()
-    options = workload.options()
-    fastest = {name: min(costs, key=lambda cost: cost.time_ns) for name, costs in options.items()}
-
-    def path(name: str) -> tuple[str, ...]:
-        before = [path(other) for other in graph.predecessors(name)]
-        return (*max(before, key=lambda names: sum(fastest[n].time_ns for n in names), default=()), name)
-
-    for chain in graph.pipeline.chains:
-        names = [path(part.nodes[-1]) for part in graph.segments(chain) if part.nodes]
-        terms = tuple(
-            (f"{n}: fastest there is, {fastest[n].engine} {fastest[n].precision}", fastest[n].time_ns)
-            for part in names
-            for n in part
-        )
-        demand = sum(value for _, value in terms)
-        if demand > chain.deadline_ns:
-            name = f"deadline of chain {chain.name}"
-            found.append(Violation(name, demand, chain.deadline_ns, demand - chain.deadline_ns, "ns", terms, ()))
-    for engine in workload.engines():
-        bound = [n for n, costs in options.items() if {cost.engine for cost in costs} == {engine.id}]
-        terms = tuple((n, min(c.time_ns * _lanes(c, engine.lanes) for c in options[n])) for n in bound)
-        terms = tuple((n, value * _SECOND // graph.period_ns[n]) for n, value in terms)
-        demand, limit = sum(value for _, value in terms), engine.lanes * _SECOND
-        if demand > limit:
-            found.append(Violation(f"utilisation of {engine.id}", demand, limit, demand - limit, "ns/s", terms, ()))
-    return found
-
-
-def _lanes(cost: Cost, lanes: int) -> int:
-    return min(cost.share, lanes) if lanes > 1 else 1
-
-
 @dataclass(slots=True)
 class Search:
     """Looks for mappings that meet some requirements; remembers every mapping that met any."""
 
     workload: Workload
     judge: Judge
-    until: float | None
+    clock: Clock = NO_CLOCK
     tried: int = 0
     met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
 
     def late(self) -> bool:
         """Say whether the time or the number of mappings given to this search is used up."""
-        return self.tried >= MOST or (self.until is not None and time.monotonic() > self.until)
+        return self.tried >= MOST or self.clock.over()
 
     def meets(self, kept: frozenset[str]) -> Judged | None:
         """Return a candidate that meets `kept`, None when none is found; what met more before still does."""
@@ -231,7 +196,7 @@ class Search:
             found = (overrun(left) + _LOST * lost, latency)
             return found if found < best else None
 
-        improve(initial_mapping(workload), workload.options(), beats, TRIES)
+        improve(initial_mapping(workload), workload.options(), beats, TRIES, self.clock)
         if not hit:
             return None
         self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))
@@ -242,18 +207,15 @@ def conflict(
     workload: Workload,
     judge: Judge,
     violated: Sequence[Violation],
-    seconds: float | None = None,
+    clock: Clock = NO_CLOCK,
     search: Search | None = None,
 ) -> tuple[Conflict, ...]:
     """Return minimal sets of requirements that conflict; () where a search found all of them met after all.
 
-    `violated`: what the best mapping known violates.  After `seconds` a set is returned as small as it is then, not
-    `minimal`.  `search` remembers what was met, for who asks again.
+    `violated`: what the best mapping known violates.  After `clock` a set is returned as small as it is then, not
+    `minimal`.  `search` remembers what was met.
     """
-    proved = impossible(workload)
-    if proved:
-        return tuple(Conflict((violation,), True, True, 0) for violation in proved)
-    search = search or Search(workload, judge, None if seconds is None else time.monotonic() + seconds)
+    search = search or Search(workload, judge, clock)
     known = {key(v.requirement): v for v in reversed(violated)}
     order = all_keys(workload)
     # What engines can take is no wish: it is a member only where the best mapping known overfills one.

@@ -1,12 +1,52 @@
-"""Whether a platform has an engine for every stage of a pipeline, in any of its power modes."""
+"""Whether a platform has an engine for every stage of a pipeline, and which operators its accelerators refuse."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from socsched.cost.model import CostModel, WorkOf
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.source import read
 from socsched.descriptor.validation import Tree
+from socsched.graph.rules import decide
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOperator:
+    """Operators of a stage that engines with operator rules do not take in a data type, and who says so."""
+
+    stage: str
+    engines: tuple[str, ...]
+    precision: str
+    operators: tuple[str, ...]
+    reason: str
+    sources: tuple[str, ...]
+
+
+def refused_operators(pipeline: Pipeline, platform: Platform, work: WorkOf) -> list[RefusedOperator]:
+    """Return what engines with operator rules refuse of the networks of a pipeline, a row a stage, type and reason.
+
+    Equal engines share a row.  Only data types that stage and engine have in common are looked at, and of stages that
+    may run on named engines only those.
+    """
+    found: dict[tuple[str, str, str, tuple[str, ...]], tuple[dict[str, None], dict[str, None]]] = {}
+    for stage in pipeline.stages:
+        for engine in platform.engines:
+            named = not stage.engines or {engine.id, engine.kind} & set(stage.engines)
+            if engine.operators.allowed is None or stage.model is None or not named:
+                continue
+            for precision in (p for p in stage.precisions if p in engine.precisions):
+                for operator in work(stage, precision).operators:
+                    decision = decide(operator, engine)
+                    for reason in decision.reasons:
+                        key = (stage.name, precision, reason, decision.sources)
+                        engines, operators = found.setdefault(key, ({}, {}))
+                        engines[engine.id] = operators[operator.name] = None
+    return [
+        RefusedOperator(stage, tuple(engines), precision, tuple(operators), reason, sources)
+        for (stage, precision, reason, sources), (engines, operators) in found.items()
+    ]
 
 
 def require_engines(pipeline: Pipeline, platform: Platform, work: WorkOf) -> None:

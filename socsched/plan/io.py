@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from socsched.errors import DescriptorError, Finding, InputError, unwritable
+from socsched.bounded import read_bytes
+from socsched.descriptor.json_file import MAX_BYTES, JsonFile
+from socsched.errors import unwritable
+from socsched.files import write_file
 from socsched.models.parts import part_of
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Transition
+from socsched.plan.references import faults
+from socsched.plan.summaries import Head, Summaries
 
 _HINT = "write it anew with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 
@@ -57,124 +61,33 @@ def _plain(value: Any) -> Any:
 
 def save(plan: Plan, file: str | Path) -> None:
     """Write plan.json; InputError or MachineError when the file cannot be written."""
-    text = json.dumps(to_document(plan), indent=1) + "\n"
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        write_file(file, _text(to_document(plan)))
     except OSError as error:
         raise unwritable(file, error) from None
 
 
+def _text(document: Any) -> str:
+    return json.dumps(document, indent=1) + "\n"
+
+
 def load(file: str | Path) -> Plan:
     """Read plan.json; InputError when it cannot be read, DescriptorError with every fault and its field otherwise."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot read the plan: {error}", _HINT) from None
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DescriptorError(
-            [Finding(str(file), error.lineno, error.colno, "plan", f"JSON: {error.msg}")], _HINT
-        ) from None
-    return from_document(document, str(file))
+    return _checked(read_bytes(file, "plan", _HINT, MAX_BYTES), str(file))
 
 
 def from_document(document: Any, file: str = "plan.json") -> Plan:
-    """Return the plan a parsed plan.json holds; DescriptorError lists every field missing or of a wrong type."""
-    faults: list[tuple[str, str]] = []
-    if not isinstance(document, Mapping):
-        faults.append(("plan", "an object"))
-    elif document.get("schema_version") != SCHEMA_VERSION:
-        faults.append(("schema_version", f'"{SCHEMA_VERSION}", got {document.get("schema_version")!r}'))
-    else:
-        plan = _object(Plan, document, "", faults)
-        if not faults:
-            faults += _references(plan)
-        if not faults:
-            return plan  # type: ignore[no-any-return]
-    raise DescriptorError([Finding(file, 1, 1, field, expected) for field, expected in faults], _HINT)
+    """Return the plan a parsed plan.json holds; DescriptorError as `load` does, with the places `save` would give."""
+    return _checked(_text(document).encode(), file)
+
+
+def _checked(raw: bytes, file: str) -> Plan:
+    source = JsonFile(raw, file, _HINT)
+    source.load(Head)
+    plan: Plan = source.load(Plan)
+    source.load(Summaries)
+    source.check(faults(plan))
+    return plan
 
 
 save_plan, load_plan = save, load
-
-
-def _object(kind: type, value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
-    if not isinstance(value, Mapping):
-        faults.append((where, f"an object, got {_short(value)}"))
-        return None
-    hints, known = get_type_hints(kind), {}
-    for field in fields(kind):
-        path = f"{where}.{field.name}" if where else field.name
-        if field.name in value:
-            known[field.name] = _decode(hints[field.name], value[field.name], path, faults)
-        elif field.default is MISSING and field.default_factory is MISSING:
-            faults.append((path, "this field, which is missing"))
-    return None if faults else kind(**known)
-
-
-def _decode(hint: Any, value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
-    origin = get_origin(hint)
-    if is_dataclass(hint):
-        return _object(hint, value, where, faults)  # type: ignore[arg-type]
-    if origin in (Union, types.UnionType):
-        inner = next(arg for arg in get_args(hint) if arg is not type(None))
-        return None if value is None else _decode(inner, value, where, faults)
-    if origin is tuple:
-        return _tuple(get_args(hint), value, where, faults)
-    if origin is not None and issubclass(origin, Mapping):
-        return _mapping(get_args(hint)[1], value, where, faults)
-    return _scalar(hint, value, where, faults)
-
-
-def _tuple(args: Sequence[Any], value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
-    if not isinstance(value, list):
-        faults.append((where, f"a list, got {_short(value)}"))
-        return ()
-    if args[-1] is not Ellipsis and len(value) != len(args):
-        faults.append((where, f"a list of {len(args)}, got {_short(value)}"))
-        return ()
-    kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
-    return tuple(
-        _decode(kind, item, f"{where}[{i}]", faults) for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
-    )
-
-
-def _mapping(inner: Any, value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
-    if not isinstance(value, Mapping):
-        faults.append((where, f"an object, got {_short(value)}"))
-        return {}
-    return {
-        key: item if inner is Any else _decode(inner, item, f"{where}.{key}", faults) for key, item in value.items()
-    }
-
-
-def _scalar(hint: Any, value: Any, where: str, faults: list[tuple[str, str]]) -> Any:
-    accepted = (int, float) if hint is float else (hint,)
-    if (hint is not bool and isinstance(value, bool)) or not isinstance(value, accepted):
-        names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-        faults.append((where, f"{names.get(hint, hint)}, got {_short(value)}"))
-        return value
-    return value
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _references(plan: Plan) -> list[tuple[str, str]]:
-    """Return dangling names: engines, lanes and triggers that the plan does not have."""
-    engines = {engine.id: engine.lanes for engine in plan.engines}
-    names = {*(task.name for task in plan.tasks), *(sensor.name for sensor in plan.sensors)}
-    faults = []
-    for index, task in enumerate(plan.tasks):
-        if task.engine not in engines:
-            faults.append((f"tasks[{index}].engine", f"one of {', '.join(engines)}, got {task.engine!r}"))
-        elif not all(0 <= lane < engines[task.engine] for lane in task.lanes) or not task.lanes:
-            faults.append((f"tasks[{index}].lanes", f"lanes 0..{engines[task.engine] - 1} of {task.engine}"))
-        for name in (*task.after, *task.reads):
-            if name not in names:
-                faults.append(
-                    (f"tasks[{index}]", f"triggers and reads among the plan's tasks and sensors, got {name!r}")
-                )
-    return faults

@@ -6,6 +6,7 @@ lower rate; a later deadline.  A lever that closes the gap and opens another say
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +14,9 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline
-from socsched.errors import SocschedError
+from socsched.errors import CompileError, UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.plan.clock import NO_CLOCK, Clock
 from socsched.plan.conflict import Judge, Judged, key
 from socsched.plan.explain import Judged as Modes
 from socsched.plan.more_levers import more_levers
@@ -32,25 +34,50 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A change (in words, in the order of effort) with the requirements that stay unmet after it."""
+    """A change (in words, in the order of effort) with the requirements that stay unmet after it.
+
+    `moved`: where a stage runs then, if the change is no more than that.
+    """
 
     effort: int
     text: str
     left: tuple[str, ...]
     cost: int = 0
+    moved: Cost | None = None
 
 
 def verified(
-    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], modes: Modes
+    judge: Judge,
+    workload: Workload,
+    mapping: Mapping[str, Cost],
+    found: Sequence[Violation],
+    modes: Modes,
+    clock: Clock = NO_CLOCK,
 ) -> list[tuple[str, ...]]:
-    """Return the levers of every violation in words."""
-    tried = [*_modes(modes), *_moves(judge, workload, mapping, found), *_precisions(judge, workload, mapping, found)]
-    tried += _rates(judge, workload, mapping, found)
-    return [tuple(_levers(violation, tried, judge, workload, mapping)) for violation in found]
+    """Return the levers of every violation in words, of those that are tried before the `clock` is over."""
+    tried = list(_modes(modes))
+    for one in (_moves, _precisions, _rates):
+        tried += itertools.takewhile(lambda _: not clock.over(), one(judge, workload, mapping, found))
+    return [tuple(_levers(violation, tried, judge, workload, mapping, clock)) for violation in found]
+
+
+def helping(
+    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], clock: Clock = NO_CLOCK
+) -> dict[str, Cost] | None:
+    """Return the mapping after the first move of a stage that leaves no requirement unmet, None without one."""
+    for one in itertools.takewhile(lambda _: not clock.over(), _moves(judge, workload, mapping, found)):
+        if not one.left and one.moved is not None:
+            return {**mapping, one.moved.stage: one.moved}
+    return None
 
 
 def _levers(
-    violation: Violation, tried: Sequence[Tried], judge: Judge, workload: Workload, mapping: Mapping[str, Cost]
+    violation: Violation,
+    tried: Sequence[Tried],
+    judge: Judge,
+    workload: Workload,
+    mapping: Mapping[str, Cost],
+    clock: Clock,
 ) -> Iterator[str]:
     wanted, count = key(violation.requirement), 0
     closing = [t for t in tried if wanted not in {key(name) for name in t.left}]
@@ -62,7 +89,7 @@ def _levers(
             yield one.text + _rest(one.left)
     plain = list(more_levers(violation, workload, mapping))
     yield from plain
-    later = _deadline(violation, judge, workload, mapping)
+    later = "" if clock.over() else _deadline(violation, judge, workload, mapping)
     if later:
         yield later
     elif not count and not plain:
@@ -89,7 +116,7 @@ def _left(candidate: Judged) -> tuple[str, ...]:
 def _judged(judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> tuple[str, ...] | None:
     try:
         return _left(judge(workload, mapping, True))
-    except (Unconnectable, SocschedError, KeyError):
+    except (Unconnectable, UsageError, CompileError, KeyError):
         return None
 
 
@@ -122,7 +149,8 @@ def _moves(
             if (cost.engine, cost.precision, cost.share) != _place(mapping[name]):
                 left = _judged(judge, workload, {**mapping, name: cost})
                 if left is not None:
-                    yield Tried(1, f"move {name} from {_name(mapping[name])} to {_name(cost)}", left, cost.time_ns)
+                    text = f"move {name} from {_name(mapping[name])} to {_name(cost)}"
+                    yield Tried(1, text, left, cost.time_ns, cost)
 
 
 def _place(cost: Cost) -> tuple[str, str, int]:
@@ -143,7 +171,7 @@ def _precisions(
         other = CostModel(model.platform, model.mode, model.work, model.profile, model.reference)
         try:
             costs = [cost for cost in other.candidates(wider) if cost.time_ns < mapping[name].time_ns]
-        except (SocschedError, KeyError, ValueError):
+        except (UsageError, CompileError, KeyError, ValueError):
             continue
         pipeline = _with_stage(graph.pipeline, name, precisions=(*stage.precisions, *wider.precisions))
         wide = Workload.of(task_graph(pipeline), other, workload.policy, workload.observed, workload.limits)
@@ -175,7 +203,7 @@ def _rates(
             pipeline, old, new = changed
             try:
                 other = workload.asking(task_graph(pipeline))
-            except SocschedError:
+            except UsageError:
                 break
             left = _judged(judge, other, mapping)
             if left is None:

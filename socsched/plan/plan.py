@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from socsched.cost.cost import Segment
+from socsched.descriptor.limits import (
+    Amount,
+    Bytes,
+    Count,
+    Criticality,
+    Lane,
+    Lanes,
+    Line,
+    Milliwatts,
+    NoName,
+    Ns,
+    OnLate,
+    Overflow,
+    PerSecond,
+    PlanName,
+    Positive,
+    Preempts,
+    Rows,
+    SignedNs,
+    SomeNs,
+    Verdict,
+)
 
 SCHEMA_VERSION = "1"
 
@@ -15,8 +37,8 @@ SCHEMA_VERSION = "1"
 class Level:
     """An operating point an engine may be set to while it runs: clock, and dynamic power with all lanes busy (mW)."""
 
-    clock_hz: int
-    dynamic_mw: int
+    clock_hz: PerSecond
+    dynamic_mw: Milliwatts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +57,26 @@ class PlannedEngine:
     `linger_ns`: the engine stays with a process for that long after use, unless its `quantum_ns` ends before; 0: no.
     """
 
-    id: str
-    kind: str
-    lanes: int
-    preemption: str
-    switch_ns: int
-    policy: str
-    bandwidth: int
-    idle_mw: int
-    dynamic_mw: int
-    migration_ns: int = 0
-    reshape_ns: int = 0
-    reset_ns: int = 0
-    in_flight: int = 1
-    quantum_ns: int = 0
-    capacities: tuple[int, ...] = ()
-    memory_bytes: int = 0
-    swap_bandwidth: int = 0
+    id: PlanName
+    kind: PlanName
+    lanes: Lanes
+    preemption: Preempts
+    switch_ns: Ns
+    policy: Line
+    bandwidth: PerSecond
+    idle_mw: Milliwatts
+    dynamic_mw: Milliwatts
+    migration_ns: Ns = 0
+    reshape_ns: Ns = 0
+    reset_ns: Ns = 0
+    in_flight: Lanes = 1
+    quantum_ns: Ns = 0
+    capacities: tuple[Lanes, ...] = ()
+    memory_bytes: Bytes = 0
+    swap_bandwidth: PerSecond = 0
     levels: tuple[Level, ...] = ()
-    governor: str = "static"
-    linger_ns: int = 0
+    governor: Line = "static"
+    linger_ns: Ns = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +86,7 @@ class ExecutionTimes:
     With `interpolate`, values between neighbouring quantiles are drawn too.
     """
 
-    values_ns: tuple[int, ...]
+    values_ns: tuple[Ns, ...]
     interpolate: bool = False
 
 
@@ -90,72 +112,72 @@ class Task:
     (and up to `gap_ns`) after that one came.  `process`: whose engines that linger stay with it; empty: its own.
     """
 
-    name: str
-    kind: str
-    engine: str
-    lanes: tuple[int, ...]
-    precision: str
-    after: tuple[str, ...]
-    reads: tuple[str, ...]
+    name: PlanName
+    kind: PlanName
+    engine: PlanName
+    lanes: tuple[Lane, ...]
+    precision: NoName
+    after: tuple[PlanName, ...]
+    reads: tuple[PlanName, ...]
     timer: bool
-    period_ns: int
-    offset_ns: int
-    queue: int
-    cost_ns: int
-    wcet_ns: int
-    bytes: int
-    energy_uj: int
+    period_ns: SomeNs
+    offset_ns: Ns
+    queue: Count
+    cost_ns: Ns
+    wcet_ns: Ns
+    bytes: Bytes
+    energy_uj: Amount
     segments: tuple[Segment, ...]
-    priority: int
-    deadline_ns: int
-    jitter_ns: int
-    criticality: str
-    provenance: str
-    source: str
-    error: float
-    model: str | None = None
+    priority: Count
+    deadline_ns: SignedNs
+    jitter_ns: Ns
+    criticality: Criticality
+    provenance: Line
+    source: Line
+    error: Positive
+    model: Line | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
-    why: str = ""
-    width: int = 0
-    overflow: str = "newest"
-    on_late: str = "continue"
+    why: Line = ""
+    width: Count = 0
+    overflow: Overflow = "newest"
+    on_late: OnLate = "continue"
     degraded: tuple[Segment, ...] = ()
     times: ExecutionTimes | None = None
-    release_jitter_ns: int = 0
-    gap_ns: int = 0
-    weights_bytes: int = 0
-    budget_ns: int = 0
-    server_ns: int = 0
-    closed_by: str = ""
-    process: str = ""
+    release_jitter_ns: Ns = 0
+    gap_ns: Ns = 0
+    weights_bytes: Bytes = 0
+    budget_ns: Ns = 0
+    server_ns: Ns = 0
+    closed_by: NoName = ""
+    process: NoName = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSensor:
     """A source of frames in the plan (ns, bytes); `gap_ns`: how much later than its period a frame may come."""
 
-    name: str
-    period_ns: int
-    offset_ns: int
-    jitter_ns: int
-    bytes_per_frame: int
-    gap_ns: int = 0
+    name: PlanName
+    period_ns: SomeNs
+    offset_ns: Ns
+    jitter_ns: Ns
+    bytes_per_frame: Bytes
+    gap_ns: Ns = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
     """A hand-over between stages on different engines, precisions or layouts; `task` names the conversion, if any."""
 
-    source: str
-    sink: str
-    bytes: int
-    layout_from: str
-    layout_to: str
-    dtype_from: str
-    dtype_to: str
-    engine: str
-    task: str
-    cost_ns: int
+    source: PlanName
+    sink: PlanName
+    bytes: Bytes
+    layout_from: Line
+    layout_to: Line
+    dtype_from: Line
+    dtype_to: Line
+    engine: NoName
+    task: NoName
+    cost_ns: Ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +189,14 @@ class Throttle:
     Temperature: one lumped mass, dT/dt = (ambient + P R - T) / tau, with R in mK/W and tau in ns.
     """
 
-    period_ns: int
-    cap_mw: int = 0
-    recover: float = 0.9
-    ambient_mc: int = 25_000
-    resistance_mk_per_w: int = 0
-    time_constant_ns: int = 0
-    trip_mc: int = 0
-    recover_mc: int = 0
+    period_ns: SomeNs
+    cap_mw: Milliwatts = 0
+    recover: Positive = 0.9
+    ambient_mc: Amount = 25_000
+    resistance_mk_per_w: Amount = 0
+    time_constant_ns: Ns = 0
+    trip_mc: Amount = 0
+    recover_mc: Amount = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,27 +206,27 @@ class ChainResult:
     `test` names the analysis the bound is from.
     """
 
-    name: str
-    path: tuple[str, ...]
-    deadline_ns: int
-    expected_ns: int
-    bound_ns: int | None
-    max_age_ns: int | None
-    terms: tuple[tuple[str, int], ...]
-    test: str = ""
+    name: PlanName
+    path: tuple[PlanName, ...]
+    deadline_ns: Ns
+    expected_ns: Amount
+    bound_ns: Amount | None
+    max_age_ns: Ns | None
+    terms: tuple[tuple[Line, Amount], ...]
+    test: Line = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
     """An unmet requirement: demand > bound by `gap`, terms that add up to the demand, what would close the gap."""
 
-    requirement: str
-    demand: int
-    bound: int
-    gap: int
-    unit: str
-    terms: tuple[tuple[str, int], ...]
-    levers: tuple[str, ...]
+    requirement: Line
+    demand: Amount
+    bound: Amount
+    gap: Amount
+    unit: Line
+    terms: tuple[tuple[Line, Amount], ...]
+    levers: tuple[Line, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +240,7 @@ class Conflict:
     requirements: tuple[Violation, ...]
     proved: bool
     minimal: bool
-    tried: int
+    tried: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,27 +250,27 @@ class Plan:
     `contention`: model of contention for DRAM and its parameters (`cost.contention`), empty for max-min fair sharing.
     """
 
-    platform: str
-    mode: str
-    pipeline: str
-    verdict: str
-    policy: str
-    engines: tuple[PlannedEngine, ...]
-    sensors: tuple[PlannedSensor, ...]
-    tasks: tuple[Task, ...]
-    transitions: tuple[Transition, ...]
-    chains: tuple[ChainResult, ...]
-    violations: tuple[Violation, ...]
+    platform: PlanName
+    mode: PlanName
+    pipeline: PlanName
+    verdict: Verdict
+    policy: Line
+    engines: Annotated[tuple[PlannedEngine, ...], Rows]
+    sensors: Annotated[tuple[PlannedSensor, ...], Rows]
+    tasks: Annotated[tuple[Task, ...], Rows]
+    transitions: Annotated[tuple[Transition, ...], Rows]
+    chains: Annotated[tuple[ChainResult, ...], Rows]
+    violations: Annotated[tuple[Violation, ...], Rows]
     power: Mapping[str, Any]
     bandwidth: Mapping[str, Any]
     solver: Mapping[str, Any]
-    inputs: Mapping[str, str]
-    base_mw: int = 0
-    dram_bandwidth: int = 0
-    dram_picojoule_per_byte: float = 0.0
+    inputs: Mapping[Line, Line]
+    base_mw: Milliwatts = 0
+    dram_bandwidth: PerSecond = 0
+    dram_picojoule_per_byte: Positive = 0.0
     contention: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    tool: Mapping[str, str] = field(default_factory=dict)
+    tool: Mapping[Line, Line] = field(default_factory=dict)
     throttle: Throttle | None = None
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: Annotated[tuple[Conflict, ...], Rows] = ()
     uncertainty: Mapping[str, Any] = field(default_factory=dict)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from socsched.cost.model import CostModel, WorkOf
+from socsched.cost.cost import Cost
+from socsched.cost.model import WorkOf
 from socsched.cost.profile import Profile
 from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.pipeline import Pipeline
@@ -16,18 +16,20 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import part_of
 from socsched.plan.assess import Assessment
-from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives
-from socsched.plan.conflict import conflict
-from socsched.plan.cutting.search import cut_further, cutter_of
-from socsched.plan.cutting.work import Sliced
+from socsched.plan.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
+from socsched.plan.clock import NO_CLOCK, Clock
+from socsched.plan.conflict import Search, conflict
+from socsched.plan.cutting.search import Cutter, cut_further, cutter_of
 from socsched.plan.explain import reasons
-from socsched.plan.levers import verified
+from socsched.plan.known import Known
+from socsched.plan.levers import helping, verified
 from socsched.plan.mapping.search import SOLVERS
 from socsched.plan.mapping.solvers import available, require
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import SCHEMA_VERSION, Conflict, Plan, Task
 from socsched.plan.proof import prove
-from socsched.plan.solution import Solution, solve
+from socsched.plan.refutation import by_bounds, by_search, met
+from socsched.plan.solution import Solution, mended, solve
 from socsched.plan.thrift import refusals
 from socsched.plan.uncertainty import uncertainty
 from socsched.plan.unplaceable import homeless, unplaceable
@@ -35,6 +37,12 @@ from socsched.plan.verdict import overrun
 from socsched.plan.workload import NO_LIMITS, Limits, Workload
 
 POLICIES = ("edf", "fp")
+SEARCH = 0.7
+"""Share of what is left of the time limit for each step: the search, what proves or mends it, other modes."""
+PROVING = 0.9
+"""That share where a solver is to use up what there is."""
+PROOF = 60.0
+"""Seconds for a proof where there is no limit."""
 __all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
 
 
@@ -47,23 +55,28 @@ def make_plan(
     *,
     work: WorkOf,
     profile: Profile | None = None,
-    time_limit: float | None = 60.0,
+    time_limit: float | None = None,
     budget: int = 400,
     solver: str = "heft",
     cuts: bool = True,
     observed: Observed = NOTHING,
     limits: Limits = NO_LIMITS,
     explain: bool = True,
+    known: Known | None = None,
 ) -> Plan:
     """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
 
     `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
     precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
-    unless `cuts` is False, within `time_limit` seconds altogether.  With the `solver` cpsat, or auto where OR-Tools is
-    installed, what is left of the limit goes into a proof, or a better mapping.  `observed` is what a simulation of an
-    earlier plan says of its times, `limits` are caps beside the mode's; `explain` adds conflicts, levers, and what is
-    uncertain, which take a while.  A stage no engine can run makes the plan infeasible, without tasks.  Raises
-    UsageError for unknown names, MachineError for cpsat without OR-Tools.
+    unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
+    is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the limit goes into a
+    proof, or a better mapping.  `observed` is what a simulation of an earlier plan says of its times, `limits` are caps
+    beside the mode's; `explain` adds conflicts, levers, and what is uncertain, which take a while; `known` keeps costs
+    from one plan of the pipeline on the platform to the next.
+
+    The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" where no mapping was found that meets
+    every requirement.  A stage no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
+    unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
     if policy not in POLICIES:
@@ -73,51 +86,96 @@ def make_plan(
     proving = solver == "cpsat" or (solver == "auto" and available())
     if proving:
         require()
-    graph, started = task_graph(pipeline), time.monotonic()
+    graph, clock = task_graph(pipeline), Clock.of(time_limit)
+    known = Known(platform, work, profile) if known is None else known
     solutions: list[Solution] = []
-    work = Sliced(work)
     modes = modes_of(platform, mode)
-    for option in modes:
-        model = CostModel(platform, option, work, profile)
+    for number, option in enumerate(modes):
+        model = known.model(option)
         if homeless(graph, model):
             continue
-        left = None if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+        mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
         workload = Workload.of(graph, model, policy, observed, limits)
-        solution = solve(workload, goals, budget, left)
-        cutter = cutter_of(pipeline, workload, goals) if cuts else None
+        solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
+        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine) if cuts else None
         if cutter is not None:
-            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-            solution = cut_further(solution, cutter, budget, left)
+            solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":
-            left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
-            solution = prove(solution, workload, goals, left / max(len(modes) - len(solutions), 1), cutter)
+            solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
+        if solution.candidate.verdict != "feasible":
+            solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
-        model = CostModel(platform, option, work, profile)
-        return unplaceable(graph, model, policy, objective)
-    best = min(solutions, key=lambda s: (s.candidate.verdict != "feasible", *s.score))
-    if "energy" in goals:
-        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
+        return unplaceable(graph, known.model(option), policy, objective)
+    best = min(solutions, key=_order)
     if not explain:
         return written(best, solutions, objective, None, pipeline)
-    conflicts = _conflicts(best, time_limit)
-    alternatives = _alternatives(best, solutions, graph, platform, work, profile, policy, objective)
-    plan = written(best, solutions, objective, alternatives, pipeline)
+    best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
+    if best.candidate.verdict == "feasible":
+        solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
+    if "energy" in goals:
+        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
+    alternatives = _alternatives(best, solutions, graph, known, policy, objective, clock.part(SEARCH))
+    plan = written(best, solutions, objective, alternatives, pipeline, clock)
     deployment = best.candidate.deployment
-    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0])
-    # Whatever the search left untried; a proof about whole stages says nothing of those that may be cut.
-    proved = any(found.proved for found in conflicts) and not best.floors
-    return replace(plan, verdict="infeasible" if proved else plan.verdict, conflicts=conflicts, uncertainty=open_)
+    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0], clock)
+    return replace(plan, conflicts=conflicts, uncertainty=open_)
 
 
-def _conflicts(best: Solution, time_limit: float | None) -> tuple[Conflict, ...]:
-    """Return which requirements conflict where some are violated, within a fifth of the time limit."""
+def _order(solution: Solution) -> tuple[float, ...]:
+    return (float(solution.candidate.verdict != "feasible"), *solution.score)
+
+
+def _load(solution: Solution) -> Workload:
+    return solution.candidate.deployment.workload
+
+
+def _settled(
+    solution: Solution,
+    workload: Workload,
+    cutter: Cutter | None,
+    goals: Sequence[str],
+    budget: int,
+    proving: bool,
+    clock: Clock,
+) -> Solution:
+    """Return a solution that meets every requirement where single moves lead to one, else with a proof if there is one.
+
+    `workload` has all stages whole; the `cutter` knows which of them may be cut, None where they are to stay whole.
+    """
+    divided, unknown = (cutter.stages, cutter.left) if cutter else ({}, ())
+    if proof := by_bounds(workload, divided, unknown):
+        return replace(solution, proof=proof)
+    solution = mended(solution, goals, budget, clock)
+    candidate = solution.candidate
+    if candidate.verdict == "infeasible":
+        moved = helping(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
+        solution = solution if moved is None else _taken(solution, moved, goals)
+    if solution.candidate.verdict != "feasible" and not divided and not unknown:
+        return replace(solution, proof=by_search(workload, proving, clock if clock.limited else Clock.of(PROOF)))
+    return solution
+
+
+def _taken(solution: Solution, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:
+    """Return a solution with another mapping if that meets every requirement."""
+    found = met(_load(solution), mapping)
+    return solution if found is None else replace(solution, candidate=found, score=score(found, goals), proof=None)
+
+
+def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solution, tuple[Conflict, ...]]:
+    """Return which requirements conflict where some are violated, and the solution if looking for that met them all."""
     candidate = best.candidate
     if candidate.verdict == "feasible":
-        return ()
-    seconds = None if time_limit is None else max(time_limit / 5, 0.5)
-    return conflict(candidate.deployment.workload, judge, candidate.violations, seconds)
+        return best, ()
+    if best.proof is not None and best.proof.bounds:
+        return best, tuple(Conflict((violation,), True, True, 0) for violation in best.proof.bounds)
+    search = Search(_load(best), judge, clock)
+    found = conflict(_load(best), judge, candidate.violations, search=search)
+    for violated, hit in search.met:
+        if not violated and best.proof is None:
+            best = _taken(best, hit.deployment.mapping, goals)
+    return best, () if best.candidate.verdict == "feasible" else found
 
 
 def modes_of(platform: Platform, name: str | None) -> tuple[PowerMode, ...]:
@@ -135,11 +193,10 @@ def _alternatives(
     best: Solution,
     solutions: Sequence[Solution],
     graph: TaskGraph,
-    platform: Platform,
-    work: WorkOf,
-    profile: Profile | None,
+    known: Known,
     policy: str,
     objective: str,
+    clock: Clock,
 ) -> list[Solution]:
     """Return quick solutions in the other modes, as levers for a plan that is not feasible."""
     if best.candidate.verdict == "feasible":
@@ -147,11 +204,11 @@ def _alternatives(
     here = best.candidate.deployment.workload.model.mode.name
     tried = [s for s in solutions if s is not best]
     names = {here, *(s.candidate.deployment.workload.model.mode.name for s in tried)}
-    for mode in platform.modes:
-        if mode.name not in names:
-            model = CostModel(platform, mode, work, profile)
+    for mode in known.platform.modes:
+        if mode.name not in names and not clock.over():
+            model = known.model(mode)
             if not homeless(graph, model):
-                tried.append(solve(Workload.of(graph, model, policy), objectives(objective), budget=24, time_limit=5.0))
+                tried.append(solve(Workload.of(graph, model, policy), objectives(objective), 24, clock.part(0.5)))
     return tried
 
 
@@ -161,8 +218,12 @@ def written(
     objective: str,
     alternatives: Sequence[Solution] | None,
     pipeline: Pipeline,
+    clock: Clock = NO_CLOCK,
 ) -> Plan:
-    """Write a solution down; `alternatives` in other modes are levers, None for no levers at all."""
+    """Write a solution down; `alternatives` in other modes are levers, None for no levers at all.
+
+    Of a plan that is not feasible the verdict is "infeasible" where there is a proof in every mode of `solutions`.
+    """
     candidate = best.candidate
     workload, assessment = candidate.deployment.workload, candidate.assessment
     model, sums = workload.model, candidate.balance
@@ -170,12 +231,12 @@ def written(
     if alternatives is not None:
         others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
         judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
-        levers = verified(judge, workload, candidate.deployment.mapping, found, judged)
+        levers = verified(judge, workload, candidate.deployment.mapping, found, judged, clock)
         found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
     outcome = candidate.verdict
-    proved = best.exact is not None and best.exact.status == "infeasible"
-    if outcome == "infeasible" and not proved and (not best.search.complete or best.exact is not None):
-        outcome = "undecided"
+    proved = outcome != "feasible" and all(solution.proof is not None for solution in solutions)
+    if outcome != "feasible":
+        outcome = "infeasible" if proved else "undecided"
     return Plan(
         platform=model.platform.name,
         mode=model.mode.name,
@@ -194,11 +255,11 @@ def written(
             "cap_gbps": round(sums.traffic_cap / 1e9, 6),
             "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
         },
-        solver=_solver(best, solutions, objective, pipeline),
+        solver=_solver(best, solutions, objective, pipeline) | _proof(best, solutions, proved),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
-        dram_picojoule_per_byte=model.platform.dram.picojoule_per_byte.value,
+        dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
         contention=model.platform.contention(),
         provenance=provenance(assessment.tasks, assessment),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
@@ -230,7 +291,8 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipel
     if objectives(objective)[0] == "latency":
         workload = best.candidate.deployment.workload
         bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
-    name, status = "heft+improve", "local optimum" if best.search.complete else "budget used up"
+    ended = "time limit" if best.search.late else "budget used up"
+    name, status = "heft+improve", "local optimum" if best.search.complete else ended
     more: dict[str, Any] = {}
     if best.exact is not None:
         name, status = "cpsat", best.exact.status
@@ -254,6 +316,14 @@ def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipel
         "notes": dict(best.notes),
         **more,
     }
+
+
+def _proof(best: Solution, solutions: Sequence[Solution], proved: bool) -> dict[str, Any]:
+    if not proved or best.proof is None:
+        return {}
+    others = len(solutions) - 1
+    told = best.proof.document()
+    return {"proof": {**told, "text": told["text"] + (f"; the other {others} modes likewise" if others else "")}}
 
 
 def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from socsched.cost.cost import Cost
 from socsched.plan.candidate import Candidate, judge, objective_value, score
+from socsched.plan.clock import Clock
 from socsched.plan.cutting.divisible import Legs
 from socsched.plan.cutting.search import Cutter
 from socsched.plan.mapping.stages import exact_mapping
@@ -19,7 +19,7 @@ WHOLE = 0.3
 
 
 def prove(
-    solution: Solution, workload: Workload, goals: Sequence[str], seconds: float, cutter: Cutter | None = None
+    solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock, cutter: Cutter | None = None
 ) -> Solution:
     """Let CP-SAT look for a better mapping and bound all others; for the first objective latency only.
 
@@ -27,12 +27,10 @@ def prove(
     whole stages; `whole` says how that ended.
     """
     if cutter is None or not cutter.stages:
-        return _proved(solution, workload, goals, seconds, None)
-    started = time.monotonic()
-    first = _proved(solution, workload, goals, seconds * WHOLE, None)
+        return _proved(solution, workload, goals, clock.left(), None)
+    first = _proved(solution, workload, goals, clock.left() * WHOLE, None)
     status = first.exact.status if first.exact else ""
-    left = max(seconds - (time.monotonic() - started), 0.1)
-    return replace(_proved(first, workload, goals, left, cutter), whole=status)
+    return replace(_proved(first, workload, goals, clock.left(), cutter), whole=status)
 
 
 def _proved(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
+from socsched.plan.clock import NO_CLOCK, Clock
 from socsched.plan.conflict import Judge
 from socsched.plan.deadlines import stretches
 from socsched.plan.deployment import Deployment, deploy
@@ -70,14 +71,17 @@ def at(cost: Cost, time_ns: int) -> Cost:
 
 
 def uncertainty(
-    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, objective: str
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, objective: str, clock: Clock = NO_CLOCK
 ) -> dict[str, Any]:
-    """Return ties and the measurement to make first, as plan.json holds them; nothing of objective slack."""
+    """Return ties and the measurement to make first, as plan.json holds them; nothing of objective slack.
+
+    What is not looked at before the `clock` is over is left out.
+    """
     worth = _worth(objective)
-    wishes = list(_verdict(plan, workload, mapping, judge))
+    wishes = list(_verdict(plan, workload, mapping, judge, clock))
     ties: list[dict[str, Any]] = []
     if worth and plan.verdict == "feasible":
-        for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth):
+        for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
             place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
             ties.append(
                 {"stage": cost.stage, "instead": place, "difference": round(difference, 3), "error": round(error, 3)}
@@ -115,7 +119,7 @@ def _worth(objective: str) -> Worth | None:
 
 
 def _alternatives(
-    workload: Workload, mapping: Mapping[str, Cost], judge: Judge, worth: Worth
+    workload: Workload, mapping: Mapping[str, Cost], judge: Judge, worth: Worth, clock: Clock
 ) -> Iterator[tuple[Cost, float, float, list[tuple[Cost, float]]]]:
     """Yield (other cost of a stage, difference, its error, gain of measuring either) of every tie that is feasible."""
 
@@ -127,6 +131,8 @@ def _alternatives(
 
     close: list[tuple[float, float, Cost, list[tuple[Cost, float]]]] = []
     for name, chosen in mapping.items():
+        if clock.over():
+            break
         here = value(name, chosen)
         mine = [value(name, at(chosen, time)) for time in interval_ns(chosen)]
         for other in workload.model.candidates(workload.graph.stage(name)):
@@ -144,6 +150,8 @@ def _alternatives(
             close.append((there - here, (high - low + most - least) / 2, other, gains))
     close.sort(key=lambda row: abs(row[0]) / max(row[1], 1e-9))
     for difference, error, other, gains in close[:MOST]:
+        if clock.over():
+            break
         if not judge(workload, {**mapping, other.stage: other}, False).violations:
             yield other, difference, error, gains
 
@@ -158,12 +166,16 @@ def _expected(best: float, worst: float) -> float:
     return high * high / (2 * (high - low))
 
 
-def _verdict(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> Iterator[Measurement]:
+def _verdict(
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
+) -> Iterator[Measurement]:
     """Yield the costs that can overturn the verdict within their interval."""
     for name, cost in mapping.items():
         low, high = interval_ns(cost)
         if high <= low:
             continue
+        if clock.over():
+            break
         if plan.verdict == "feasible":
             factor = 1 + cost.error
             if unmet(plan, respond(plan.policy, rt_tasks(grown(plan, frozenset([name]), factor))).tight):

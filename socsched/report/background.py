@@ -6,6 +6,7 @@ Each is optional; where one cannot be had, the report says why instead.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +15,10 @@ from typing import Any
 from socsched.cost.roofs import Point, Roof
 from socsched.errors import SocschedError
 from socsched.plan.plan import Plan
+from socsched.trace.generation import FILES, MADE
 
 PARETO = "pareto.json"
 """What `socsched plan --pareto -o FILE.json` writes; in a result folder it becomes part of the report."""
-MADE = "made.json"
-"""Command line, versions and machine of the simulation or run in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
         missing["roofline"] = why
     front = _document(folder / PARETO) if folder else None
     if front is None:
-        missing["front"] = f"socsched report {folder or 'DIR'} --pareto"
+        given = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
+        missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{given}"
     made = _document(folder / MADE) if folder else None
-    told = {str(key): str(value) for key, value in (made or {}).items()}
+    told = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
     return Background(roofs, points, front, told, missing)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from socsched.errors import InputError
 from socsched.plan.plan import Plan
 from socsched.report.diff import Move, blame, moves
+from socsched.trace.generation import require_one
 from socsched.units import format_duration
 
 
@@ -65,6 +66,8 @@ class Comparison:
 def load_result(folder: Path) -> dict[str, Any]:
     """Return result.json of a result folder (or the file itself); InputError when it is none."""
     file = folder / "result.json" if folder.is_dir() else folder
+    if folder.is_dir():
+        require_one(folder, ("plan.json", "result.json"))
     hint = "expected a folder written by `socsched simulate -o` or `socsched run -o`"
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
@@ -120,7 +123,7 @@ def _because(
     if not stage or grown[stage] <= 0:
         return ""
     told = next((move.told() for move in moved if move.stage == stage and move.moved), f"{stage} takes longer")
-    return f"{told} (+{format_duration(grown[stage])})"
+    return f"{told} (its median +{format_duration(grown[stage])})"
 
 
 def _pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float]]:

@@ -1,8 +1,8 @@
-"""Two plans of one workload as a diff: what moved, which figures changed, what got worse and which move did it.
+"""Two plans of one workload as a diff: what changed, which figures differ, what got worse and which change did it.
 
 A bound is the sum of its terms, and each term is due to one task: the one it is of, or the one it says it is `by`.  So
-the change of a bound is shared out exactly among tasks; the one whose terms grew most is responsible, and a conversion
-counts with the end of it that moved.
+the change of a bound is shared out exactly among tasks; the one whose terms grew most is responsible, what all others
+add or take away is given next to it, and a conversion counts with the end of it that changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,18 @@ class Move:
         costs = f"{format_duration(self.cost_a_ns)} → {format_duration(self.cost_b_ns)}"
         if not self.moved:
             return f"{self.stage} on {self.after} costs {costs}"
-        return f"{self.stage} moved from {self.before} to {self.after}, {costs}"
+        (old, before, was), (engine, precision, lanes) = (_parts(place) for place in (self.before, self.after))
+        if old != engine:
+            return f"{self.stage} moved from {self.before} to {self.after}, {costs}"
+        if before != precision:
+            return f"{self.stage} runs in {precision} instead of {before} on {engine}, {costs}"
+        return f"{self.stage} has {lanes or 'all lanes'} of {engine} instead of {was or 'all'}, {costs}"
+
+
+def _parts(place: str) -> tuple[str, str, str]:
+    """Return engine, precision and lanes of a place as `_place` names it; lanes are "" where all of them are meant."""
+    engine, precision, *lanes = place.split(" ", 2)
+    return engine, precision, "".join(lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,11 @@ class Figure:
         a, b = ("none" if value is None else show(value) for value in (self.a, self.b))
         return a, b, ratio
 
+    def regression(self) -> str:
+        """Return the regression in words, with its cause where one is known."""
+        a, b, _ = self.shown()
+        return f"{self.name} {self.figure} {a} → {b}" + (f": {self.because}" if self.because else "")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
@@ -77,12 +93,7 @@ class PlanDiff:
     @property
     def regressions(self) -> tuple[str, ...]:
         """Return everything that got worse by more than allowed, each with the move that did it."""
-        told = []
-        for row in self.figures:
-            if row.regressed:
-                a, b, _ = row.shown()
-                told.append(f"{row.name} {row.figure} {a} → {b}" + (f": {row.because}" if row.because else ""))
-        return (*self.worse, *told)
+        return (*self.worse, *(row.regression() for row in self.figures if row.regressed))
 
     def document(self) -> dict[str, Any]:
         """Return the diff as plain data."""
@@ -126,8 +137,10 @@ def _place(plan: Plan, task: Task) -> str:
 def _changes(a: Plan, b: Plan) -> Iterator[str]:
     for name in ("pipeline", "platform", "mode", "policy", "verdict"):
         old, new = getattr(a, name), getattr(b, name)
-        if old != new:
+        # a verdict that is worse is a regression, and said there
+        if old != new and not (name == "verdict" and _worse_verdict(a, b)):
             yield f"{name}: {old} → {new}"
+    yield from _required(a, b)
     for name in sorted(a.inputs.keys() | b.inputs.keys()):
         if a.inputs.get(name) != b.inputs.get(name):
             state = "is new" if name not in a.inputs else "is gone" if name not in b.inputs else "has changed"
@@ -137,8 +150,35 @@ def _changes(a: Plan, b: Plan) -> Iterator[str]:
         yield f"made by socsched {old} → {new}"
 
 
+def _required(a: Plan, b: Plan) -> Iterator[str]:
+    """Return what is required otherwise: deadlines, ages of data, periods, and chains that are new."""
+    before = {chain.name: chain for chain in a.chains}
+    for chain in b.chains:
+        old = before.get(chain.name)
+        if old is None:
+            yield f"chain {chain.name} is new, deadline {format_duration(chain.deadline_ns)}"
+            continue
+        if old.deadline_ns != chain.deadline_ns:
+            told = f"{format_duration(old.deadline_ns)} → {format_duration(chain.deadline_ns)}"
+            yield f"deadline of chain {chain.name}: {told}"
+        if old.max_age_ns != chain.max_age_ns:
+            ages = ("none" if age is None else format_duration(age) for age in (old.max_age_ns, chain.max_age_ns))
+            yield f"oldest data of chain {chain.name}: {' → '.join(ages)}"
+    periods, now = (
+        {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
+        for plan in (a, b)
+    )
+    for name, period in now.items():
+        if name in periods and periods[name] != period:
+            yield f"period of {name}: {format_duration(periods[name])} → {format_duration(period)}"
+
+
+def _worse_verdict(a: Plan, b: Plan) -> bool:
+    return ORDER.get(b.verdict, 1) > ORDER.get(a.verdict, 1)
+
+
 def _worse(a: Plan, b: Plan) -> Iterator[str]:
-    if ORDER.get(b.verdict, 1) > ORDER.get(a.verdict, 1):
+    if _worse_verdict(a, b):
         yield f"verdict {a.verdict} → {b.verdict}"
     known = {chain.name for chain in b.chains}
     yield from (f"chain {chain.name} is gone" for chain in a.chains if chain.name not in known)
@@ -152,10 +192,12 @@ def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Itera
             continue
         lost = old.bound_ns is not None and new.bound_ns is None
         worse = lost or _above(old.bound_ns, new.bound_ns, allowed)
-        because = _because(old, new, found) if worse else ""
+        grown = shares(old, new)
+        grown = grown if any(ns > 0 for ns in grown.values()) else _costs(new, found)
+        because = _because(grown, found, _growth(old.bound_ns, new.bound_ns)) if worse else ""
         yield Figure(old.name, "bound", "ns", old.bound_ns, new.bound_ns, worse, because)
         slower = _above(old.expected_ns, new.expected_ns, allowed)
-        because = _because(old, new, found) if slower else ""
+        because = _because(_costs(new, found), found, _growth(old.expected_ns, new.expected_ns)) if slower else ""
         yield Figure(old.name, "expected", "ns", old.expected_ns, new.expected_ns, slower, because)
     old_mw, new_mw = a.power.get("expected_mw"), b.power.get("expected_mw")
     worse = _above(old_mw, new_mw, allowed)
@@ -166,6 +208,10 @@ def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Itera
     yield Figure(
         "DRAM", "expected", "B/s", flows[0], flows[1], worse, _grown(a.bandwidth, b.bandwidth) if worse else ""
     )
+
+
+def _growth(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else b - a
 
 
 def _above(a: float | None, b: float | None, allowed: float) -> bool:
@@ -197,20 +243,34 @@ def blame(task: str, found: tuple[Move, ...]) -> str:
     return next((part for part in reversed(task.split(">")) if part in moved), task)
 
 
-def _because(old: ChainResult, new: ChainResult, found: tuple[Move, ...]) -> str:
-    """Return the move that is responsible for most of a chain's change."""
+def _because(grown: Mapping[str, int], found: tuple[Move, ...], whole_ns: int | None) -> str:
+    """Return the change that is responsible for most of a growth, its part, and what all others add to that.
+
+    `grown`: by task, by how much its part of a figure grew; the parts add up to `whole_ns`, None where the figure is
+    no more.
+    """
     changed = {move.stage: move for move in found}
-    grown: dict[str, int] = {}
-    for name, ns in shares(old, new).items():
+    by_stage: dict[str, int] = {}
+    for name, ns in grown.items():
         blamed = blame(name, found)
-        grown[blamed] = grown.get(blamed, 0) + ns
-    if not any(ns > 0 for ns in grown.values()):
-        moved = [changed[name] for name in new.path if name in changed]
-        grown = {move.stage: move.cost_b_ns - move.cost_a_ns for move in moved}
-    # among those that changed if one of them grew: interference grows because somebody else changed
-    own = {name: ns for name, ns in grown.items() if name in changed and ns > 0} or grown
+        by_stage[blamed] = by_stage.get(blamed, 0) + ns
+    # among those that changed if one of them grew: interference grows because another task changed
+    own = {name: ns for name, ns in by_stage.items() if name in changed and ns > 0} or by_stage
     name = max(own, key=lambda name: own[name], default="")
     if not name or own[name] <= 0:
         return ""
     told = changed[name].told() if name in changed else f"{name} takes more of it"
-    return f"{told} (+{format_duration(own[name])})"
+    return f"{told} ({parts(own[name], whole_ns)})"
+
+
+def _costs(new: ChainResult, found: tuple[Move, ...]) -> dict[str, int]:
+    """Return by how much the tasks of a chain, conversions included, cost more alone."""
+    on_path = [move for move in found if set(move.stage.split(">")) <= set(new.path)]
+    return {move.stage: move.cost_b_ns - move.cost_a_ns for move in on_path}
+
+
+def parts(own_ns: int, whole_ns: int | None) -> str:
+    """Return the part of a growth that is due to one change and, where the whole is known, what the rest adds to it."""
+    told = f"+{format_duration(own_ns)}"
+    rest = 0 if whole_ns is None else whole_ns - own_ns
+    return f"{told}, all else {'+' if rest > 0 else '−'}{format_duration(abs(rest))}" if rest else told

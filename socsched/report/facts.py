@@ -120,29 +120,41 @@ def provenance_shares(plan: Plan) -> dict[str, float]:
     return {kind: share for kind, share in by_kind.items() if share > 0}
 
 
+def planned_quantile(task: Task, percent: int) -> int | None:
+    """Return a percentile of what a task's jobs are expected to take alone (ns), None where it is not known.
+
+    Of a task whose execution times are known they say it; else its cost stands for the median, and nothing for others.
+    """
+    if task.times is None:
+        return task.cost_ns if percent == 50 else None
+    values = sorted(task.times.values_ns)
+    return values[max(-(-len(values) * percent // 100) - 1, 0)]
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Predicted and measured execution time (ns) of a stage; None where nothing was measured."""
+    """Predicted and measured percentiles of a stage's execution time (ns); None where there is none."""
 
     stage: str
-    predicted_ns: int
     evidence: str
+    predicted_p50_ns: int | None
+    predicted_p99_ns: int | None
     p50_ns: float | None
     p99_ns: float | None
     max_ns: float | None
 
     @property
     def ratio(self) -> float | None:
-        """Measured median over prediction."""
-        return self.p50_ns / self.predicted_ns if self.p50_ns is not None and self.predicted_ns else None
+        """Measured median over predicted median."""
+        return self.p50_ns / self.predicted_p50_ns if self.p50_ns is not None and self.predicted_p50_ns else None
 
 
 def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[Comparison]:
-    """Return every stage's planned time beside what was measured."""
+    """Return every stage's predicted percentiles and those that were measured."""
     rows = []
     for task in plan.tasks:
         times = result.get("stages", {}).get(task.name, {}).get("exec_ns", {})
-        rows.append(
-            Comparison(task.name, task.cost_ns, evidence(task), times.get("p50"), times.get("p99"), times.get("max"))
-        )
+        p50, p99 = planned_quantile(task, 50), planned_quantile(task, 99)
+        measured = (times.get(name) for name in ("p50", "p99", "max"))
+        rows.append(Comparison(task.name, evidence(task), p50, p99, *measured))
     return rows

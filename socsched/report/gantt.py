@@ -23,7 +23,10 @@ _KEYS = (
     "← → move, + − (or ↑ ↓) zoom, 0 first view, End whole window, n and p next and previous job, Esc nothing selected. "
     "Wheel zooms once the timeline has the focus, Shift+wheel moves; drag moves, two fingers zoom."
 )
-_HINT = "Select a job (press it, or n) to see its figures, its deadline, where its data came from and where it went."
+_HINT = (
+    "Select a job (press it, or n) to see its figures, its local deadline (what it is scheduled by), where its data "
+    "came from and where it went."
+)
 
 
 def hyperperiod_ns(plan: Plan) -> int:
@@ -68,15 +71,17 @@ def gantt(
     view: tuple[int, int] | None = None,
     room: int = ROOM,
     chosen: tuple[str, int] | None = None,
+    limit: tuple[int, str] | None = None,
 ) -> str:
     """Return the timeline of `window` (ns) as a figure with its data; `name` identifies it on the page.
 
     `view`: the part shown first, the whole window if None.  `room`: bars to draw at most, see `ROOM`.  `chosen`: task
-    and frame of the job that is selected at first.
+    and frame of the job that is selected at first.  `limit`: when (ns) the frame shown is due, and what it is called.
     """
     data = document(record, window, view or window, room)
     wanted = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]
     data["chosen"] = wanted[0] if wanted else -1
+    data["limit"] = [limit[0] - window[0], limit[1]] if limit else None
     buttons = "".join(
         element("button", sign, type="button", data_act=act, aria_label=told, title=told)
         for act, sign, told in (

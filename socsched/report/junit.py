@@ -1,7 +1,7 @@
 """A result as JUnit XML: one test case per requirement, so that a CI system shows which one broke, and by how much.
 
-Two suites: what the plan proves (`plan`), and what was simulated or measured.  The layout is that of Jenkins'
-junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
+Suites: what the plan proves (`plan`), what was simulated or measured, and the comparison with a baseline.  The layout
+is that of Jenkins' junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
 """
 
 from __future__ import annotations
@@ -12,23 +12,44 @@ from xml.etree import ElementTree
 
 from socsched.plan.plan import ChainResult, Plan, Violation
 from socsched.report import facts
+from socsched.report.diff import PlanDiff
+from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 
 Node = ElementTree.Element
 
 
-def render(plan: Plan, result: Mapping[str, Any]) -> str:
-    """Return the XML; failure texts are the verdict's terms, errors are what could not be decided."""
+def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = None) -> str:
+    """Return the XML; failure texts are the verdict's terms, errors are what could not be decided.
+
+    `against` is the comparison with a baseline: a failure for every figure that got worse by more than allowed.
+    """
     root = Node("testsuites", name=f"{plan.pipeline} on {plan.platform} ({plan.mode})")
     _proved(ElementTree.SubElement(root, "testsuite", name="plan"), plan)
     if result:
         kind = str(result.get("kind", "result"))
         _observed(ElementTree.SubElement(root, "testsuite", name=kind), plan, result, f"socsched.{kind}")
+    if against is not None:
+        _compared(ElementTree.SubElement(root, "testsuite", name="baseline"), against)
+    return _text(root)
+
+
+def failed(name: str, message: str, hint: str) -> str:
+    """Return the XML of a guard that ended without a verdict: one case, an error."""
+    root = Node("testsuites", name=name)
+    suite = ElementTree.SubElement(root, "testsuite", name="plan")
+    case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
+    _fail(case, "error", "error", "\n".join(filter(None, [message or "no message", hint])))
+    return _text(root)
+
+
+def _text(root: Node) -> str:
     for suite in root:
         _counted(suite, suite)
     _counted(root, root.iter("testsuite"))
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    text = printable(ElementTree.tostring(root, encoding="unicode"))  # XML has no way to say a control character
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
 def _proved(suite: Node, plan: Plan) -> None:
@@ -78,6 +99,16 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
         if moved > limit:
             told = f"mean DRAM traffic {format_bandwidth(moved * 1e9)} exceeds {format_bandwidth(limit * 1e9)}"
             _fail(case, "failure", "violated", told)
+
+
+def _compared(suite: Node, against: PlanDiff) -> None:
+    """Add a case for the verdict, for every chain that is gone, and for every figure that both plans have."""
+    cases = [("verdict", text) for text in against.worse] or [("verdict", "")]
+    cases += [(f"{row.name} {row.figure}", row.regression() if row.regressed else "") for row in against.figures]
+    for name, text in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname="socsched.baseline", name=name, time="0")
+        if text:
+            _fail(case, "failure", "regressed", text)
 
 
 def _fail(case: Node, tag: str, kind: str, text: str) -> None:

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.errors import UsageError, unwritable
+from socsched.files import write_file
 from socsched.plan.pareto import Point
 from socsched.plan.plan import Plan
 from socsched.report import facts
@@ -128,7 +129,7 @@ def draw(path: Path, points: Sequence[Point]) -> None:
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: the front is drawn as SVG", "use -o FILE.svg")
     try:
-        path.write_text(figure(points), encoding="utf-8")
+        write_file(path, figure(points))
     except OSError as error:
         raise unwritable(path, error) from None
 

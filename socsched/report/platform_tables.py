@@ -53,7 +53,7 @@ def memory(platform: Platform, mode: PowerMode) -> Iterator[Text]:
 def engines(platform: Platform, mode: PowerMode) -> RenderableType:
     """Return every engine in a mode with its peaks (dense)."""
     rows = [_engine(engine, mode) for engine in platform.engines]
-    columns = ["engine", "what", "online", *PRECISIONS, "DRAM alone", "idle", "busy", "coherent", "gives up"]
+    columns = ["engine", "what", "online", *PRECISIONS, "DRAM alone", "idle", "busy", "coherent", "preemption"]
     return table(
         f"Engines in mode {mode.name}, dense peaks in operations/s", columns, rows, range(3, 9), (1, *range(6, 11))
     )
@@ -69,7 +69,7 @@ def _engine(engine: Engine, mode: PowerMode) -> list[str]:
     if engine.preemption.granularity_ns:
         rest += f", {format_duration(engine.preemption.granularity_ns.value)}"
     power = [format_power(engine.idle_mw.value), format_power(state.dynamic_mw.value)] if state.units else ["", ""]
-    domain = {"full": "yes", "io": "one way", "none": "no"}[engine.coherency.domain]
+    domain = {"full": "yes", "io": "I/O-coherent", "none": "no"}[engine.coherency.domain]
     return [engine.id, engine.title, online, *rates, format_bandwidth(engine.bandwidth.value), *power, domain, rest]
 
 

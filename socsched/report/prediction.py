@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from socsched.plan.plan import Plan
+from socsched.report.facts import planned_quantile
 
 FIGURES = ("p50", "p99", "p99_9")
 
@@ -88,7 +89,7 @@ def _stages(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[s
     for task in plan.tasks:
         for figure in ("p50", "p99"):
             found = [_figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)]
-            yield Line("stage", task.name, figure, task.cost_ns if figure == "p50" else task.wcet_ns, *found)
+            yield Line("stage", task.name, figure, planned_quantile(task, int(figure[1:])), *found)
 
 
 def _chains(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:

@@ -185,22 +185,23 @@ def measured(plan: Plan, trace: Trace, result: Result, simulated: Result | None)
         rows.append(
             [
                 escape(row.stage),
-                format_duration(row.predicted_ns),
+                facts.duration(row.predicted_p50_ns),
                 escape(row.evidence),
                 *([facts.duration(there[row.stage].p50_ns)] if simulated else []),
-                *(facts.duration(value) for value in (row.p50_ns, row.p99_ns, row.max_ns)),
+                facts.duration(row.p50_ns),
+                *(facts.duration(value) for value in (row.predicted_p99_ns, row.p99_ns, row.max_ns)),
                 f"{row.ratio:.2f}" if row.ratio else "–",
             ]
         )
-        if row.ratio and row.max_ns:
-            marks.append((row.stage, row.ratio, row.max_ns / row.predicted_ns, errors[row.stage] or None))
+        if row.ratio and row.max_ns and row.predicted_p50_ns:
+            marks.append((row.stage, row.ratio, row.max_ns / row.predicted_p50_ns, errors[row.stage] or None))
     for chain in plan.chains:
         rows.append(_measured_chain(chain, result, simulated))
     name = "Measured over predicted time of every stage"
     caption = "Dot: median, upright: longest; the band is the error the prediction states; 1× is as predicted."
     drawn = charts.against(marks, name) + element("p", caption, class_="dim") if marks else ""
-    header = ["stage", "predicted", "evidence", *(["simulated p50"] if simulated else [])]
-    header += ["measured p50", "p99", "max", "measured / predicted"]
+    header = ["stage", "predicted p50", "evidence", *(["simulated p50"] if simulated else [])]
+    header += ["measured p50", "predicted p99", "measured p99", "max", "measured / predicted p50"]
     numeric = [1, *range(3, len(header))]
     return element("h2", "Predicted against measured") + drawn + table(header, rows, numeric)
 
@@ -214,7 +215,9 @@ def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None
         format_duration(chain.expected_ns),
         "expected alone",
         *([facts.duration(there.get("p50"))] if simulated else []),
-        *(facts.duration(times.get(key)) for key in ("p50", "p99", "max")),
+        facts.duration(times.get("p50")),
+        "–",
+        *(facts.duration(times.get(key)) for key in ("p99", "max")),
         f"{ratio:.2f}" if ratio else "–",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,19 +15,23 @@ from socsched.trace.why import Why
 from socsched.units import format_duration, format_power
 
 
-def render(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> str:
-    """Return the verdict, what every chain did, why the worst frame was late, and where each stage runs."""
+def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
+    """Return the verdict, what every chain did, why the worst frame was late, and where each stage runs.
+
+    `trace` is None and `result` empty of a plan that could not be simulated, because a stage has no engine.
+    """
     lost, released = facts.totals(result)
     good = plan.verdict == "feasible" and not lost
     mark = "✅" if good else "❌" if lost or plan.verdict == "infeasible" else "❔"
     lines = [f"## {mark} {plan.pipeline} on {plan.platform}, mode {plan.mode}", ""]
-    lines.append(f"Plan: **{plan.verdict}**. {trace.kind.capitalize()}: {lost} of {released} frames late or dropped.")
+    simulated = f"{trace.kind.capitalize()}: {lost} of {released} frames late or dropped." if trace else ""
+    lines.append(f"Plan: **{plan.verdict}**. {simulated or 'Nothing to simulate: a stage has no engine.'}")
     lines += ["", *table(_CHAIN, (_chain_row(chain, result) for chain in plan.chains))]
     power = (result.get("power_mw") or {}).get("mean")
     if power is not None:
         cap = plan.power.get("cap_mw")
         lines += ["", f"Mean power {format_power(power)}" + (f" of {format_power(cap)} cap." if cap else ".")]
-    if lost:
+    if lost and trace:
         worst = Why(trace, plan).worst()
         told = [headline(worst), *filter(None, [sentence(worst)])]
         lines += ["", f"Worst: {plain('. '.join(told))}"]
@@ -35,6 +40,13 @@ def render(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> str:
     rows = ([task.name, task.engine, task.precision, format_duration(task.cost_ns)] for task in plan.tasks)
     lines += ["", "<details><summary>Where each stage runs</summary>", ""]
     lines += [*table(("stage", "engine", "precision", "alone"), rows), "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def failed(name: str, message: str, hint: str) -> str:
+    """Return the summary of a guard that ended without a verdict, with its error message."""
+    fence = "`" * max(3, 1 + max((len(ticks) for ticks in re.findall("`+", message + hint)), default=0))
+    lines = [f"## ❌ {plain(name)}: no verdict", "", f"{fence}text", message, *([hint] if hint else []), fence, ""]
     return "\n".join(lines)
 
 

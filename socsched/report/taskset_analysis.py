@@ -138,5 +138,5 @@ def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
     ]
     parts += [table("Tests that apply", ["test", "says", "how"], rows), Text("")]
     rows = [[test["name"], test["reason"]] for test in shown["tests"] if not test["applies"]]
-    parts.append(table("Tests that do not", ["test", "why not"], rows))
+    parts.append(table("Tests not applicable", ["test", "why"], rows))
     return Group(*parts)

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType, RenderHook, RenderResult
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from socsched.plan.plan import Plan, Violation
 from socsched.report import facts
 from socsched.report.sheet import Sheet
+from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 
 
 def console(width: int) -> Console:
     """Return the console for results on stdout; colours only on a terminal and never with NO_COLOR."""
-    return Console(width=width, highlight=False, soft_wrap=False)
+    made = Console(width=width, highlight=False, soft_wrap=False)
+    made.push_render_hook(_Printable())
+    return made
+
+
+class _Printable(RenderHook):
+    """Spells control characters out: names and messages come from files, a terminal would obey them."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return what is to be shown, to be rendered without them."""
+        return [_Shown(each) for each in renderables]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    inner: RenderableType
+
+    def __rich_console__(self, made: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in made.render(self.inner, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 def table(
@@ -167,19 +189,26 @@ def plan_view(plan: Plan) -> RenderableType:
     return Group(*parts)
 
 
-def outcome(result: Mapping[str, Any]) -> RenderableType:
-    """Return every chain's frames, misses and response times as simulated or measured."""
-    rows = []
+def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
+    """Return every chain's frames, misses and response times as simulated or measured.
+
+    Of a run that is not `paced` by its sensors, frames a second stand where late frames would.
+    """
+    rows, seconds = [], result.get("duration_ns", 0) / 1e9
     for name, entry in result.get("chains", {}).items():
         times = entry.get("response_time_ns", {})
+        rate = f"{entry.get('completed', 0) / seconds:.1f}" if seconds else "–"
         rows.append(
             [
                 name,
-                *(str(entry.get(key, 0)) for key in ("released", "completed", "missed", "dropped")),
+                *(str(entry.get(key, 0)) for key in ("released", "completed")),
+                str(entry.get("missed", 0)) if paced else rate,
+                str(entry.get("dropped", 0)),
                 *(facts.duration(times.get(key)) for key in ("mean", "p50", "p99", "p99_9", "max")),
             ]
         )
-    columns = ["chain", "released", "completed", "late", "dropped", "mean", "p50", "p99", "p99.9", "max"]
+    late = "late" if paced else "frames/s"
+    columns = ["chain", "released", "completed", late, "dropped", "mean", "p50", "p99", "p99.9", "max"]
     return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10), range(5, 10))
 
 
@@ -227,20 +256,21 @@ def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
 
 
 def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> RenderableType:
-    """Return planned against measured time of every stage."""
+    """Return predicted and measured median and 99th percentile of every stage, each next to its like."""
     rows = [
         [
             row.stage,
-            format_duration(row.predicted_ns),
-            row.evidence,
+            facts.duration(row.predicted_p50_ns),
             facts.duration(row.p50_ns),
-            facts.duration(row.p99_ns),
             f"{row.ratio:.2f}" if row.ratio else "–",
+            facts.duration(row.predicted_p99_ns),
+            facts.duration(row.p99_ns),
+            row.evidence,
         ]
         for row in facts.predicted_against_measured(plan, result)
     ]
-    columns = ["stage", "predicted", "evidence", "measured p50", "p99", "measured/predicted"]
-    return table("Predicted against measured, on this machine", columns, rows, (1, 3, 4, 5))
+    columns = ["stage", "predicted p50", "measured p50", "measured/predicted", "predicted p99", "measured p99"]
+    return table("Predicted against measured, on this machine", [*columns, "evidence"], rows, range(1, 6))
 
 
 def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:

@@ -14,8 +14,8 @@ from socsched.units import format_duration
 
 HOW_TO_READ = (
     "A bar is a job on a lane, with its stage and frame; colours are engines, as in the diagram above. Odd frames are "
-    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge is late, crossed through never ended. Triangles are "
-    "frames of sensors."
+    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge ended after its local deadline, crossed through never "
+    "ended. Triangles are frames of sensors."
 )
 MOST_WORST = 4
 """Chains whose worst frame is drawn."""
@@ -37,7 +37,9 @@ def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
         title = _worst_title(worst)
         last = (worst.hops[-1].task, worst.hops[-1].frame) if worst.hops else None
         label = title.removeprefix("✗ ").removeprefix("✓ ")
-        chart = gantt.gantt(record, worst.window, f"{name}-worst{number}", label, room=room, chosen=last) + _hops(worst)
+        due = worst.release_ns + worst.chain.deadline_ns, f"deadline of {worst.chain.name}"
+        key = f"{name}-worst{number}"
+        chart = gantt.gantt(record, worst.window, key, label, room=room, chosen=last, limit=due) + _hops(worst)
         if number == 0:
             parts.append(element("h3", escape(title), class_="worst") + chart)
         else:

@@ -22,6 +22,7 @@ import numpy as np
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
+from socsched.files import write_file
 from socsched.models.registry import get_model
 from socsched.run.backends.base import plain
 from socsched.run.frames_file import NAME, FramesFile
@@ -182,5 +183,5 @@ def write_frames(trace: Trace, folder: str | Path) -> Path:
     path = Path(folder) / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(trace.details[frame]) + "\n" for frame in sorted(trace.details)]
-    path.write_text("".join(lines))
+    write_file(path, "".join(lines))
     return path

@@ -24,6 +24,7 @@ from socsched.run.backends.base import Backend, Call, Outputs, Placed, Setting, 
 from socsched.run.backends.choose import Instances, prepare, sort_of
 from socsched.run.boards.local import LocalBoard
 from socsched.run.executor import execute
+from socsched.run.session import require_whole
 from socsched.run.worker import pool_of, warn
 
 _WARM = 2
@@ -61,8 +62,9 @@ def record(
     """Run one frame and return what every stage with a model was given and put out."""
     ear = Recorded(backends or {})
     wrapped: dict[str, Backend] = dict.fromkeys(("network", "function"), ear)
-    execute(plan, pipeline, scans=scans, weights=weights, frames=1, pace="asap", alone=True, platform=platform,
-            backends={**(backends or {}), **wrapped})  # fmt: skip
+    trace = execute(plan, pipeline, scans=scans, weights=weights, frames=1, pace="asap", alone=True, platform=platform,
+                    backends={**(backends or {}), **wrapped})  # fmt: skip
+    require_whole(trace)
     return ear
 
 
@@ -130,13 +132,17 @@ def _measured(
         finally:
             over.set()
 
-    threads = [threading.Thread(target=work) for work in ((disturb, measure) if aggressor else (measure,))]
+    works = (disturb, measure) if aggressor else (measure,)
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
     if aggressor is None:
         going.set()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        over.set()  # after SIGINT too
     if failures:
         raise failures[0]
     return times

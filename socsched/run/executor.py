@@ -19,12 +19,14 @@ from socsched.run.backends.choose import sort_of
 from socsched.run.boards.base import Board
 from socsched.run.boards.local import LocalBoard
 from socsched.run.hub import FrameReport
-from socsched.run.inputs import ScanFiles, sources
+from socsched.run.input_files import InputFiles
+from socsched.run.inputs import sources
 from socsched.run.options import PLAIN, Options
 from socsched.run.session import Session
 from socsched.run.version import WARMUP_FRAMES
 from socsched.run.worker import warn
 from socsched.trace.trace import Trace
+from socsched.units import format_duration
 
 __all__ = ["WARMUP_FRAMES", "FrameReport", "execute"]
 
@@ -43,6 +45,7 @@ def execute(
     on_frame: Callable[[FrameReport], None] | None = None,
     stats: bool = False,
     alone: bool = False,
+    loop: bool = False,
     platform: Platform | None = None,
     backends: Mapping[str, Backend] | None = None,
     options: Options = PLAIN,
@@ -51,13 +54,14 @@ def execute(
 ) -> Trace:
     """Run `plan` on this machine and return what happened, in the simulator's vocabulary.
 
-    `scans` feed the LiDAR in turn (round again only if `frames` asks for more); without them it sees a seeded synthetic
-    street.  `scales` is the file `socsched calibrate` wrote, for stages in int8.  `frames` counts frames of the LiDAR,
-    or of the first sensor where there is none.  `pace` "rate" releases at the planned rates, "asap" as soon as fewer
-    than `options.in_flight` frames are under way.  `on_frame` is called in this thread for every chain end.  `stats`
-    adds figures of all intermediate tensors to `Trace.details`, which costs processor time.  `alone` lets one job run
-    at a time, whatever its lanes.  An interrupt (SIGINT) ends the run after the jobs under way.  `board` is where the
-    lanes and meters are, this machine if none; `platform` and `backends` replace its platform and how stages are run.
+    `scans` are files that feed the sensors they fit in turn (`input_files`), round again only with `loop` or if
+    `frames` asks for more; other sensors see what is made up for them. `scales` is the file `socsched calibrate` wrote,
+    for stages in int8. `frames` counts frames of the LiDAR, or of the first sensor where there is none. `pace` "rate"
+    releases at the planned rates, "asap" as soon as fewer than `options.in_flight` frames are under way. `on_frame` is
+    called in this thread for every chain end. `stats` adds figures of all intermediate tensors to `Trace.details`,
+    which costs processor time. `alone` lets one job run at a time, whatever its lanes. An interrupt (SIGINT) ends the
+    run after the jobs under way. `board` is where the lanes and meters are, this machine if none; `platform` and
+    `backends` replace its platform and how stages are run.
     `accounts` takes, for every sensor and timer, how many frames were released, completed, dropped and aborted.
 
     Raises UsageError for a plan this machine cannot run, StageFailed (with the trace so far) when a stage raises and no
@@ -70,10 +74,14 @@ def execute(
     bound = bindings(pipeline)
     setting = Setting(plan, pipeline, here, bound, weights, seed, scales)
     feeds = sources(pipeline, bound, scans, seed)
-    scanned = next((name for name, feed in feeds.items() if isinstance(feed, ScanFiles)), None)
-    lidar = scanned or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
+    fed = next((name for name, feed in feeds.items() if isinstance(feed, InputFiles)), None)
+    lidar = fed or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)
-    horizon = timetable.horizon_ns(plan, lead, len(scans or ()), frames, duration_ns)
+    files = 0 if fed is None or loop else feeds[fed].count
+    horizon = timetable.horizon_ns(plan, lead, files, frames, duration_ns)
+    if files and not frames and duration_ns and horizon < duration_ns:
+        length = f"{format_duration(horizon)} of {format_duration(duration_ns)}"
+        warn(f"the input has {files} frames of {fed}: the run ends after {length}; --loop goes round them again")
     networks = [
         task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
     ]

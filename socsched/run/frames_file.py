@@ -9,7 +9,6 @@ than `_BACKLOG` where the disk is slow: then who adds another one waits.
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 import time
@@ -17,6 +16,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from socsched.files import replacing
 
 NAME = "frames.jsonl"
 INTERVAL_S = 0.25
@@ -112,11 +113,9 @@ def settle(path: Path) -> None:
         return
     if all(len(found) == 1 for found in places.values()) and list(places) == sorted(places):
         return
-    aside = path.with_name(f"{path.name}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
+    with replacing(path) as file:
         for frame in read_frames(path):
-            file.write(json.dumps(frame) + "\n")
-    os.replace(aside, path)
+            file.write(json.dumps(frame).encode() + b"\n")
 
 
 def _places(path: Path) -> dict[int, list[int]]:

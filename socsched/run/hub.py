@@ -55,7 +55,8 @@ class Hub:
     """The plan in charge, its dispatcher, and what is under way.
 
     `losses` is told of jobs that failed; `reporting` says whether finished frames are told of.  `collector` takes
-    outputs, `warming` too while stages warm up.  All but `done`, `launched` and `write` are called with `guard` held.
+    outputs, `warming` too while stages warm up; `keeping` has a job for each whose outputs it is taking.  All but
+    `done`, `launched` and `write` are called with `guard` held.
     """
 
     def __init__(self, plan: Plan, needs: Mapping[str, set[str]], policies: Policies, reporting: bool) -> None:
@@ -67,6 +68,7 @@ class Hub:
         self.failure: tuple[Activation, BaseException] | None = None
         self.interrupted = self.halted = False
         self.running = 0
+        self.keeping: deque[Activation] = deque()
         self.origin_ns = 0
         self.lossless = self.shield = False
         self.awake_ns = 0
@@ -119,9 +121,14 @@ class Hub:
                 self._unwritten.append((dispatcher, task, act.job, act.index, version.titles[task.name], told))
             if self.waiters and (len(frames) != under_way or not self.running or self.failure):
                 self.state.notify_all()
-            void = act.void
-        if outputs is not None and collector is not None and not void:
-            collector.add(act.job.frame, act.task.name, outputs)
+            keep = outputs is not None and not act.void
+            if keep:
+                self.keeping.append(act)  # the run does not end before it is kept
+        if keep and outputs is not None and collector is not None:
+            try:
+                collector.add(act.job.frame, act.task.name, outputs)
+            finally:
+                self.keeping.popleft()
 
     def begun(self, task: str, now_ns: int) -> None:
         """Take the start of a job: what follows it is expected."""

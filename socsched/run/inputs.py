@@ -1,89 +1,27 @@
-"""Where the frames of a run come from: scan files in turn, a synthetic street scene, seeded camera images, or nothing.
+"""Where the frames of a run come from: files in turn, a synthetic street scene, seeded camera images, or nothing.
 
 A source gives frame k as arrays by port name, or says why the frame is unusable; it is read ahead of its release, so
-that reading is no part of a response time.  More frames than scans go round the scans again; a run without a number of
-frames ends with the last scan.
+that reading is no part of a response time.  More frames than files go round the files again; a run without a number of
+frames ends with the last file.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from socsched.descriptor.pipeline import Pipeline, Sensor
-from socsched.errors import InputError
+from socsched.descriptor.pipeline import Pipeline
+from socsched.graph.operators import TensorType
+from socsched.run.frames import Frame, FrameSource
+from socsched.run.input_files import POINTS, InputFiles, of_files, require_used
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
 """Models that look all around: the synthetic LiDAR gives them its full turn, others what a camera ahead sees."""
 SCENES = 32
 """Synthetic scenes kept in memory; longer runs go round them."""
 _IMAGES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame of a sensor: arrays by port name, what it is called, and why it cannot be used (empty: it can)."""
-
-    outputs: Mapping[str, Any]
-    title: str = ""
-    problem: str = ""
-
-
-class FrameSource(Protocol):
-    """Frames of one sensor; `count` is how many there are before they repeat, 0 when that has no meaning."""
-
-    count: int
-
-    def frame(self, number: int) -> Frame:
-        """Return frame `number` (from 0)."""
-        ...
-
-    def warm(self) -> Frame:
-        """Return a sound frame to warm up with."""
-        ...
-
-    def preload(self, frames: int) -> None:
-        """Make what takes long to make of the first `frames` frames, before the run."""
-        ...
-
-
-@dataclass(slots=True)
-class ScanFiles:
-    """Scan files in turn; an unusable one is reported to stderr every time its turn comes."""
-
-    paths: Sequence[Path]
-    spare: FrameSource
-    count: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.count = len(self.paths)
-
-    def frame(self, number: int) -> Frame:
-        """Return the points of scan `number`, or why it cannot be used."""
-        from socsched.models.pointpillars.scan import read_scan
-
-        path = self.paths[number % self.count]
-        try:
-            return Frame({"points": read_scan(path)}, path.name)
-        except InputError as error:
-            print(f"socsched: frame {number} skipped: {error}", file=sys.stderr)
-            return Frame({}, path.name, str(error))
-
-    def warm(self) -> Frame:
-        """Return the first sound scan, a synthetic scene when there is none."""
-        from socsched.models.pointpillars.scan import read_scan
-
-        for path in self.paths:
-            with suppress(InputError):
-                return Frame({"points": read_scan(path)}, path.name)
-        return self.spare.warm()
-
-    def preload(self, frames: int) -> None:
-        """A scan is read in a millisecond: nothing to do."""
 
 
 @dataclass(slots=True)
@@ -167,28 +105,44 @@ class Nothing:
 
 
 def sources(
-    pipeline: Pipeline, bound: Mapping[str, Mapping[str, str]], scans: Sequence[Path] | None, seed: int
+    pipeline: Pipeline, bound: Mapping[str, Mapping[str, str]], files: Sequence[Path] | None, seed: int
 ) -> dict[str, FrameSource]:
-    """Return the source of every sensor; `bound` (`registry.bindings`) says which ports a sensor provides."""
-    return {sensor.name: _source(pipeline, sensor, bound, scans, seed) for sensor in pipeline.sensors}
+    """Return the source of every sensor; `bound` (`registry.bindings`) says which ports a sensor provides.
+
+    `files` (`input_files.list_frames`) feed the sensors they fit, the others see what is made up for them.  Raises
+    InputError for a file that fits none.
+    """
+    found: dict[str, FrameSource] = {}
+    read: list[InputFiles] = []
+    offered: dict[str, TensorType] = {}
+    for sensor in pipeline.sensors:
+        stages = [
+            (stage, port) for stage, given in bound.items() for port, name in given.items() if name == sensor.name
+        ]
+        ports = {port: _type(pipeline, stage, port) for stage, port in stages}
+        offered |= ports
+        found[sensor.name] = spare = _synthetic(pipeline, stages, ports, seed)
+        if files and (fed := of_files(files, ports, spare)) is not None:
+            read.append(fed)
+            found[sensor.name] = fed
+    require_used(files or (), read, offered)
+    return found
 
 
-def _source(
-    pipeline: Pipeline, sensor: Sensor, bound: Mapping[str, Mapping[str, str]], scans: Sequence[Path] | None, seed: int
+def _synthetic(
+    pipeline: Pipeline, stages: Sequence[tuple[str, str]], ports: Mapping[str, TensorType], seed: int
 ) -> FrameSource:
-    ports = [(stage, port) for stage, inputs in bound.items() for port, name in inputs.items() if name == sensor.name]
-    if any(port == "points" for _, port in ports):
-        scenes = Scenes(seed, any(pipeline.stage(stage).model in ALL_ROUND for stage, _ in ports))
-        return ScanFiles(tuple(scans), scenes) if scans else scenes
+    if POINTS in ports:
+        return Scenes(seed, any(pipeline.stage(stage).model in ALL_ROUND for stage, _ in stages))
     if ports:
-        stage, port = ports[0]
-        return Images(port, _shape(pipeline, stage, port), seed)
+        port, kind = next(iter(ports.items()))
+        return Images(port, kind.shape, seed)
     return Nothing()
 
 
-def _shape(pipeline: Pipeline, stage: str, port: str) -> tuple[int, ...]:
+def _type(pipeline: Pipeline, stage: str, port: str) -> TensorType:
     from socsched.models.registry import get_model
 
     chosen = pipeline.stage(stage)
     model = get_model(chosen.model or "", chosen.params)
-    return next(p.type.shape for p in model.inputs if p.name == port)
+    return next(p.type for p in model.inputs if p.name == port)

@@ -12,21 +12,50 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from socsched.errors import InputError
+from socsched.descriptor.limits import Amount, Count, Lane, Ns, Real, Status, Text
+from socsched.descriptor.limits import SignedNs as Time
+from socsched.errors import DescriptorError, InputError
+from socsched.files import file_digest
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
-FORMAT = "socsched-journal"
+FORMAT, PLAN = "socsched-journal", "plan.json"
 INTERVAL_S = 0.25
+_HINT = "give a folder that `socsched run -o` wrote to"
+_LONGEST = 4 * 2**20
+"""Bytes of a line: a quarter of a second of releases and counters, generously."""
 _ROWS = 32
 """Jobs or slices in a line: well below a tenth of a millisecond of work."""
 _JOB = (
     "task", "frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "status",
     "sampled",
 )  # fmt: skip
+
+
+_JobRow = tuple[Count, Text, Time, Time, Time, Time, Time, Time, Time, Status, Mapping[Text, Amount]]
+"""Its number, and the fields of `_JOB`."""
+_SliceRow = tuple[Text, tuple[Lane, ...], Count, Text, Time, Time]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    format: Literal["socsched-journal"]
+    kind: Text
+    seed: Amount
+    plan: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    jobs: tuple[_JobRow, ...] = ()
+    slices: tuple[_SliceRow, ...] = ()
+    instants: tuple[tuple[Time, Text, Text, Amount, Text], ...] = ()
+    releases: Mapping[Text, tuple[Ns, ...]] = field(default_factory=dict)
+    counters: Mapping[Text, tuple[tuple[Ns, Real], ...]] = field(default_factory=dict)
 
 
 class Journal:
@@ -49,6 +78,8 @@ class Journal:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         head = {"format": FORMAT, "kind": trace.kind, "seed": trace.seed, "duration_ns": trace.duration_ns}
+        if (plan := path.with_name(PLAN)).is_file():
+            head["plan"] = file_digest(plan)
         self._write(head)
 
     def __enter__(self) -> Journal:
@@ -82,6 +113,11 @@ class Journal:
             self._open.update(enumerate(fresh, self._jobs))
             self._jobs += len(fresh)
             del trace.jobs[: len(fresh)]
+            # Releases before the jobs they began: a file that ends between the two has no job without its release.
+            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
+            counters = {name: steps[:] for name, steps in list(trace.counters.items()) if steps}
+            new = {name: steps[self._known.get(name, 0) :] for name, steps in counters.items()}
+            self._line(releases=releases, counters={name: steps for name, steps in new.items() if steps})
             for part in _parts([i for i, job in self._open.items() if last or job.status != "unfinished"]):
                 self._line(jobs=[[i, *(getattr(self._open[i], name) for name in _JOB)] for i in part])
                 for index in part:
@@ -92,10 +128,6 @@ class Journal:
             for notes in _parts(trace.instants[:]):
                 self._line(instants=[[n.time_ns, n.kind, n.subject, n.frame, n.text] for n in notes])
                 del trace.instants[: len(notes)]
-            releases = {name: times[:] for name, times in list(trace.releases.items()) if times}
-            counters = {name: steps[:] for name, steps in list(trace.counters.items()) if steps}
-            new = {name: steps[self._known.get(name, 0) :] for name, steps in counters.items()}
-            self._line(releases=releases, counters={name: steps for name, steps in new.items() if steps})
             for name, times in releases.items():
                 del trace.releases[name][: len(times)]
             for name, steps in counters.items():
@@ -127,10 +159,11 @@ class Journal:
 
 
 def recover(path: str | Path) -> Trace:
-    """Return the trace a journal tells of; InputError when it is none.
+    """Return the trace a journal tells of; InputError when it is none, or of another plan than plan.json there.
 
     Jobs whose end is not in it are left out; the trace lasts until the last thing it tells.
     """
+    _require_plan(Path(path))
     trace, jobs = _read(path)
     _number(trace, jobs)
     last = [piece.end_ns for piece in trace.slices] + [t for times in trace.releases.values() for t in times[-1:]]
@@ -139,32 +172,66 @@ def recover(path: str | Path) -> Trace:
     return trace
 
 
+def _require_plan(path: Path) -> None:
+    """Raise InputError when the plan in the journal's folder is not the one the run began with."""
+    head = next(_rows(path), None)
+    if not isinstance(head, _Head) or not head.plan:
+        return
+    try:
+        same = head.plan == file_digest(path.with_name(PLAN))
+    except OSError:
+        return  # said where the plan is read
+    if not same:
+        raise InputError(
+            f"{path}: the journal of another run than {PLAN} there is of: a later one was cut off before it began",
+            "run again with -o into this folder",
+        )
+
+
 def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:
     """Return what a journal tells but for its jobs, and these by their number."""
     jobs: dict[int, Job] = {}
     trace: Trace | None = None
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            for row in filter(None, map(_parsed, file)):
-                if trace is None:
-                    if row.get("format") != FORMAT:
-                        break
-                    trace = Trace(row["kind"], 0, row["seed"])
-                    continue
-                jobs.update((index, _job(values)) for index, *values in row.get("jobs", ()))
-                trace.slices += [
-                    Slice(e, tuple(on), job, name, a, b) for e, on, job, name, a, b in row.get("slices", ())
-                ]
-                trace.instants += [Instant(*values) for values in row.get("instants", ())]
-                for name, times in row.get("releases", {}).items():
-                    trace.releases.setdefault(name, []).extend(times)
-                for name, steps in row.get("counters", {}).items():
-                    trace.counters.setdefault(name, []).extend((time, value) for time, value in steps)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}", "give a folder that `socsched run -o` wrote to") from error
+    for row in _rows(path):
+        if isinstance(row, _Head):
+            trace = Trace(row.kind, 0, row.seed)
+            continue
+        assert trace is not None
+        jobs.update((index, _job(values)) for index, *values in row.jobs)
+        trace.slices += [Slice(e, tuple(on), job, name, a, b) for e, on, job, name, a, b in row.slices]
+        trace.instants += [Instant(*values) for values in row.instants]
+        for name, times in row.releases.items():
+            trace.releases.setdefault(name, []).extend(times)
+        for name, steps in row.counters.items():
+            trace.counters.setdefault(name, []).extend(steps)
     if trace is None:
-        raise InputError(f"{path}: is no journal", "give a folder that `socsched run -o` wrote to")
+        raise InputError(f"{path}: is no journal", _HINT)
     return trace, jobs
+
+
+def _rows(path: str | Path) -> Iterator[_Head | _Row]:
+    """Yield the lines of a journal, a head first; the last one is left out where it breaks off.
+
+    Raises InputError for a file that cannot be read or a line that no run wrote.
+    """
+    from socsched.descriptor.json_file import JsonFile
+
+    kind: type = _Head
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
+                if not line.endswith(b"\n"):
+                    if len(line) == _LONGEST:
+                        raise InputError(f"{path}:{number}: a line longer than {_LONGEST} bytes", _HINT)
+                    return
+                try:
+                    yield JsonFile(line, f"{path}:{number}").load(kind)
+                except DescriptorError as error:
+                    what = "is no journal" if number == 1 else "no line of a journal"
+                    raise InputError(f"{path}:{number}: {what}: {error.findings[0].expected}", _HINT) from None
+                kind = _Row
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}", _HINT) from error
 
 
 def _number(trace: Trace, jobs: dict[int, Job]) -> None:
@@ -181,15 +248,7 @@ def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield rows[start : start + _ROWS]
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
-
-
-def _job(values: list[Any]) -> Job:
+def _job(values: Sequence[Any]) -> Job:
     known: dict[str, Any] = dict(zip(_JOB, values, strict=True))
     if "origin" in Job.__slots__:
         known["origin"] = {}

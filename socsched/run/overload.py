@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from socsched.plan.plan import Plan, Task
-from socsched.units import parse_duration
 
 CRITICALITIES = ("soft", "firm", "hard")
-POLICIES = ("skip", "abort", "degrade")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +81,10 @@ class Overload:
 
 def load_policies(path: str | Path, plan: Plan) -> Policies:
     """Read a policy file (YAML or JSON) against the names of `plan`; DescriptorError with every finding."""
-    from socsched.descriptor.source import read
+    from socsched.descriptor.overload_file import load_overload
 
-    document = read(path)
-    known = {task.name for task in plan.tasks}
-    stages: dict[str, StagePolicy] = {}
-    below, shed_ns = "", 1_000_000_000
-    for name in document.data.keys() - {"stages", "shed"}:
-        document.report((name,), "expected stages or shed", key=True)
-    for name, entry in (document.data.get("stages") or {}).items():
-        where = ("stages", name)
-        if name not in known:
-            document.report(where, f"expected a task of the plan ({', '.join(sorted(known))})", key=True)
-        elif not isinstance(entry, dict) or entry.get("policy") not in POLICIES:
-            document.report(where, f"expected a mapping with policy: one of {', '.join(POLICIES)}")
-        elif entry["policy"] == "degrade" and not (entry.get("precision") or entry.get("params")):
-            document.report(where, "expected precision or params of the cheaper variant")
-        else:
-            stages[name] = StagePolicy(entry["policy"], str(entry.get("precision", "")), entry.get("params") or {})
-    shed = document.data.get("shed")
-    if isinstance(shed, dict) and shed.get("below") in CRITICALITIES[1:]:
-        below = shed["below"]
-        try:
-            shed_ns = parse_duration(shed.get("for", "1 s"))
-        except ValueError as error:
-            document.report(("shed", "for"), str(error))
-    elif shed is not None:
-        document.report(("shed",), f"expected a mapping with below: one of {', '.join(CRITICALITIES[1:])}")
-    document.check()
-    return Policies(stages, below, shed_ns)
+    file = load_overload(path, (task.name for task in plan.tasks))
+    stages = {
+        name: StagePolicy(entry.policy, entry.precision or "", entry.params) for name, entry in file.stages.items()
+    }
+    return Policies(stages, file.shed.below, file.shed.duration) if file.shed else Policies(stages)

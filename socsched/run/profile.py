@@ -16,6 +16,7 @@ import platform as _platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from socsched.errors import UsageError
 from socsched.plan.plan import Plan, Task
 from socsched.progress import tell
 from socsched.run.backends.base import Backend
-from socsched.run.executor import execute
+from socsched.run.executor import FrameReport, execute
+from socsched.run.session import require_whole
 from socsched.run.worker import warn
 from socsched.units import format_duration
 
@@ -55,7 +57,7 @@ def measure(
     With `interval` (relative half width) more frames are run while a stage's median is not known that well.  A cost is
     planned with as if it were the longest there is, so it is taken from the slow end (with less than 100 frames it is
     the longest seen); its error reaches down to the median.  `note` is told each result.
-    Raises UsageError when the plan is for another machine or no stage has a model.
+    Raises UsageError when the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
     """
     modelled = {stage.name for stage in pipeline.stages if stage.model}
     if not modelled & {task.name for task in plan.tasks}:
@@ -64,8 +66,14 @@ def measure(
     for variant in _variants(plan):
         wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
         times: dict[str, list[int]] = {task.name: [] for task in wanted}
-        count = repeat
+        count, before, names = repeat, 0, ", ".join(times)
+
+        def step(report: FrameReport, before: int = 0, names: str = names) -> None:
+            tell("measuring", before + report.frame + 1, most if interval else repeat, "frames", names)
+
         while wanted:
+            # frames of the warm-up are not reported, and building the stages takes a while: say what is coming
+            tell("measuring", before, most if interval else repeat, "frames", names)
             trace = execute(
                 variant,
                 pipeline,
@@ -75,14 +83,15 @@ def measure(
                 seed=seed,
                 pace="asap",
                 alone=True,
+                on_frame=partial(step, before=before),
                 platform=platform,
                 backends=backends,
             )
+            require_whole(trace)
             for job in trace.jobs:
                 if job.task in times and job.status == "done":
                     times[job.task].append(job.exec_ns)
-            taken = max(map(len, times.values()))
-            tell("measuring", taken, most if interval else repeat, "frames", ", ".join(times))
+            taken = before = max(map(len, times.values()))
             open_ = [name for name, found in times.items() if interval and half_width(found) > interval]
             if not open_ or taken >= most:
                 break

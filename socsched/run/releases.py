@@ -13,8 +13,8 @@ from socsched.plan.plan import Plan
 from socsched.run import realtime, timetable
 from socsched.run.anticipate import REHEARSAL_NS
 from socsched.run.faults import Injector
+from socsched.run.frames import FrameSource
 from socsched.run.hub import LOOK_S, Hub
-from socsched.run.inputs import FrameSource
 from socsched.run.options import Options
 from socsched.run.overheads import RELEASE
 

@@ -22,9 +22,9 @@ from socsched.run.boards.base import Board, Meter
 from socsched.run.collect import Collector, class_names
 from socsched.run.errors import StageFailed
 from socsched.run.faults import Faults, Injector
+from socsched.run.frames import FrameSource
 from socsched.run.frames_file import FramesFile
 from socsched.run.hub import FrameReport, Hub
-from socsched.run.inputs import FrameSource
 from socsched.run.journal import Journal
 from socsched.run.losses import Losses
 from socsched.run.monitor import Monitor, hang_limit
@@ -34,6 +34,15 @@ from socsched.run.releases import Releases
 from socsched.run.version import WARMUP_FRAMES, Version, await_workers, make_version, start_workers, stop_workers
 from socsched.run.worker import Habits, Worker, warn
 from socsched.trace.trace import Instant, Trace
+
+INTERRUPTED = "interrupted by the user"
+"""What the trace of a run says that SIGINT ended early."""
+
+
+def require_whole(trace: Trace) -> None:
+    """Raise KeyboardInterrupt for the trace of a run that SIGINT ended early."""
+    if any(note.text == INTERRUPTED and note.subject == "run" for note in trace.instants):
+        raise KeyboardInterrupt
 
 
 class Session:
@@ -200,7 +209,7 @@ class Session:
         self._wait_idle()
         with hub.guard:
             hub.halted = True
-            while hub.running:
+            while hub.running or hub.keeping:
                 hub.wait()
         hub.write()
         self._tell()
@@ -223,7 +232,7 @@ class Session:
             text = f"{type(error).__name__}: {error}"
             trace.instants.append(Instant(trace.duration_ns, "fault", act.task.name, act.job.frame, text))
         elif hub.interrupted:
-            trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, "interrupted by the user"))
+            trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, INTERRUPTED))
         for name in timetable.names(self._plan):
             trace.releases.setdefault(name, [])
         hub.dispatcher.settle()

@@ -22,6 +22,7 @@ from socsched.run.activation import Activation
 from socsched.run.backends.base import Call, Outputs, Pending
 from socsched.run.faults import Injector
 from socsched.run.parking import mailbox
+from socsched.text import printable
 
 Prepare = Callable[[Task], Call]
 Done = Callable[["Worker", Activation, int, int, "Outputs | BaseException"], None]
@@ -230,4 +231,4 @@ class pool_of:
 
 def warn(text: str) -> None:
     """Print a warning for people."""
-    print(f"socsched: {text}", file=sys.stderr)
+    print(printable(f"socsched: {text}"), file=sys.stderr)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import Any
 
-from socsched.errors import UsageError
 from socsched.plan.plan import Plan, Throttle
 from socsched.trace.columns import THROTTLE, THROTTLE_OVER
 
@@ -21,18 +20,16 @@ class Board:
     """Steps operating points of engines with several, as `Throttle` says; `temperature` holds (ns, degrees C) steps."""
 
     def __init__(self, plan: Plan, rule: Throttle, tables: dict[str, Any]) -> None:
-        if rule.period_ns <= 0:
-            raise UsageError(f"plan: a board that throttles looks every so often, got {rule.period_ns} ns")
         self.plan, self.rule, self.tables = plan, rule, tables
         self.levels: int = tables["numbers"]["levels"]
         self.mass_mk = rule.ambient_mc
         self.temperature: list[tuple[int, float]] = [(0, rule.ambient_mc / 1000)]
-        self.lowered: list[int] = []
+        self.lowered: list[tuple[int, int]] = []
         self.marks: list[Mark] = []
         self._spent = [0] * (len(plan.engines) * self.levels)
         self._traffic = 0.0
 
-    def look(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, int]:
+    def look(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, tuple[int, ...]]:
         """Return when to look again and which engines changed; `spent` is lane time by engine and level (ns)."""
         drawn = [self._drawn(index, spent) for index in range(len(self.plan.engines))]
         static = self.plan.base_mw + sum(engine.idle_mw for engine in self.plan.engines)
@@ -40,7 +37,8 @@ class Board:
         power = static + sum(drawn) + int(memory)
         self._spent, self._traffic = list(spent), traffic
         hot = self._warm(now, power)
-        rule, changed = self.rule, 0
+        rule = self.rule
+        changed: tuple[int, ...] = ()
         if (rule.cap_mw and power > rule.cap_mw) or (rule.trip_mc and hot >= rule.trip_mc):
             changed = self._down(now, drawn)
         elif self.lowered and self._recovered(power, hot):
@@ -67,27 +65,27 @@ class Board:
             self.temperature.append((now, self.mass_mk / 1000))
         return self.mass_mk
 
-    def _down(self, now: int, drawn: Sequence[int]) -> int:
+    def _down(self, now: int, drawn: Sequence[int]) -> tuple[int, ...]:
         level: MutableSequence[int] = self.tables["n_level"]
         able = [engine for engine in range(len(drawn)) if level[engine] > self._lowest(engine)]
         if not able:
-            return 0
+            return ()
         chosen = max(able, key=lambda engine: (drawn[engine], -engine))
-        return self._set(now, chosen, level[chosen] - 1)
+        self.lowered.append((chosen, self.tables["n_top"][chosen]))
+        return self._allow(now, chosen, level[chosen] - 1)
 
-    def _up(self, now: int) -> int:
-        chosen = self.lowered.pop()
-        return self._set(now, chosen, self.tables["n_level"][chosen] + 1)
+    def _up(self, now: int) -> tuple[int, ...]:
+        return self._allow(now, *self.lowered.pop())
 
-    def _set(self, now: int, engine: int, level: int) -> int:
-        down = level < self.tables["n_level"][engine]
-        self.tables["n_level"][engine] = level
-        if down:
-            self.lowered.append(engine)
+    def _allow(self, now: int, engine: int, level: int) -> tuple[int, ...]:
+        """Let an engine use operating points up to one, which it takes unless a governor chooses among them."""
+        self.tables["n_top"][engine] = level
+        if not self.tables["n_governor"][engine] or level < self.tables["n_level"][engine]:
+            self.tables["n_level"][engine] = level
         clocks = self.tables["n_clock"][engine * self.levels : (engine + 1) * self.levels]
         speed = 1_000_000 * clocks[level] // clocks[-1]
         self.marks.append((now, THROTTLE if level < self.levels - 1 else THROTTLE_OVER, engine, speed))
-        return 1 << engine
+        return (engine,)
 
     def _lowest(self, engine: int) -> int:
         return self.levels - max(len(self.plan.engines[engine].levels), 1)

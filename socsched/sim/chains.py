@@ -19,6 +19,9 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
     number = {name: index for index, name in enumerate(names)}
     reads = {task.name: set(task.reads) for task in plan.tasks}
     origin = {name: len(names) + index for index, name in enumerate(sources)}
+    place_of = {name: index for index, name in enumerate(sources)}
+    after = {task.name: set(task.after) for task in plan.tasks}
+    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
     entries: dict[int, list[dict[str, int]]] = {index: [] for index in range(len(names))}
     starts: dict[int, list[int]] = {index: [] for index in range(len(sources))}
     deadlines, exact = array("q"), array("q")
@@ -26,15 +29,15 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
     for chain, result in enumerate(plan.chains):
         deadlines.append(result.deadline_ns)
         path = result.path
-        if path[0] in sources:
-            starts[list(sources).index(path[0])].append(chain)
+        if path[0] in place_of:
+            starts[place_of[path[0]]].append(chain)
         before, plain = -1, True
         for place, name in enumerate(path):
             if name not in number:
                 continue
             entry = {"chain": chain, "mode": OWN, "slot": 0, "before": before, "producer": -1}
             if place:
-                taken = _sampled(plan, path[place - 1], name, reads)
+                taken = _sampled(path[place - 1], name, reads, after, conversions)
                 if taken is not None:
                     entry["mode"], plain = SAMPLED, False
                     entry["producer"] = number.get(taken, origin.get(taken, -1))
@@ -64,10 +67,10 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
     return tables
 
 
-def _sampled(plan: Plan, producer: str, consumer: str, reads: dict[str, set[str]]) -> str | None:
+def _sampled(
+    producer: str, consumer: str, reads: dict[str, set[str]], after: dict[str, set[str]], conversions: set[str]
+) -> str | None:
     """Return what `consumer` samples of `producer`: itself, or a conversion of its output; None where data triggers."""
-    after = {task.name: set(task.after) for task in plan.tasks}
-    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
     if _reaches(producer, after[consumer], after, conversions):
         return None
     for name in reads[consumer]:
@@ -78,11 +81,12 @@ def _sampled(plan: Plan, producer: str, consumer: str, reads: dict[str, set[str]
 
 def _reaches(producer: str, triggers: set[str], after: dict[str, set[str]], conversions: set[str]) -> bool:
     """Whether data of `producer` triggers directly or through conversions."""
-    waiting = list(triggers)
+    waiting, seen = list(triggers), set(triggers)
     while waiting:
         name = waiting.pop()
         if name == producer:
             return True
         if name in conversions:
-            waiting += after[name]
+            waiting += after[name] - seen
+            seen |= after[name]
     return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
@@ -11,15 +11,17 @@ from typing import Any
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.limits import STRETCHED_NS
 from socsched.plan.plan import Plan
 from socsched.sim.board import Board
 from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
 from socsched.sim.steering import Steering
+from socsched.sim.stretch import check_faults, too_long, worst_ratios
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
 
-_DRAWS = 1024
+_DRAWS = 128
 _LIMIT = 1 << 31
 
 
@@ -40,6 +42,8 @@ class Conductor:
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
+        check_faults(faults)
+        self._ratios = worst_ratios(self.plan, self.tables, faults, lowered.segments)
         self.marks: list[Mark] = []
         self.model = planned_model(self.plan)
         self._engines = {engine.id: index for index, engine in enumerate(self.plan.engines)}
@@ -72,6 +76,11 @@ class Conductor:
         hogs = [(engine, Segment("hog", 1_000_000_000, 0, rate)) for engine, rate in self._hogs]
         running = [self.lowered.segments[number] for number in key if number >= 0]
         paces = self.model.paces([*running, *hogs])
+        for number, pace in zip(key, paces, strict=False):
+            if number >= 0 and pace * self._ratios[number] > STRETCHED_NS:
+                name = self.lowered.segments[number][1].name
+                cause = "its share of the DRAM's bandwidth"
+                raise too_long(f"segment {name!r}", pace * self._ratios[number], cause)
         attained = sum(
             hog.bytes * hog.time_ns // pace for (_, hog), pace in zip(hogs, paces[len(running) :], strict=True)
         )
@@ -108,17 +117,17 @@ class Conductor:
 
     # -- faults
 
-    def edge(self, now: int) -> tuple[int, int, int, float]:
+    def edge(self, now: int) -> tuple[int, Collection[int], int, float]:
         """Let faults begin and end; return when the next does, which engines changed, and the foreign traffic."""
-        changed = 0
+        changed: set[int] = set()
         while self._edges and self._edges[0][0] <= now:
             _, change, *arguments = self._edges.pop(0)
-            changed |= getattr(self, f"_{change}")(now, *arguments)
+            changed.update(getattr(self, f"_{change}")(now, *arguments))
         following = self._edges[0][0] if self._edges else FAR
         kind = 0
         if self._hogs:
             kind = 1 + self._hog_sets.setdefault(tuple(self._hogs), len(self._hog_sets))
-        return following, changed, kind, sum(rate for _, rate in self._hogs) / 1e9
+        return following, sorted(changed), kind, sum(rate for _, rate in self._hogs) / 1e9
 
     def _schedule(self, faults: Faults) -> list[Any]:
         self._hog_sets: dict[tuple[tuple[str, int], ...], int] = {}
@@ -159,7 +168,7 @@ class Conductor:
             self.tables["t_up"][task], self.tables["t_down"][task] = factor.numerator, factor.denominator
         self.tables["numbers"]["streams"] = len(self._streams)
 
-    def _slowdown(self, now: int, begins: bool, engine: int, factor: Fraction, throttle: bool) -> int:
+    def _slowdown(self, now: int, begins: bool, engine: int, factor: Fraction, throttle: bool) -> tuple[int, ...]:
         self._slow[engine] = self._slow[engine] * factor if begins else self._slow[engine] / factor
         slow = self._slow[engine]
         if slow.numerator >= _LIMIT:
@@ -169,47 +178,48 @@ class Conductor:
             self.marks.append((now, THROTTLE if begins else THROTTLE_OVER, engine, int(1_000_000 / factor)))
         else:
             self.marks.append((now, FAULT_SLOW if begins else FAULT_OVER, engine, int(factor * 1_000_000)))
-        return 1 << engine
+        return (engine,)
 
-    def _dropout(self, now: int, begins: bool, source: int) -> int:
+    def _dropout(self, now: int, begins: bool, source: int) -> tuple[int, ...]:
         self.tables["s_lost"][source] += 1 if begins else -1
-        return 0
+        return ()
 
-    def _delay(self, now: int, begins: bool, source: int, by_ns: int) -> int:
+    def _delay(self, now: int, begins: bool, source: int, by_ns: int) -> tuple[int, ...]:
         (self._delays[source].append if begins else self._delays[source].remove)(by_ns)
         self.tables["s_delay"][source] = max(self._delays[source], default=0)
-        return 0
+        return ()
 
-    def _burst(self, now: int, begins: bool, source: int, frames: int) -> int:
+    def _burst(self, now: int, begins: bool, source: int, frames: int) -> tuple[int, ...]:
         self.tables["s_burst"][source] += frames
-        return 0
+        return ()
 
-    def _stall(self, now: int, begins: bool, engine: int, lost: bool) -> int:
+    def _stall(self, now: int, begins: bool, engine: int, lost: bool) -> tuple[int, ...]:
         before = self.tables["n_still"][engine]
         self._stalled[engine][lost] += 1 if begins else -1
         stands, dead = self._stalled[engine]
         self.tables["n_still"][engine] = 2 if dead else 1 if stands else 0
         if before != self.tables["n_still"][engine]:
             self.marks.append((now, FAULT_STALL if begins else FAULT_OVER, engine, 0))
-        return 1 << engine
+        return (engine,)
 
-    def _hog(self, now: int, begins: bool, engine: str, rate: int) -> int:
+    def _hog(self, now: int, begins: bool, engine: str, rate: int) -> tuple[int, ...]:
         if begins:
             self._hogs.append((engine, rate))
         else:
             self._hogs.remove((engine, rate))
         self._hogs.sort()
         self.foreign.append((now, engine, sum(r for name, r in self._hogs if name == engine) / 1e9))
-        return 0
+        return ()
 
-    def control(self, now: int, books: Mapping[str, Sequence[int]], traffic: float) -> tuple[int, int]:
+    def control(self, now: int, books: Mapping[str, Sequence[int]], traffic: float) -> tuple[int, Collection[int]]:
         """Let the board and policies' controllers look; return when one looks again, and which engines changed."""
-        changed = 0
+        changed: set[int] = set()
         if self.board is not None and self._looks <= now:
-            self._looks, changed = self.board.look(now, books["spent"], traffic)
+            self._looks, stepped = self.board.look(now, books["spent"], traffic)
+            changed.update(stepped)
         if self.steering.next_ns <= now:
             changed |= self.steering.look(now, books)
-        return min(self._looks, self.steering.next_ns), changed
+        return min(self._looks, self.steering.next_ns), sorted(changed)
 
     def all_marks(self) -> list[Mark]:
         """Return every instant that faults and the board add to the trace."""

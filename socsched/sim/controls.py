@@ -55,7 +55,7 @@ def control_tables(
                 listed = _choices(control)
                 _add(choices, [_choice_row(rules[engine], order, slow) for order, slow in listed])
                 reals.extend([1 / (control.period_ns * max(plan.engines[engine].lanes, 1)), *_reals(control)])
-                longest = max(longest, len(own) + sum(load.most_frames for load in guard.loads))
+                longest = max(longest, len(own) + sum(map(_most_points, guard.loads)))
         _add(units, [row])
     return {
         **{f"u_{name}": column for name, column in units.items()},
@@ -75,6 +75,11 @@ def _add(columns: dict[str, array[int]], rows: Collection[dict[str, int]]) -> No
     for row in rows:
         for name, column in columns.items():
             column.append(int(row[name]))
+
+
+def _most_points(load: Load) -> int:
+    """Return how many deadlines of frames under way may have to be looked at."""
+    return 0 if load.timer else (load.deadline_ns + 2 * load.jitter_ns + load.gap_ns) // load.period_ns + 2
 
 
 def _load_row(load: Load, sources: Sequence[str]) -> dict[str, int]:

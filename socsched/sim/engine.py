@@ -9,19 +9,19 @@ import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from socsched.errors import UsageError
+from socsched.limits import HORIZON_NS
 from socsched.plan.plan import Plan
 from socsched.progress import tell
 from socsched.sim.build import kernel
 from socsched.sim.conductor import Conductor
 from socsched.sim.faults import Faults
 from socsched.sim.lower import Lowered, lower
+from socsched.sim.stopping import run_on
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
     from socsched.sim.results import Outcome
-
-_EVENTS = 200_000
-"""Events between two chances to interrupt: some tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +62,29 @@ def run(
 ) -> Simulated:
     """Simulate `plan`; with `record` False only running figures are kept, in memory that does not grow with time.
 
-    `implementation` compiled | python | None (compiled where possible): both give the same results.  After Ctrl-C what
-    was simulated so far is returned as a shorter simulation.
+    `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After
+    Ctrl-C what was simulated so far is returned as a shorter simulation (`sim.stopping`).
     """
     from socsched.sim.results import Outcome, columns
 
+    # a task set's horizon is simulated with the instant of its end
+    if not 0 <= duration_ns <= HORIZON_NS + 1:
+        raise UsageError(f"a simulation of {duration_ns} ns: from 0 to {HORIZON_NS} ns (100 days) are possible")
     lowered = lower(plan, seed, policy)
     conductor = Conductor(lowered, faults or Faults(), seed)
-    found = kernel(implementation, _segments(plan, duration_ns))(lowered.tables, conductor, duration_ns, int(record))
+    made = kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])
+    found = made(lowered.tables, conductor, duration_ns, int(record))
     conductor.steering.kernel = found
-    interrupted = False
     # The loop makes records, never cycles, and looking for cycles among millions of records takes half the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        while found.run_on(_EVENTS):
-            tell("simulating", found.time(), duration_ns, "ns")
-    except KeyboardInterrupt:
-        interrupted = True
-        duration_ns = found.time()
+        interrupted = run_on(found.run_on, lambda: tell("simulating", found.time(), duration_ns, "ns"))
     finally:
         if collecting:
             gc.enable()
+    if interrupted:
+        duration_ns = found.time()
     outcome = Outcome(found.close(duration_ns))
     trace = None
     if record:

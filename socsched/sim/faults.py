@@ -238,7 +238,7 @@ def _entry(
         if name not in fields:
             document.report((*where, name), f"expected one of {known}", key=True)
     values = [_value(document, (*where, name), entry, name, reader) for name, reader in fields.items()]
-    if len(document.findings) > before:
+    if len(document.findings) > before or None in values:
         return None
     fault = kind(*values)
     if "from" in fields and not 0 <= fault.from_ns < fault.until_ns:

@@ -1,7 +1,11 @@
-"""Lower a plan to the flat tables the kernel runs on; names and indices are checked here, not in the loop."""
+"""Lower a plan to the flat tables the kernel runs on.
+
+Names and numbers of the plan are checked here, and the tables once more as a whole (`sim.sound`), not in the loop.
+"""
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,16 +15,22 @@ from typing import Any
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.plan.ranges import faults
 from socsched.sim.chains import chain_tables
 from socsched.sim.controls import control_tables
-from socsched.sim.mechanisms import dynamic, pairs, taken, task_row, unit_row
+from socsched.sim.mechanisms import add_waits, dynamic, pairs, taken, task_row, unit_row
 from socsched.sim.policies import Policy, Term, policy
 
 FAR = 1 << 62
 KINDS = {"full": 0, "segment": 1, "none": 2, "restart": 3}
 LATE = {"continue": 0, "skip": 1, "abort": 2, "degrade": 3}
 CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
-MOST_LANES = 62
+NARROW_LANES, WIDE_WORDS = 62, 16
+"""Lanes that one word of a mask holds, as traces write it; words for the lanes of larger engines (64 each)."""
+MOST_APART = 1024
+"""Frames that one input of a join may be ahead of another."""
+_FINEST = 1 << 20
+"""Power of a lane is kept in parts of a mW, this many at most."""
 _PREFIX = ("switch", "wait")
 
 
@@ -63,44 +73,48 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
 
     `override`: policy of every engine instead of its own.
     """
+    _check_plan(plan)
     engines = {engine.id: index for index, engine in enumerate(plan.engines)}
     for task in plan.tasks:
         _check(task, plan, engines)
     policies = tuple(policy(override or engine.policy) for engine in plan.engines)
-    units = _units(plan, engines)
+    places = _Places(plan, engines)
+    units = places.units
     rows, streams = _Columns(), _Streams(seed)
-    segments = _segments(rows, plan, engines, units)
-    processes: dict[tuple[bool, str], int] = {}
     rows["waits"] = array("q")
+    segments = _segments(rows, plan, engines, places, policies)
+    processes: dict[tuple[bool, str], int] = {}
     for task in plan.tasks:
         _task(rows, task, streams)
         process = (True, task.process) if task.process else (False, task.name)
         rows.row("t", process=processes.setdefault(process, len(processes)))
-        rows.row(
-            "t",
-            **task_row(task, plan.engines[engines[task.engine]].kind, policies[engines[task.engine]], rows["waits"]),
-        )
+        home = engines[task.engine]
+        rows.row("t", **task_row(task, plan.engines[home].kind, policies[home]))
     rules = {engine.id: rule for engine, rule in zip(plan.engines, policies, strict=True)}
     rows["g_class"], beside = pairs(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
-    scale = lcm(*(max(engine.lanes, 1) for engine in plan.engines)) if plan.engines else 1
+    scale = min(lcm(*(engine.lanes for engine in plan.engines)), _FINEST) if plan.engines else 1
     levels = max((len(engine.levels) for engine in plan.engines), default=1) or 1
-    for unit in units:
+    homes = [rows["g_unit"][row] for row in rows["t_first"][: len(plan.tasks)]]
+    own: list[list[int]] = [[] for _ in units]
+    for number, home in enumerate(homes):
+        own[home].append(number)
+    for unit, tasks in zip(units, own, strict=True):
         _unit(rows, unit, plan.engines[unit.engine], policies[unit.engine])
-        rows.row("u", **{"global": _everywhere(rows, plan, units, unit)})
+        first = [rows["t_first"][number] for number in tasks]
+        rows.row("u", **{"global": all(rows["g_width"][r] == 1 and places.masks[r] == unit.mask for r in first)})
+    join_room = _join_room(rows, plan)
+    order_room = _order_room(rows, [task for task, _, _ in segments], len(units))
     for engine in plan.engines:
         _engine(rows, engine, scale, levels)
     sources = _sources(rows, plan, streams)
     _connect(rows, plan, sources)
     _close_loops(rows, plan, sources)
     rows.update(chain_tables(plan, sources))
-    homes = [rows["g_unit"][row] for row in rows["t_first"][: len(plan.tasks)]]
-    own = [[number for number, home in enumerate(homes) if home == index] for index in range(len(units))]
     steered = control_tables(plan, [unit.engine for unit in units], own, policies, sources)
     rows.update(beside)
-    uneven = any(value != 1024 for value in rows["lane_speed"])
     numbers = {
         "levels": levels,
-        "uneven": int(uneven),
+        "uneven": int(any(value != 1024 for value in rows.get("lane_speed", ()))),
         "scale": float(scale),
         "picojoule": plan.dram_picojoule_per_byte,
         "static": float(plan.base_mw + sum(engine.idle_mw for engine in plan.engines)),
@@ -108,6 +122,9 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         "streams": len(streams.names),
         "classes": beside.pop("classes"),
         "points": steered.pop("points"),
+        "words": 1 if all(engine.lanes <= NARROW_LANES for engine in plan.engines) else WIDE_WORDS,
+        "order_room": order_room,
+        "join_room": join_room,
         "first_edge": FAR,
         "first_control": FAR,
     }
@@ -118,13 +135,18 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     index = {name: number for number, name in enumerate(named)}
     # a segment that happens to be called like a prefix keeps its own slice name; both read the same
     rows["g_name"] = array("q", [index[segment.name] for _, _, segment in segments])
-    tables = {**rows, "numbers": numbers}
+    masks = {"g_mask": tuple(places.masks), "u_mask": tuple(unit.mask for unit in units)}
+    tables = {**rows, **masks, "numbers": numbers}
+    # it is the first to need NumPy, which takes longer to import than all else here
+    from socsched.sim.sound import check_tables
+
+    check_tables(tables, plan)
     placed = tuple((engine, segment) for _, engine, segment in segments)
     return Lowered(plan, tables, placed, tuple(streams.names), named, sources, units, policies)
 
 
 _EMPTY = (
-    "reads", "nexts", "times", "t_need", "s_period", "n_lanes", "u_engine", "lane_speed", "g_time",
+    "reads", "nexts", "times", "t_need", "s_period", "n_lanes", "u_engine", "u_order0", "lane_speed", "g_time",
 )  # fmt: skip
 
 
@@ -140,6 +162,34 @@ class _Streams:
         return len(self.names) - 1
 
 
+def _check_plan(plan: Plan) -> None:
+    """Raise UsageError unless every number is in its range, every name is there once, and every chain has tasks."""
+    wrong = next(faults(plan), None)
+    if wrong is not None:
+        path, expected = wrong
+        owner = _owner(plan, path)
+        raise UsageError(f"plan: {path}{owner}: expected {expected}", hint="docs/simulator.md has the limits")
+    for what, names in (
+        ("engine", [engine.id for engine in plan.engines]),
+        ("task or sensor", [*(task.name for task in plan.tasks), *(sensor.name for sensor in plan.sensors)]),
+    ):
+        if len(set(names)) < len(names):
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise UsageError(f"plan: {what} {twice!r} is there twice")
+    for chain in plan.chains:
+        if not chain.path:
+            raise UsageError(f"plan: chain {chain.name!r} leads nowhere")
+
+
+def _owner(plan: Plan, path: str) -> str:
+    """Return whose field is meant by ``tasks[3].queue``, as a remark."""
+    found = re.match(r"(tasks|sensors|chains|engines)\[(\d+)\]", path)
+    if not found:
+        return ""
+    member = getattr(plan, found[1])[int(found[2])]
+    return f" ({found[1][:-1]} {getattr(member, 'name', None) or member.id!r})"
+
+
 def _check(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
     where = f"plan: task {task.name!r}"
     places = [(task.engine, task.lanes)]
@@ -150,18 +200,14 @@ def _check(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
         if name not in engines:
             raise UsageError(f"{where}: engine {name!r} is not in the plan", hint=f"engines: {', '.join(engines)}")
         count = plan.engines[engines[name]].lanes
-        if not lanes or not all(0 <= lane < count for lane in lanes):
+        if not lanes or min(lanes) < 0 or max(lanes) >= count:
             raise UsageError(f"{where}: lanes {list(lanes)} are not among the {count} of engine {name!r}")
-        if count > MOST_LANES:
-            raise UsageError(
-                f"engine {name!r} has {count} lanes", hint=f"group them: at most {MOST_LANES} are simulated"
-            )
     if task.timer == bool(task.after):
         raise UsageError(f"{where}: exactly one of a timer and `after` must trigger it")
     if task.timer and task.period_ns <= 0:
         raise UsageError(f"{where}: a timer needs a period above 0, got {task.period_ns} ns")
-    if not 0 <= task.width <= len(task.lanes):
-        raise UsageError(f"{where}: a width of {task.width} of {len(task.lanes)} lanes")
+    if not 0 <= task.width <= len(set(task.lanes)):
+        raise UsageError(f"{where}: a width of {task.width} of {len(set(task.lanes))} lanes")
     for value, known, field in ((task.on_late, LATE, "on_late"), (task.criticality, CRITICALITY, "criticality")):
         if value not in known:
             raise UsageError(f"{where}: {field} {value!r} is unknown", hint=f"known: {', '.join(known)}")
@@ -169,38 +215,91 @@ def _check(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
         raise UsageError(f"{where}: a budget of {task.budget_ns} ns in every {task.server_ns} ns is no reservation")
 
 
-def _mask(lanes: Iterable[int]) -> int:
-    return sum(1 << lane for lane in set(lanes))
+class _Places:
+    """Where tasks and their segments run: the `units` of the plan, and which of them lanes of an engine belong to.
 
+    `masks` gets the lanes of every segment row, bit k for lane k.
+    """
 
-def _places(task: Task) -> Iterable[tuple[str, int]]:
-    yield task.engine, _mask(task.lanes)
-    for segment in (*task.segments, *task.degraded):
-        if segment.engine:
-            yield segment.engine, _mask(segment.lanes)
-
-
-def _units(plan: Plan, engines: Mapping[str, int]) -> tuple[Unit, ...]:
-    masks: list[tuple[str, int]] = []
-    for task in plan.tasks:
-        for engine, mask in _places(task):
-            kept = []
-            for name, other in masks:
-                if name == engine and other & mask:
+    def __init__(self, plan: Plan, engines: Mapping[str, int]) -> None:
+        self._engines = engines
+        self._known: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = {}
+        self.masks: list[int] = []
+        wanted = dict.fromkeys(place for task in plan.tasks for place in _wanted(task))
+        apart: dict[int, list[int]] = {index: [] for index in range(len(plan.engines))}
+        for name, lanes in wanted:
+            mask, kept = _mask(lanes), []
+            for other in apart[engines[name]]:
+                if other & mask:
                     mask |= other
                 else:
-                    kept.append((name, other))
-            masks = [*kept, (engine, mask)]
-    return tuple(
-        Unit(engines[name], mask) for name, mask in sorted(masks, key=lambda pair: (engines[pair[0]], pair[1]))
-    )
+                    kept.append(other)
+            apart[engines[name]] = [*kept, mask]
+        self.units = tuple(Unit(engine, mask) for engine, masks in apart.items() for mask in sorted(masks))
+        first = {(unit.engine, (unit.mask & -unit.mask).bit_length() - 1): i for i, unit in enumerate(self.units)}
+        owner: dict[tuple[int, int], int] = {}
+        for (engine, _), number in first.items():
+            rest = self.units[number].mask
+            while rest:
+                lane = (rest & -rest).bit_length() - 1
+                owner[engine, lane] = number
+                rest &= rest - 1
+        for name, lanes in wanted:
+            self._known[name, lanes] = _mask(lanes), owner[engines[name], lanes[0]]
+
+    def find(self, engine: str, lanes: tuple[int, ...]) -> tuple[int, int]:
+        """Return lanes as a mask, and the number of their unit."""
+        return self._known[engine, lanes]
+
+
+def _mask(lanes: Iterable[int]) -> int:
+    mask = 0
+    for lane in lanes:
+        mask |= 1 << lane
+    return mask
+
+
+def _wanted(task: Task) -> Iterable[tuple[str, tuple[int, ...]]]:
+    yield task.engine, task.lanes
+    for segment in (*task.segments, *task.degraded):
+        if segment.engine:
+            yield segment.engine, segment.lanes
+
+
+def _order_room(rows: _Columns, owners: Sequence[Task], units: int) -> int:
+    """Write where the order of every unit begins: two claims for every task that comes there.  Return the sum."""
+    comers: list[set[str]] = [set() for _ in range(units)]
+    for unit, task in zip(rows["g_unit"] if owners else (), owners, strict=True):
+        comers[unit].add(task.name)
+    room = 0
+    for tasks in comers:
+        rows.row("u", order0=room)
+        room += 2 * len(tasks)
+    return room
+
+
+def _join_room(rows: _Columns, plan: Plan) -> int:
+    """Write where the frames of every join wait that are not complete, and for how many there is room.  Return the sum.
+
+    One input may be ahead of another by as many frames as wait in all queues, up to a limit.
+    """
+    joins = sum(len(task.after) > 1 for task in plan.tasks)
+    waiting = sum(min(task.queue, MOST_APART) + 2 for task in plan.tasks)
+    each = max(min(waiting, MOST_APART, (1 << 22) // max(joins, 1)), 64)
+    room = 0
+    for task in plan.tasks:
+        own = each if len(task.after) > 1 else 0
+        rows.row("t", part0=room, parts=own)
+        room += own
+    return room
 
 
 def _segments(
-    rows: _Columns, plan: Plan, engines: Mapping[str, int], units: Sequence[Unit]
+    rows: _Columns, plan: Plan, engines: Mapping[str, int], places: _Places, policies: Sequence[Policy]
 ) -> list[tuple[Task, str, Segment]]:
     """Write one row a segment, and where the segments of every task start."""
     found: list[tuple[Task, str, Segment]] = []
+    levels: dict[tuple[str, str], int] = {}
 
     def add(task: Task, segments: Sequence[Segment]) -> int:
         first = len(found)
@@ -208,12 +307,15 @@ def _segments(
         for segment in segments:
             rest -= segment.time_ns
             name, lanes = (segment.engine, segment.lanes) if segment.engine else (task.engine, task.lanes)
-            mask = _mask(lanes)
-            unit = next(i for i, u in enumerate(units) if u.engine == engines[name] and u.mask & mask)
+            mask, unit = places.find(name, lanes)
+            if (task.name, name) not in levels:
+                levels[task.name, name] = add_waits(task, policies[engines[name]], rows["waits"])
             width = 0 if segment.engine else task.width
             drawn = segment.bytes if segment.time_ns else 0
-            rows.row("g", time=segment.time_ns, bytes=drawn, unit=unit, mask=mask, width=width)
+            rows.row("g", time=segment.time_ns, bytes=drawn, unit=unit, width=width)
             rows.row("g", hold=bool(segment.hold and segment.engine), rest=rest)
+            rows.row("g", levels=levels[task.name, name])
+            places.masks.append(mask)
             found.append((task, name, segment))
         return first
 
@@ -238,12 +340,6 @@ def _task(rows: _Columns, task: Task, streams: _Streams) -> None:
     rows["times"].extend(times)
 
 
-def _everywhere(rows: _Columns, plan: Plan, units: Sequence[Unit], unit: Unit) -> bool:
-    """Whether every job of a unit's own tasks takes one of its lanes, whichever is free."""
-    own = [row for row in rows["t_first"][: len(plan.tasks)] if units[rows["g_unit"][row]] == unit]
-    return all(rows["g_width"][row] == 1 and rows["g_mask"][row] == unit.mask for row in own)
-
-
 def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> None:
     if engine.preemption not in KINDS:
         problem = f"engine {engine.id!r}: preemption {engine.preemption!r} is unknown"
@@ -252,37 +348,30 @@ def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> No
     kind = KINDS[engine.preemption] if rule.preemptive else KINDS["none"]
     asked = callable(rule.order)
     first, second = (Term.ASKED, Term.NOTHING) if asked else rule.order  # type: ignore[misc]
-    rows.row("u", engine=unit.engine, mask=unit.mask, kind=kind, flight=max(engine.in_flight, 1), reset=engine.reset_ns)
+    rows.row("u", engine=unit.engine, kind=kind, flight=max(engine.in_flight, 1), reset=engine.reset_ns)
     rows.row("u", term0=first, term1=second, dynamic=dynamic(rule), tick=rule.tick_ns, across=rule.across)
     rows.row("u", quantum=(engine.quantum_ns or 1_000_000) if rule.sliced else 0, serves=rule.serves)
     rows.row("u", **unit_row(rule, way, engine.kind))
 
 
 def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> None:
-    speeds = engine.capacities or (1024,) * engine.lanes
-    if len(speeds) != engine.lanes or not all(0 < speed <= 1024 for speed in speeds):
-        raise UsageError(
-            f"engine {engine.id!r}: {engine.lanes} capacities from 1 to 1024 are needed, got {list(speeds)}"
-        )
     rows.setdefault("lane_speed", array("q"))
     rows.row("n", switch=engine.switch_ns, migrate=engine.migration_ns, reshape=engine.reshape_ns, slow=1, fast=1)
     rows.row("n", lane0=len(rows["lane_speed"]), lanes=engine.lanes, still=0, memory=engine.memory_bytes)
     rows.row("n", linger=engine.linger_ns, slice=max(engine.quantum_ns, 1))
     rows.row("n", swap=engine.swap_bandwidth or engine.bandwidth or 1, governor=engine.governor == "ccedf")
-    rows["lane_speed"].extend(speeds)
+    rows["lane_speed"].extend(engine.capacities or (1024,) * engine.lanes)
     # engines with fewer operating points than others repeat their slowest one
     points = [(point.clock_hz, point.dynamic_mw) for point in engine.levels] or [(1, engine.dynamic_mw)]
     points = [points[0]] * (levels - len(points)) + points
     for clock, power in points:
-        rows.row("n", clock=clock, power=power * scale // max(engine.lanes, 1))
-    rows.row("n", level=levels - 1)
+        rows.row("n", clock=clock, power=power * scale // engine.lanes)
+    rows.row("n", level=levels - 1, top=levels - 1)
 
 
 def _sources(rows: _Columns, plan: Plan, streams: _Streams) -> tuple[str, ...]:
     names = []
     for sensor in plan.sensors:
-        if sensor.period_ns <= 0:
-            raise UsageError(f"plan: sensor {sensor.name!r}: a period above 0 is needed, got {sensor.period_ns} ns")
         times = (sensor.period_ns, sensor.offset_ns, sensor.jitter_ns, sensor.gap_ns)
         _source(rows, sensor.name, times, False, streams)
         names.append(sensor.name)
@@ -329,31 +418,31 @@ def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
 def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
     """Write which tasks' ends let closed loops go on: the last one's, and any that loses a frame on the way to it."""
     number = {task.name: index for index, task in enumerate(plan.tasks)}
+    place = {name: index for index, name in enumerate(sources)}
+    after = {task.name: task.after for task in plan.tasks if task.after}
     for timer in plan.tasks:
         if not timer.closed_by:
             continue
-        way = _way(plan, timer.name, timer.closed_by) if timer.timer else []
-        if not way or any(len(plan.tasks[number[name]].after) > 1 for name in way):
+        way = _way(after, timer.name, timer.closed_by) if timer.timer and timer.closed_by in number else []
+        if not way:
             raise UsageError(
                 f"plan: task {timer.name!r}: closed by {timer.closed_by!r}, which its data alone must lead to"
             )
-        source = list(sources).index(timer.name)
-        rows["s_loop"][source] = 1
+        rows["s_loop"][place[timer.name]] = 1
         for name in way:
-            rows["t_loop"][number[name]] = source
+            rows["t_loop"][number[name]] = place[timer.name]
         rows["t_closes"][number[timer.closed_by]] = 1
 
 
-def _way(plan: Plan, first: str, last: str) -> list[str]:
-    """Return the tasks from `first` to `last`, each triggered by the one before; none if there is no way."""
-    after = {task.name: task.after for task in plan.tasks}
-    found, name = [last], last
+def _way(after: Mapping[str, Sequence[str]], first: str, last: str) -> list[str]:
+    """Return the tasks from `first` to `last`, each triggered by the one before alone; none if there is no way."""
+    found, name = {last: None}, last
     while name != first:
         if len(after.get(name, ())) != 1 or after[name][0] in found:
             return []
         name = after[name][0]
-        found.append(name)
-    return found
+        found[name] = None
+    return list(found)
 
 
 def with_policy(plan: Plan, name: str) -> Plan:

@@ -13,7 +13,10 @@ from socsched.plan.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import DRAINS, Taking
 
-_MOST_WEIGHT = 1 << 20
+_MOST_WEIGHT, _MOST_BATCH = 1 << 20, 1 << 20
+_MOST_CLASSES = 2048
+"""Segments that may be beside each other: what pairs of them take is a table."""
+_NEVER = 1 << 62
 _BY_THRESHOLD = {Term.CRITICAL, Term.CANDIDATE}
 """Terms that change of jobs that wait: the kernel knows when, where they come first; others only change of jobs that
 run, but for functions."""
@@ -75,28 +78,37 @@ def thresholds(rule: Policy) -> tuple[int, ...]:
     return levels
 
 
-def task_row(task: Task, kind: str, rule: Policy, waits: array[int]) -> dict[str, int]:
-    """Return the columns of a task under the policy of its engine, of a kind; `waits` gets when thresholds are reached.
+def task_row(task: Task, kind: str, rule: Policy) -> dict[str, int]:
+    """Return the columns of a task under the policy of its engine, of a kind."""
+    batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
+    most, more = (batch.most(task), batch.more) if batch else (1, 0)
+    if not (1 <= most <= _MOST_BATCH and 0 <= more <= _MOST_BATCH):
+        raise UsageError(f"policy {rule.name!r}: a batch of {most}, {more} thousandths longer each, of {task.name!r}")
+    return {"weight": _weight(task, rule), "batch": most, "more": more}
+
+
+def _weight(task: Task, rule: Policy) -> int:
+    weight = rule.weight(task) if rule.weight else 1
+    if not 0 < weight < _MOST_WEIGHT:
+        raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
+    return weight
+
+
+def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
+    """Write to `waits` when a task reaches the levels of tokens of a policy, and return where they begin.
 
     Tokens are the weight, and as many again for every own execution time waited.
     """
-    weight = rule.weight(task) if rule.weight else 1
-    batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
-    if not 0 < weight < _MOST_WEIGHT:
-        raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
+    weight = _weight(task, rule)
     first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
     cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
     levels = thresholds(rule)
-    waits.extend(max(-(-(level - weight) * cost // weight), 0) for level in levels)
+    reached = [min(max(-(-(level - weight) * cost // weight), 0), _NEVER) for level in levels]
     # with `strict` more than so many: a nanosecond more than those that are had in whole ones
-    for level in levels:
-        waits.append(max((level - weight) * cost // weight + 1, 0) if strict else waits[first + levels.index(level)])
-    return {
-        "weight": weight,
-        "batch": batch.most(task) if batch else 1,
-        "more": batch.more if batch else 0,
-        "levels": first,
-    }
+    more = [min(max((level - weight) * cost // weight + 1, 0), _NEVER) for level in levels]
+    waits.extend(reached)
+    waits.extend(more if strict else reached)
+    return first
 
 
 def pairs(
@@ -113,6 +125,8 @@ def pairs(
         key = (task.name, segment.name, segment.time_ns) if task.name in whole and segment.time_ns else ("", "", 0)
         numbers.append(classes.setdefault(key, (len(classes), task, segment))[0])
     count = max(len(classes), 1)
+    if count > _MOST_CLASSES:
+        raise UsageError(f"at most {_MOST_CLASSES} segments can be beside each other, got {count}")
     host, guest = array("q", bytes(8 * count * count)), array("q", bytes(8 * count * count))
     known = [(key, *found) for key, found in classes.items() if key[0]]
     for _, first, task, segment in known:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from socsched.plan.clock import NO_CLOCK, Clock
 from socsched.plan.expected import critical_path
 from socsched.plan.observed import NOTHING, Observed
 from socsched.plan.plan import Plan, Task
@@ -21,6 +22,8 @@ ROUNDS = 8
 """Plans simulated at most."""
 JOBS = 20_000
 """Jobs simulated at most, unless one hyperperiod has more by then; see `steady_ns`."""
+MOST = 2_000_000
+"""Jobs of two of the longest periods up to which a plan is simulated at all."""
 _PERIODS = 20
 _SECOND = 10**9
 Planner = Callable[[Observed], Plan]
@@ -34,15 +37,16 @@ class _Seen:
     jobs: Mapping[str, int]
 
 
-def refined(plan: Plan, again: Planner | None = None) -> Plan:
+def refined(plan: Plan, again: Planner | None = None, clock: Clock = NO_CLOCK) -> Plan:
     """Return the plan with the expected times its simulation has, or a better one found with what was seen.
 
     `again` plans anew in the plan's mode; without it, or for another first objective than latency or the longest
     chain's, only times change.
-    `solver` gets `rounds`, the number of plans simulated, and whether they led to a `fixed_point`.  A plan that is not
-    feasible stays as it is: its queues grow without end.
+    `solver` gets `rounds`, the number of plans simulated, and whether they led to a `fixed_point`; none is made after
+    `clock`.  A plan that is not feasible stays as it is: its queues grow without end.  So does one with more than
+    `MOST` jobs to simulate, and one that is ready too late.
     """
-    if plan.verdict != "feasible":
+    if plan.verdict != "feasible" or clock.over() or jobs(plan) > MOST:
         return plan
     best, seen, rounds, settled = plan, _simulated(plan), 1, True
     goal = str(plan.solver.get("objective", "")).partition(",")[0]
@@ -50,7 +54,7 @@ def refined(plan: Plan, again: Planner | None = None) -> Plan:
     if again is not None and goal in ("latency", "longest"):
         tried, observed = [_places(plan)], _observed(plan, seen)
         settled = False
-        while rounds < ROUNDS:
+        while rounds < ROUNDS and not clock.over():
             other = again(observed)
             if _places(other) in tried or other.verdict != "feasible":
                 settled = True
@@ -73,6 +77,12 @@ def _values(plan: Plan, value: int) -> dict[str, float | None]:
     bound = plan.solver.get("bound")
     gap = None if bound is None or not value else round(max(value - bound, 0) / value, 6)
     return {"value": float(value), "gap": gap}
+
+
+def jobs(plan: Plan) -> int:
+    """Return how many jobs `steady_ns` spans."""
+    length = steady_ns(plan)
+    return sum(length // max(task.period_ns, 1) for task in plan.tasks)
 
 
 def steady_ns(plan: Plan) -> int:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
+_PAGE, _PAGES = 1024, 44
+"""Bins of a page of a histogram, and pages it may have (`kernel.totals`)."""
+
+
 class Outcome:
     """The kernel's books by name (`kernel.Kernel.close`): arrays one entry a task, engine or chain."""
 
@@ -29,8 +33,15 @@ class Outcome:
         return np.asarray(self.found[name], np.int64)
 
     def ints_of(self, name: str, which: int) -> Ints:
-        """Return one array of a group: of histograms the counts, sums, largest values or numbers of values."""
-        return np.asarray(self.found[name][which], np.int64)
+        """Return of histograms 1 the sums (whole numbers of any size), 2 largest, 3 numbers of or 4 least values."""
+        return np.asarray(self.found[name][which], object if which == 1 else np.int64)
+
+    def bins_of(self, name: str, index: int) -> Ints:
+        """Return how many values fell into each bin of one histogram (`trace.summary.bin_of`), up to the last one."""
+        pages, bins = self.found[name][0]
+        own = pages[_PAGES * index : _PAGES * (index + 1)]
+        counts = [np.asarray(bins[at : at + _PAGE]) if at >= 0 else np.zeros(_PAGE, np.int64) for at in own]
+        return np.trim_zeros(np.concatenate(counts), "b")
 
     def number(self, name: str) -> Any:
         """Return a single number, or an object as it is."""
@@ -50,11 +61,23 @@ def _ordered(rows: Ints) -> list[Ints]:
     return [np.take(column, where) for column in rows.T[1:]]
 
 
+def _lanes(words: Sequence[Ints]) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
+    """Return the lanes of slices as `trace.columns` has them, and the sets that no mask can say."""
+    if len(words) == 1:
+        return words[0], ()
+    distinct, which = np.unique(np.stack(words, axis=1), axis=0, return_inverse=True)
+    bits = np.unpackbits(np.ascontiguousarray(distinct).view(np.uint8), axis=1, bitorder="little")
+    sets = tuple(tuple(np.flatnonzero(row).tolist()) for row in bits)
+    return -1 - np.asarray(which, np.int64).reshape(-1), sets
+
+
 def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns:
     """Return everything recorded as columns of a trace, what the conductor noted included."""
     marks, board = conductor.all_marks(), conductor.board
     plan, tasks = lowered.plan, len(lowered.plan.tasks)
-    jobs, slices = _ordered(outcome.rows("jobs", 13)), _ordered(outcome.rows("slices", 7))
+    jobs = _ordered(outcome.rows("jobs", 13))
+    engines, job, segment, begin, end, *words = _ordered(outcome.rows("slices", 6 + lowered.tables["numbers"]["words"]))
+    lanes, lane_sets = _lanes(words)
     frames = outcome.rows("samples", 1)[:, 0]
     names = tuple(task.name for task in plan.tasks)
     subjects = (*names, *lowered.sources, *(engine.id for engine in plan.engines))
@@ -66,7 +89,8 @@ def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns
         names=lowered.names,
         subjects=subjects,
         jobs=JobColumns(*(*jobs, frames)),
-        slices=SliceColumns(*slices),
+        slices=SliceColumns(engines, lanes, job, segment, begin, end),
+        lane_sets=lane_sets,
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
         counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else [])
         | _foreign(conductor.foreign),

@@ -48,9 +48,9 @@ class Steering:
         """When a controller looks next (ns); never where there is none."""
         return min(self._due, default=FAR)
 
-    def look(self, now: int, books: Mapping[str, Sequence[int]]) -> int:
-        """Let those look whose time it is; return a mask of engines whose order or operating point changed."""
-        changed = 0
+    def look(self, now: int, books: Mapping[str, Sequence[int]]) -> set[int]:
+        """Let those look whose time it is; return the engines whose order or operating point changed."""
+        changed: set[int] = set()
         for place, (unit, controller) in enumerate(self._units):
             if self._due[place] > now:
                 continue
@@ -61,14 +61,15 @@ class Steering:
             terms = (int(order[0]), int(order[1]))
             if terms != (self.tables["u_term0"][unit], self.tables["u_term1"][unit]):
                 self.tables["u_term0"][unit], self.tables["u_term1"][unit] = terms
-                changed |= 1 << engine
+                changed.add(engine)
             points = self.lowered.plan.engines[engine].levels
             if level is not None and points:
                 # engines with fewer operating points than others repeat their slowest one
                 wanted = self.tables["numbers"]["levels"] - len(points) + max(min(level, len(points) - 1), 0)
+                wanted = min(wanted, self.tables["n_top"][engine])
                 if wanted != self.tables["n_level"][engine]:
                     self.tables["n_level"][engine] = wanted
-                    changed |= 1 << engine
+                    changed.add(engine)
         return changed
 
     def _view(self, unit: int, engine: int, now: int, books: Mapping[str, Sequence[int]]) -> View:

@@ -5,13 +5,17 @@ As SimSo does it, jobs are still released at the horizon itself, and a late job 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from math import lcm
 from typing import Any
 
 from socsched.cost.cost import Segment
+from socsched.descriptor.limits import PLAN_NAME_PATTERN
 from socsched.descriptor.taskset import PeriodicTask, TaskSet
 from socsched.errors import UsageError
-from socsched.plan.plan import ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.limits import MOST_CHAINS
+from socsched.plan.plan import ChainResult, ExecutionTimes, Plan, PlannedEngine, Task
 from socsched.sim.engine import Simulated, run
 from socsched.trace.trace import Job
 
@@ -19,6 +23,8 @@ SCHEMA_VERSION = "1"
 _EACH = 4096
 """Execution times from best to worst are drawn one by one up to this many, beyond that between two quantiles."""
 _NO_LIMIT = 1 << 40
+_MOST_NS, _MOST_JOBS = 60 * 10**9, 1_000_000
+"""How long a task set without a horizon is simulated at most, where it takes longer to repeat."""
 
 
 def taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = None) -> Plan:
@@ -31,7 +37,10 @@ def taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = N
     engine = PlannedEngine("cpu", "cpu", tasks.processors, preemption, 0, rule, 0, 0, 0)
     ranks = tasks.ranks
     planned = tuple(_task(tasks, task, ranks[index], execution) for index, task in enumerate(tasks.tasks))
-    return Plan(tasks.name, "-", tasks.name, "undecided", rule, (engine,), (), planned, (), (), (), {}, {}, {}, {})
+    name = re.sub(
+        r"[^\w.+:#>@-]", "_", f"tasks-{tasks.name}" if tasks.name[:1] in ".+:#>@- " else tasks.name, flags=re.A
+    )
+    return Plan(name, "any", name, "undecided", rule, (engine,), (), planned, (), (), (), {}, {}, {}, {})
 
 
 def _task(tasks: TaskSet, task: PeriodicTask, rank: int, execution: str) -> Task:
@@ -67,6 +76,33 @@ def _times(task: PeriodicTask) -> ExecutionTimes | None:
     return ExecutionTimes((best, worst + 1), True)
 
 
+def with_chains(made: Plan) -> Plan:
+    """Return the plan of a task set with each task's deadline as a requirement, for trace, report and `why`."""
+    if len(made.tasks) > MOST_CHAINS:
+        problem = f"a report of {len(made.tasks)} tasks: at most {MOST_CHAINS} are shown"
+        raise UsageError(problem, hint="leave -o out, or use --json")
+    for task in made.tasks:
+        if not re.match(PLAN_NAME_PATTERN, task.name):
+            problem = f"task {task.name!r}: the results of a plan name tasks by letters, digits and _ . + : # > @ -"
+            raise UsageError(problem, hint="rename it, leave -o out, or use --json")
+    chains = tuple(ChainResult(t.name, (t.name,), t.deadline_ns, t.wcet_ns, None, None, ()) for t in made.tasks)
+    return replace(made, chains=chains)
+
+
+def planned_horizon(tasks: TaskSet) -> tuple[int, int]:
+    """Return how long to simulate `tasks` that have no horizon, and after how long they repeat (both ns).
+
+    They repeat after the last offset and their hyperperiod; where that takes longer than a minute, or than a million
+    jobs, it is left at that, or at two jobs of every task.
+    """
+    hyperperiod = lcm(*(task.period_ns for task in tasks.tasks))
+    repeats = max(task.offset_ns for task in tasks.tasks) + hyperperiod
+    two_jobs = max(task.offset_ns + 2 * task.period_ns for task in tasks.tasks)
+    jobs = sum(hyperperiod // task.period_ns for task in tasks.tasks)
+    most = max(min(_MOST_NS, hyperperiod * _MOST_JOBS // jobs), two_jobs)
+    return min(repeats, most), repeats
+
+
 def simulate_taskset(
     tasks: TaskSet,
     duration_ns: int | None = None,
@@ -75,13 +111,18 @@ def simulate_taskset(
     seed: int = 0,
     *,
     record: bool = False,
+    reported: bool = False,
 ) -> Simulated:
-    """Simulate `tasks` for their horizon, or `duration_ns`, and return what happened."""
+    """Simulate `tasks` for `duration_ns`, else their horizon, else until they repeat, and return what happened.
+
+    `reported`: the plan simulated has every deadline as a requirement (`with_chains`).
+    """
     duration = duration_ns if duration_ns is not None else tasks.horizon_ns
     if duration is None:
-        problem = f"task set {tasks.name!r} has no horizon"
-        raise UsageError(problem, hint="say how long with --duration")
+        duration, _ = planned_horizon(tasks)
     made = taskset_plan(tasks, execution, policy)
+    if reported:
+        made = with_chains(made)
     if tasks.policy.preemptive and any(task.regions_ns for task in tasks.tasks):
         made = replace(made, engines=(replace(made.engines[0], preemption="segment"),))
     return run(made, duration + 1, seed, record=record)
@@ -90,8 +131,9 @@ def simulate_taskset(
 def answer(tasks: TaskSet, simulated: Simulated, jobs: int = 0) -> dict[str, Any]:
     """Return a simulation's figures of every task, and its first `jobs` jobs, in the file's own unit.
 
-    Responses count from the arrival; `deadline_misses` are completed jobs that were late.  A whole number of units is
-    given as such, anything else as a fraction.
+    Responses count from the arrival; `deadline_misses` are completed jobs that were late (as SimSo counts),
+    `unfinished_misses` jobs whose deadline passed and that were not completed.  A whole number of units is given as
+    such, anything else as a fraction.
     """
     found = simulated.outcome
     sums, most, done = (found.ints_of("responses", which) for which in (1, 2, 3))
@@ -107,6 +149,7 @@ def answer(tasks: TaskSet, simulated: Simulated, jobs: int = 0) -> dict[str, Any
                 "response_max": _in_units(int(most[index]), tasks) if count else None,
                 "response_mean": mean,
                 "deadline_misses": int(found.ints("late")[index]),
+                "unfinished_misses": int(found.ints("overdue")[index]),
                 "preemptions": int(found.ints("preempted")[index]),
                 "migrations": int(found.ints("migrated")[index]),
             }

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from socsched.sim.engine import Simulated
 from socsched.trace.summary import ChainTotals, Histogram, TaskTotals, Totals
-
-_BINS = 45056
 
 
 def totals(simulated: Simulated) -> Totals:
@@ -53,8 +49,7 @@ def _histogram(simulated: Simulated, name: str, index: int) -> Histogram:
     sums, most, number, least = (found.ints_of(name, which)[index] for which in (1, 2, 3, 4))
     if not number:
         return Histogram()
-    counts = found.ints_of(name, 0)[index * _BINS : (index + 1) * _BINS]
-    return Histogram(np.trim_zeros(counts, "b"), int(number), int(sums), int(least), int(most))
+    return Histogram(found.bins_of(name, index), int(number), int(sums), int(least), int(most))
 
 
 def _spent(simulated: Simulated) -> tuple[dict[str, tuple[int, ...]], float]:

@@ -121,7 +121,8 @@ class Environment:
         finally:
             del POLICIES[_NAME]
         conductor = Conductor(lowered, Faults(), seed)
-        self._kernel = kernel(None, 1 << 40)(lowered.tables, conductor, self.duration_ns, 0)
+        made_for = kernel(None, 1 << 40, lowered.tables["numbers"]["words"])
+        self._kernel = made_for(lowered.tables, conductor, self.duration_ns, 0)
         conductor.steering.kernel = self._kernel
         self._late = (0, 0)
         self._spent = 0.0

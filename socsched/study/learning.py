@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from socsched.errors import InputError
+from socsched.files import write_file
 from socsched.sim.policies.learned import ACTIONS, FEATURES, SAFE
 from socsched.study.environment import Environment, rollout
 
@@ -144,6 +145,6 @@ def save(path: Path, trained: Trained, what: str) -> None:
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        write_file(path, json.dumps(data, indent=2) + "\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}", "choose a writable folder") from None

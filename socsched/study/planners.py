@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.errors import InputError, SocschedError, UsageError
+from socsched.files import write_file
 from socsched.plan.pareto import Point, mark
 from socsched.plan.plan import Plan
 from socsched.plan.planners import known, planner
@@ -258,7 +259,7 @@ def draw(path: Path, outcomes: Sequence[Outcome]) -> None:
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: planners are drawn as SVG", "use -o FILE.svg; --json prints them as data")
     try:
-        path.write_text(figure(_points(outcomes)), encoding="utf-8")
+        write_file(path, figure(_points(outcomes)))
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written: {error.strerror}", "choose an existing, writable folder"

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.errors import InputError
+from socsched.files import write_file
 from socsched.report.svg import element, text, ticks
 from socsched.report.terminal import table
 from socsched.study.policies import PLANNED, Cell, Study, document
@@ -122,8 +123,8 @@ def save(folder: Path, found: Study) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         data, picture = folder / "policies.json", folder / "policies.svg"
-        data.write_text(json.dumps({"schema_version": "1", **document(found)}, indent=2) + "\n", encoding="utf-8")
-        picture.write_text(figure(found) + "\n", encoding="utf-8")
+        write_file(data, json.dumps({"schema_version": "1", **document(found)}, indent=2) + "\n")
+        write_file(picture, figure(found) + "\n")
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}", "choose a writable folder") from None
     return [data, picture]

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.errors import InputError, UsageError
+from socsched.files import write_file
 from socsched.report.svg import element, text, ticks
 from socsched.report.terminal import table
 from socsched.study.sharing import Row
@@ -82,6 +83,6 @@ def draw(path: Path, source: Source, rows: Sequence[Row]) -> None:
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
     try:
-        path.write_text(figure(source, rows), encoding="utf-8")
+        write_file(path, figure(source, rows))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", "check the path and permissions") from None

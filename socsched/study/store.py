@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import MachineError, UsageError
+from socsched.files import sync_folder, write_file
 
 ROWS, OPEN = ".rows", ".open"
 PER_PART = 5000
@@ -76,7 +77,7 @@ class Store:
         os.close(self._file)
         self._file = -1
         os.rename(self._name, self._name.with_suffix(ROWS))
-        _sync_folder(self._name.parent)
+        sync_folder(self._name.parent)
 
 
 def create(folder: Path, digest: str, resume: bool) -> Store:
@@ -152,18 +153,9 @@ def decode(line: bytes) -> Row | None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file aside, put it on the disk and rename it into place; MachineError when the disk is full."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            _write(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.rename(aside, path)
-        _sync_folder(path.parent)
+        write_file(path, data)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise _full(error, path) from error
 
 
@@ -171,14 +163,6 @@ def _write(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _full(error: OSError, path: Path) -> MachineError:

@@ -22,7 +22,7 @@ from typing import Any
 from socsched import __version__
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.study import Study
-from socsched.errors import MachineError, SocschedError
+from socsched.errors import MachineError, SocschedError, of_machine
 from socsched.plan.plan import Plan
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
@@ -114,7 +114,7 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
         # through the file's form either way, so that a row cannot depend on who made the plan
         planned = _unpacked(job.key, packed, opened.folder)
     except SocschedError as error:
-        if job.vehicles is not None:
+        if job.vehicles is not None or of_machine(error):
             raise
         return Done(job.key, tuple(_failed(opened, point, job, error) for point in job.points))
     started = time.process_time()
@@ -217,6 +217,8 @@ def _row(opened: Opened, point: Point, job: Job, planned: Planned) -> dict[str, 
         try:
             row |= simulated(study, point, planned.plan, opened.faults(point), job.runs)
         except SocschedError as error:
+            if of_machine(error):
+                raise
             return _failed(opened, point, job, error)
     row["holds"] = _holds(study, row)
     return row

@@ -121,6 +121,13 @@ class Record:
         """Return when the frames of a chain's source were released."""
         return self.columns.releases.get(chain.path[0], np.zeros(0, np.int64))
 
+    def ages(self, chain: ChainResult, arrivals: tuple[Ints, Ints]) -> Ints:
+        """Return how old the data of each arrival is: from the release of its frame, where the trace has that."""
+        releases, (finish, frames) = self.released(chain), arrivals
+        known = frames < len(releases)  # a run that was killed may have told of the job alone
+        found: Ints = finish[known] - releases[frames[known]]
+        return found
+
     def fates(self, chain: ChainResult, arrivals: tuple[Ints, Ints] | None = None) -> Fates:
         """Return the fate of every released frame of a chain's source."""
         releases, path = self.released(chain), chain.path

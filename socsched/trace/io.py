@@ -12,10 +12,13 @@ import gzip
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from socsched.errors import InputError
+from socsched.descriptor.limits import MOST_NS, Amount, Count, Lane, Ns, Real, Rows, Text
+from socsched.errors import DescriptorError, InputError
+from socsched.files import write_file
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 FORMAT = "socsched-trace"
 SCHEMA_VERSION = "2"
 _NAMES = ("tasks", "engines", "names", "subjects", "kinds", "texts")
+MOST_BYTES = 2**31
 _LEVEL = 4
 """Of compression: higher ones take several times as long for a few per cent."""
 
@@ -32,29 +36,100 @@ def save(trace: Trace, path: str | Path) -> None:
     """Write `trace` to `path`; the same trace gives the same bytes."""
     text = json.dumps(_written(trace), separators=(",", ":"), allow_nan=False, default=_plain)
     data = text.encode()
-    Path(path).write_bytes(gzip.compress(data, _LEVEL, mtime=0) if str(path).endswith(".gz") else data)
+    write_file(path, gzip.compress(data, _LEVEL, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def load(path: str | Path) -> Trace:
     """Read a trace that `save` wrote; InputError when the file is missing, damaged, or of another kind or version."""
+    from socsched.bounded import allowance, gunzip, read_bytes
+    from socsched.descriptor.json_file import JsonFile
+
     hint = "give a trace.json written by `socsched simulate` or `socsched run`"
+    raw = read_bytes(path, "trace", hint, MOST_BYTES)
+    most = allowance(len(raw))
     try:
-        raw = Path(path).read_bytes()
-        data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
-    except (ValueError, EOFError, RecursionError) as error:
-        raise InputError(f"{path}: is no trace: {error}", hint) from error
+        text = gunzip(raw, most) if raw[:2] == b"\x1f\x8b" else raw
+        source = JsonFile(text, str(path), hint, most // 16)
+    except (ValueError, DescriptorError) as error:
+        raise InputError(f"{path}: is no trace: {error}", hint) from None
+    data = source.data
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{path}: is no trace: expected an object with format {FORMAT!r}", hint)
-    readers = {SCHEMA_VERSION: _read, "1": _read_1}
+    readers = {SCHEMA_VERSION: (_read, _File), "1": (_read_1, _File1)}
     version = data.get("schema_version")
     if not isinstance(version, str) or version not in readers:
-        raise InputError(f"{path}: trace version {version!r} is not the expected {SCHEMA_VERSION!r}", "record it again")
+        expected = f"is not the expected {SCHEMA_VERSION!r}"
+        raise InputError(f"{path}: trace version {version!r:.40} {expected}", "record it again")
+    reader, kind = readers[version]
     try:
-        return readers[version](data)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{path}: damaged trace: {type(error).__name__}: {error}", "record it again") from error
+        source.load(kind)
+        return reader(data, _Room(most // 8))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, DescriptorError) as error:
+        raise InputError(f"{path}: damaged trace: {type(error).__name__}: {error}", "record it again") from None
+
+
+class _Room:
+    """How many numbers the columns of a file may hold: a column of equal ones takes no more than its count."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("far more numbers than such a file can hold")
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    count: Count
+    start: Amount
+    type: Text = ""
+    data: str = ""
+
+
+_Table = Mapping[Text, _Packed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    kind: Text
+    duration_ns: Ns
+    seed: Amount
+    details: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _File(_Head):
+    """A file of version 2, as pydantic holds it against the text."""
+
+    tasks: Annotated[tuple[Text, ...], Rows]
+    engines: Annotated[tuple[Text, ...], Rows]
+    names: Annotated[tuple[Text, ...], Rows]
+    subjects: Annotated[tuple[Text, ...], Rows]
+    kinds: Annotated[tuple[Text, ...], Rows]
+    texts: Annotated[tuple[Text, ...], Rows]
+    reads: Annotated[tuple[tuple[Text, ...], ...], Rows]
+    lane_sets: Annotated[tuple[tuple[Lane, ...], ...], Rows]
+    jobs: _Table
+    slices: _Table
+    instants: _Table
+    counters: Mapping[Text, tuple[_Packed, str]]
+    releases: Mapping[Text, _Packed]
+
+
+@dataclass(frozen=True, slots=True)
+class _File1(_Head):
+    """A file of version 1."""
+
+    names: Annotated[tuple[Text, ...], Rows]
+    lanes: Annotated[tuple[tuple[Lane, ...], ...], Rows]
+    samples: Annotated[tuple[tuple[tuple[Count, Amount], ...], ...], Rows]
+    jobs: Mapping[Text, Annotated[tuple[Amount, ...], Rows]]
+    slices: Mapping[Text, Annotated[tuple[Amount, ...], Rows]]
+    instants: Annotated[tuple[tuple[Amount, Count, Count, Amount, Text], ...], Rows]
+    releases: Mapping[Text, Annotated[tuple[Ns, ...], Rows]]
+    counters: Mapping[Text, tuple[Annotated[tuple[Ns, ...], Rows], Annotated[tuple[Real, ...], Rows]]]
 
 
 def _written(trace: Trace) -> dict[str, Any]:
@@ -90,7 +165,7 @@ def _packed_floats(values: Floats) -> str:
     return b64encode(values.astype("<f8", copy=False).tobytes()).decode()
 
 
-def _read(data: Mapping[str, Any]) -> Trace:
+def _read(data: Mapping[str, Any], room: _Room) -> Trace:
     import numpy as np
 
     from socsched.trace.columns import Columns, InstantColumns, JobColumns, SliceColumns
@@ -98,22 +173,28 @@ def _read(data: Mapping[str, Any]) -> Trace:
     parts: dict[str, Any] = {name: tuple(map(str, data[name])) for name in _NAMES}
     parts |= {name: tuple(map(tuple, data[name])) for name in ("reads", "lane_sets")}
     for name, record in (("jobs", JobColumns), ("slices", SliceColumns), ("instants", InstantColumns)):
-        parts[name] = record(**{field: _column(data[name][field]) for field in record.__slots__})
+        parts[name] = record(**{field: _column(data[name][field], room) for field in record.__slots__})
     counters = {}
     for name, (times, values) in data["counters"].items():
-        counters[name] = (_column(times), np.frombuffer(b64decode(values, validate=True), "<f8").astype(np.float64))
+        counters[name] = (
+            _column(times, room),
+            np.frombuffer(b64decode(values, validate=True), "<f8").astype(np.float64),
+        )
+        if not np.isfinite(counters[name][1]).all():
+            raise ValueError(f"counter {name}: finite values expected")
         if len(counters[name][0]) != len(counters[name][1]):
             raise ValueError(f"counter {name}: as many times as values expected")
-    releases = {name: _column(times) for name, times in data["releases"].items()}
+    releases = {name: _column(times, room) for name, times in data["releases"].items()}
     columns = Columns(**parts, counters=counters, releases=releases)
     _check(columns)
     details = {int(frame): found for frame, found in data["details"].items()}
     return Trace.from_columns(data["kind"], data["duration_ns"], data["seed"], columns, details)
 
 
-def _column(packed: Mapping[str, Any]) -> Ints:
+def _column(packed: Mapping[str, Any], room: _Room) -> Ints:
     import numpy as np
 
+    room.take(packed["count"])
     column = np.full(packed["count"], packed["start"], np.int64)
     if "data" in packed:
         if packed["type"] not in ("i1", "i2", "i4", "i8"):
@@ -132,6 +213,16 @@ def _check(columns: Columns) -> None:
     from socsched.trace.columns import MARKS, STATUS
 
     jobs, slices, notes = columns.jobs, columns.slices, columns.instants
+    for record in (jobs, slices, notes):
+        for field in type(record).__slots__:
+            column = getattr(record, field)
+            # lanes are a mask of 63 bits; differences that do not fit 64 bits wrap around
+            most = 2**63 - 1 if field == "lanes" else MOST_NS
+            if len(column) and not -most <= int(column.min()) <= int(column.max()) <= most:
+                raise ValueError(f"{field}: numbers from {-most} to {most} expected")
+    for times in (*columns.releases.values(), *(steps for steps, _ in columns.counters.values())):
+        if len(times) and not 0 <= int(times.min()) <= int(times.max()) <= MOST_NS:
+            raise ValueError(f"times from 0 to {MOST_NS} expected")
     for record, besides in ((jobs, {"frames"}), (slices, set()), (notes, set())):
         lengths = {len(getattr(record, field)) for field in type(record).__slots__ if field not in besides}
         if len(lengths) > 1:
@@ -162,11 +253,11 @@ _JOB_1 = ("frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exe
 _SLICE_1 = ("job", "start_ns", "end_ns")
 
 
-def _read_1(data: Mapping[str, Any]) -> Trace:
+def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
     names: list[str] = data["names"]
     lanes = [tuple(entry) for entry in data["lanes"]]
     samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
-    return Trace(
+    made = Trace(
         kind=data["kind"],
         duration_ns=data["duration_ns"],
         seed=data["seed"],
@@ -183,6 +274,8 @@ def _read_1(data: Mapping[str, Any]) -> Trace:
         counters={name: list(zip(*columns, strict=True)) for name, columns in data["counters"].items()},
         details={int(frame): found for frame, found in data["details"].items()},
     )
+    _check(made.columns)
+    return made
 
 
 def _rows(table: Mapping[str, Any], numbered: tuple[str, ...], plain: tuple[str, ...]) -> Iterable[Any]:

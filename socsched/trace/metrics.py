@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.files import write_file
 from socsched.plan.plan import ChainResult, Plan
 from socsched.trace.columns import CLOCK, DONE
 from socsched.trace.trace import Trace
@@ -62,7 +63,7 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
 def write_result(trace: Trace, plan: Plan, path: str | Path) -> dict[str, Any]:
     """Write ``result.json`` to `path` and return it; the same trace gives the same bytes."""
     figures = result(trace, plan)
-    Path(path).write_text(json.dumps(figures, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(figures, indent=2, allow_nan=False) + "\n")
     return figures
 
 
@@ -82,7 +83,7 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
 
 
 def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
-    finish, frames = arrivals = record.arrivals(chain)
+    arrivals = record.arrivals(chain)
     fates = record.fates(chain, arrivals)
     response = fates.response_ns
     return {
@@ -91,7 +92,7 @@ def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
         "missed": int(fates.missed.sum()),
         "dropped": int(fates.dropped.sum()),
         "response_time_ns": _summary(response, RESPONSE),
-        "data_age_ns": _summary(finish - record.released(chain)[frames], AGE),
+        "data_age_ns": _summary(record.ages(chain, arrivals), AGE),
     }
 
 
@@ -173,8 +174,9 @@ def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[
     """Return utilisation, energy and busy time of every engine of `plan`, held for `busy_ns` at each clock."""
     figures = {}
     for engine in plan.engines:
-        lanes, times = max(engine.lanes, 1), busy_ns.get(engine.id, (0,))
-        busy, powers = sum(times), [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
+        powers = [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
+        lanes, times = max(engine.lanes, 1), busy_ns.get(engine.id, (0,) * len(powers))
+        busy = sum(times)
         dynamic = sum(time * power for time, power in zip(times, powers, strict=True))
         energy = engine.idle_mw * duration_ns + dynamic / lanes
         figures[engine.id] = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from socsched.files import replacing
 from socsched.plan.plan import Plan
 from socsched.trace.derived import completed, unit
 from socsched.trace.trace import Trace
@@ -29,8 +30,10 @@ PROCESS = 1
 _PID, _SEQUENCE = 1, 1
 
 
-def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
+def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -> None:
     """Write `trace` of `plan` to `path` (``.pftrace``); the same trace gives the same bytes.
+
+    `kind` says what it shows, in place of "simulated" or "measured".
 
     Packets are made and written in blocks of bounded size; what tells blocks how slices and data hang together takes
     about as much memory as the columns of the trace themselves.
@@ -41,8 +44,8 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path) -> None:
     columns = completed(trace, plan)
     tracks = _tracks(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
-    with open(path, "wb") as file:
-        file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {trace.kind}"))
+    with replacing(path) as file:
+        file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
         for data in events.blocks():
             file.write(data)
 

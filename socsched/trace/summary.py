@@ -206,9 +206,9 @@ def totals(trace: Trace, plan: Plan) -> Totals:
         tasks[name] = TaskTotals(done, dropped, aborted, seen, blocking, preemptions)
     chains = {}
     for chain in plan.chains:
-        finish, frames = arrivals = record.arrivals(chain)
+        arrivals = record.arrivals(chain)
         fates = record.fates(chain, arrivals)
-        response, ages = fates.response_ns, finish - record.released(chain)[frames]
+        response, ages = fates.response_ns, record.ages(chain, arrivals)
         lost = (int(fates.missed.sum()), int(fates.dropped.sum()))
         spread = (Histogram.of(response), Histogram.of(ages))
         chains[chain.name] = ChainTotals(len(fates.release_ns), len(response), *lost, *spread)

@@ -7,6 +7,8 @@ BOARD = "jetson-agx-orin-64gb"
 # verb -> what is asked for, and a part of what it says; {root} is the folder with the files above
 WRONG: dict[str, list[tuple[str, str]]] = {
     "platforms": [
+        ("platforms new my/board", "cannot be the name"),
+        ("platforms new my-board -o {root}/plan.json", "exists already"),
         ("platforms show nowhere", "nowhere"),
         (f"platforms show {BOARD} --mode 99W", "no power mode '99W'"),
         (f"platforms show {BOARD} --engine tpu", "no engine 'tpu'"),
@@ -54,6 +56,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("plan pointpillars -p nowhere", "nowhere"),
         (f"plan pointpillars -p {BOARD} --mode 99W", "its modes: "),
         (f"plan pointpillars -p {BOARD} --pin nose=gpu", "no stage 'nose'"),
+        (f"plan pointpillars -p {BOARD} --prefer nose=gpu", "no stage 'nose'"),
         (f"plan pointpillars -p {BOARD} --pin backbone=tpu", "no engine 'tpu'"),
         (f"plan pointpillars -p {BOARD} --pin backbone", "backbone"),
         (f"plan pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
@@ -94,6 +97,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("simulate {root}/plan.json --duration 1s --functional --scales {root}/broken.json", "broken.json"),
     ],
     "run": [
+        ("run {root}/plan.json --loop", "give both"),
         ("run {root}/missing.json", "missing.json"),
         ("run {root}/broken.json", "broken.json"),
         ("run {root}/folder", "folder"),
@@ -140,6 +144,14 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compare {root}/plan.json {root}/broken.json", "broken.json"),
         ("compare {root}/plan.json {root}/good -o {root}/x.md", "two plans or two results"),
         ("compare {root}/good {root}/good -o {root}/x.txt", "ends in .md"),
+    ],
+    "guard": [
+        ("guard pointpillars", "-p PLATFORM"),
+        (f"guard pointpillars -p {BOARD} --mode 90W -o {{root}}/guarded", "its modes: MAXN"),
+        (f"guard pointpillars -p {BOARD} --policy magic -o {{root}}/guarded", "magic"),
+        (f"guard pointpillars -p {BOARD} --profile {{root}}/missing.json -o {{root}}/guarded", "missing.json"),
+        ("guard {root}/plan.json --duration 300ms --baseline {root}/missing.json -o {root}/guarded", "no baseline"),
+        ("guard {root}/plan.json --baseline {root}/plan.json -o {root}", "would be overwritten"),
     ],
     "demo": [
         ("demo -o {root}/demo --input {root}/missing", "missing"),
@@ -207,6 +219,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
 
 # what writes -> the exit code of a folder or file that cannot be written
 OUTPUTS: list[tuple[str, str]] = [
+    ("platforms new my-board -o {place}/b.yaml", "b.yaml"),
+    ("guard {root}/plan.json --duration 300ms -o {place}/guarded", "guarded"),
     (f"plan pointpillars -p {BOARD} --mode MAXN --no-refine -o {{place}}/plan.json", "plan.json"),
     ("plan {root}/plan.json --export linux -o {place}/x.sh", "x.sh"),
     (f"plan pointpillars -p {BOARD} --pareto -o {{place}}/x.svg", "x.svg"),

@@ -107,6 +107,7 @@ def test_weights_choose_the_network_they_fit(recorded: Recorded, tmp_path: Path)
     assert fitting(tmp_path / "full.npz") == FULL
 
 
+@pytest.mark.slow
 def test_the_boxes_of_the_demo_are_on_the_cars(demo: Path) -> None:
     import numpy as np
 

@@ -160,9 +160,7 @@ def test_the_readme_lists_the_same(checkout: Path) -> None:
     assert plain == [(tool.name, tool.enables, tool.install) for tool in OPTIONAL.values()]
 
 
-def test_make_help_lists_the_same_and_what_preflight_asks_for(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_help_lists_the_same_and_what_preflight_asks_for(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAKEFLAGS", raising=False)  # of the `make` that runs this
     done = subprocess.run(["make", "-s", "help"], cwd=checkout, capture_output=True, text=True, check=True)
     words = " ".join(done.stdout.split())

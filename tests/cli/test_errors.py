@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from error_lines import BOARD, OUTPUTS, WRONG
 from socsched.cli.options import Objectives, Percentage, Quantity
 from socsched.cli.root import VERBS, cli, run
 
-UNWRITABLE = Path("/sys")
+UNWRITABLE = Path("/sys" if os.path.ismount("/sys") else "/proc")
 FULL = Path("/dev/full")
 TINY = f"""schema_version: "1"
 name: tiny
@@ -198,8 +199,12 @@ def test_a_disk_that_fills_up_while_results_are_written(
     def full(self: Path, *_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", str(self))
 
+    def synchronised(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("os.fsync", synchronised)
     root = files["root"]
     line = {
         "simulate": ["simulate", f"{root}/plan.json", "--duration", "300ms", "-o", str(tmp_path / "out")],
@@ -221,6 +226,7 @@ WHERE_INTERRUPTED = {
     "report": ("socsched.cli.results.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.cli.results.load", "why {root}/good"),
     "compare": ("socsched.report.compare.load_result", "compare {root}/good {root}/good"),
+    "guard": ("socsched.cli.line.load_plan", "guard {root}/plan.json -o {root}/guarded"),
     "demo": ("socsched.cli.planning.planned", "demo -o {root}/demo --frames 1"),
     "calibrate": ("socsched.descriptor.catalog.get_pipeline", "calibrate pointpillars"),
     "platforms": ("socsched.descriptor.catalog.get_platform", f"platforms show {BOARD}"),

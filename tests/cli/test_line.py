@@ -33,6 +33,7 @@ def said(capsys: pytest.CaptureFixture[str]):
     return call
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_plan_file(plan_file: Path, tmp_path: Path, said) -> None:
     again = tmp_path / "plan.json"
     _, document = said("plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "-q", "-o", str(again))
@@ -70,7 +71,7 @@ def test_plan_holds_the_fields_others_rely_on(said) -> None:
 
 
 def test_an_infeasible_plan_exits_with_1_and_its_terms_add_up(said) -> None:
-    code, document = said("plan", "perception-stack", "-p", BOARD, "--mode", "15W")
+    code, document = said("plan", "camera-detection", "-p", "juno")
     assert code == 1
     assert document["violations"]
     for violation in document["violations"]:

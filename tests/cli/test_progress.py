@@ -62,6 +62,20 @@ def test_the_clock_goes_on_while_nothing_is_told() -> None:
     assert screen.getvalue().count("proving") >= 2
 
 
+def test_a_step_told_before_the_first_second_appears_after_it() -> None:
+    """Work whose next step takes minutes would else show nothing, or stand still."""
+    clock, screen = Clock(), io.StringIO()
+    bar = Bar(screen, clock, width=60)
+    bar.tell(Step("measuring", 0, 10))
+    assert screen.getvalue() == ""
+    clock.now = 1.5
+    until = time.monotonic() + 60
+    while "measuring" not in screen.getvalue() and time.monotonic() < until:
+        time.sleep(0.05)
+    bar.close()
+    assert "measuring" in screen.getvalue()
+
+
 def test_who_does_not_listen_is_told_nothing_and_the_last_listener_is() -> None:
     heard: list[str] = []
     progress.tell("nobody", 1, 2)
@@ -117,6 +131,7 @@ PLAN = ["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--mode", "MAXN"]
         (["--no-refine"], {"TERM": "dumb"}, False),
     ],
 )
+@pytest.mark.sampled(3)
 def test_it_is_shown_on_terminals_unless_quiet(flags: list[str], env: dict[str, str], there: bool) -> None:
     out, seen = on_a_terminal([*PLAN, *flags], **env)
     assert ("planning  [" in seen) is there
@@ -124,6 +139,7 @@ def test_it_is_shown_on_terminals_unless_quiet(flags: list[str], env: dict[str, 
     assert not seen or seen.endswith("\r")
 
 
+@pytest.mark.slow
 def test_solving_tells_its_gap_and_is_not_changed_by_it() -> None:
     pytest.importorskip("ortools")
     from socsched.plan.mapping.cpsat import Program

@@ -30,6 +30,7 @@ def section(page: str, heading: str) -> str:
     return page[begin : page.find("<h2", begin)]
 
 
+@pytest.mark.slow
 def test_rooflines_show_the_planned_stages(simulated: Path) -> None:
     page = (simulated / "report.html").read_text(encoding="utf-8")
     shown = section(page, "Roofline")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,12 +126,41 @@ def test_main_exits_with_the_code(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ")
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+SHOWN = {
+    "page": ["pipelines", "show", "pointpillars"],
+    "document": ["platforms", "show", "jetson-agx-orin-64gb", "--json"],
+    "help": ["plan", "--help"],
+    "version": ["--version"],
+}
+
+
+@pytest.mark.parametrize("arguments", SHOWN.values(), ids=SHOWN)
+@pytest.mark.sampled(2)
+def test_a_reader_that_goes_away_ends_the_process_quietly(arguments: list[str]) -> None:
+    """The exit code is the one shells give to what SIGPIPE ended, not that of a verdict."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "socsched", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", SHOWN.values(), ids=SHOWN)
+@pytest.mark.sampled(2)
+def test_closed_streams_are_no_fault(arguments: list[str]) -> None:
     done = subprocess.run(
-        f"{sys.executable} -m socsched platforms show jetson-agx-orin-64gb --json | head -1",
-        shell=True,
-        capture_output=True,
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "socsched", *arguments],
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert done.stdout == "{\n"
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", sys.executable, "-m", "socsched", "plan", "nothing"])
+    assert done.returncode == 2
+
+
+def test_a_locale_without_our_characters_gets_others() -> None:
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    plain.pop("PYTHONIOENCODING", None)
+    done = subprocess.run([sys.executable, "-m", "socsched", *SHOWN["page"]], env=plain, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "" and done.stdout.isascii() and "?" in done.stdout

@@ -28,6 +28,7 @@ def study(arguments: list[str]) -> int:
     return int(command.main(arguments, obj=Output(), standalone_mode=False))
 
 
+@pytest.mark.slow
 def test_planners_are_compared_in_a_table_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure = tmp_path / "planners.svg"
     names = ["--planners", OURS, "--planners", "axonn:share=0.7", "--planners", "runtime-aware"]

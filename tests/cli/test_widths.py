@@ -19,6 +19,7 @@ LINES = {
     "why": ["why {root}/good", "why {root}/slow --frame 1"],
     "compare": ["compare {root}/good {root}/slow", "compare {root}/plan.json {root}/other.json"],
     "report": ["report {root}/good -o {root}/x.md"],
+    "guard": ["guard {root}/plan.json --duration 300ms -o {root}/guarded-{width}"],
     "doctor": ["doctor"],
     "profile": [],  # its table is that of `plan`, and making it takes a minute
     "run": [],
@@ -61,6 +62,7 @@ def test_every_verb_is_here() -> None:
 
 @pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
+@pytest.mark.sampled(5)
 def test_tables_fit(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, width: int
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_library_for_this_machine_is_refused(
 @pytest.mark.parametrize(
     ("network", "kernels"), [(backbone_network(), 10), (head_network(), 1)], ids=["backbone", "head"]
 )
+@pytest.mark.slow
 def test_neon_tiles_fit_the_registers(network: Network, kernels: int) -> None:
     """No vector register goes to the stack where matrices are multiplied, and most instructions multiply and add."""
     spec = resolve(ORIN_CPU)

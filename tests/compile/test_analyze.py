@@ -96,6 +96,7 @@ def test_stages_without_network() -> None:
         work("camera.nothing")
 
 
+@pytest.mark.slow
 def test_second_analysis_needs_no_compiler(fresh_cache: Path) -> None:
     program = (
         "import sys; from socsched.compile.analyze import stage_work; from socsched.descriptor.pipeline import Stage;"

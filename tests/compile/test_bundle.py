@@ -179,6 +179,7 @@ def test_the_start_script(pipeline: Pipeline, board: Platform, tmp_path: Path) -
     assert "3 stages are ready: voxelise, pfn, scatter" in ready.stdout
 
 
+@pytest.mark.slow
 def test_frames_from_arrays(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
     compile_bundle(pipeline, board, Request(), tmp_path / "b")
     np.savez(tmp_path / "frame.npz", points=np.ones((5, 4), np.float32))

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from socsched import files
 from socsched.cli.root import run
-from socsched.compile import builder, link, store
+from socsched.compile import builder, link
 from socsched.compile.artifact import META, find
 from socsched.compile.builder import compile_stage
 from socsched.compile.runtime import load
@@ -48,7 +49,7 @@ def entries(cache: Path) -> list[Path]:
 
 
 def leftovers(cache: Path) -> list[Path]:
-    return list(cache.rglob(f"{store.PREFIX}*"))
+    return list(cache.rglob(f"{files.PREFIX}*"))
 
 
 def pillars() -> list[np.ndarray]:
@@ -57,6 +58,7 @@ def pillars() -> list[np.ndarray]:
     return [voxels, np.full(7, 32, np.int32), np.zeros((7, 2), np.int32)]
 
 
+@pytest.mark.slow
 def test_builders_at_the_same_time(fresh_cache: Path, make_engine: Make) -> None:
     """Four processes build one artefact: one entry, and what each of them got gives the same result."""
     text = """
@@ -177,7 +179,7 @@ for round in range(30):
     failed = [child for child in children if os.waitpid(child, 0)[1]]
     entries = [p for p in (Path(CACHE) / 'artifacts').iterdir() if not p.name.startswith('.')]
     assert len(entries) == 1 and find(entries[0]) is not None, (round, entries)
-    assert not list(Path(CACHE).rglob('.new-*'))
+    assert not list(Path(CACHE).rglob('.socsched-new-*'))
     assert not failed, round
 """
 
@@ -192,11 +194,11 @@ def test_many_build_and_repair_at_once(fresh_cache: Path) -> None:
 def test_what_the_killed_leave_is_swept_after_a_while(
     fresh_cache: Path, make_engine: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, fresh = (fresh_cache / "artifacts" / f"{store.PREFIX}{name}" for name in ("old", "fresh"))
+    old, fresh = (fresh_cache / "artifacts" / f"{files.PREFIX}{name}" for name in ("old", "fresh"))
     for folder in (old, fresh):
         (folder / "entry").mkdir(parents=True)
         (folder / "entry" / "stage.so").write_bytes(b"half")
-    past = time.time() - store.STALE_S - 60
+    past = time.time() - files.STALE_S - 60
     for path in (old, old / "entry", old / "entry" / "stage.so"):
         os.utime(path, (past, past))
     compile_stage(PFN, make_engine())
@@ -214,17 +216,14 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_build_cpu", build)
 
 
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 @pytest.mark.parametrize(
     "where",
     [
         "tempfile.mkdtemp",
         "pathlib.Path.mkdir",
         "pathlib.Path.write_bytes",
-        "pathlib.Path.write_text",
         "pathlib.Path.open",
+        "os.fsync",
         "os.rename",
         "os.replace",
     ],
@@ -235,7 +234,7 @@ def test_a_full_disk_at_every_step(
     fresh_cache.mkdir()
 
     def full(*args: object, **options: object) -> None:
-        raise FULL
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(where, full)
@@ -297,6 +296,7 @@ def test_the_command_line_ends_with_3(
 
 
 @pytest.mark.needs("mounting")
+@pytest.mark.slow
 def test_the_linker_runs_out_of_space(
     tiny_disk: Callable[[str], Path], make_engine: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

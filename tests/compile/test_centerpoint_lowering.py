@@ -97,6 +97,7 @@ def near(found: Array, expected: Array) -> bool:
     return bool(np.abs(found - expected).max() <= 1e-4 * max(1.0, np.abs(expected).max()))
 
 
+@pytest.mark.slow
 def test_every_stage_computes_the_published_architecture(
     stages: dict[str, CompiledStage], weights: dict[str, Array]
 ) -> None:

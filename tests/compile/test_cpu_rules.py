@@ -107,9 +107,9 @@ def by_general_schedules(name: str) -> Any:
     return from_tvm(machine["main"](tvm.runtime.tensor(inputs_of(net)["x"]))[0])
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("vector", [AVX512, AVX2, NEON], ids=lambda v: v.name)
+@pytest.mark.sampled(18)
 def test_equals_general_schedules(name: str, vector: Any) -> None:
     net = CASES[name]
     expected = by_general_schedules(name)
@@ -121,10 +121,10 @@ def test_equals_general_schedules(name: str, vector: Any) -> None:
 GENERAL = {"softmax between convolutions": ("softmax",), "divide": ("divide",)}
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", [n for n in CASES if n not in ("hard_swish", "hard_sigmoid", "concatenation of odd channels")]
 )
+@pytest.mark.slow
 def test_who_needs_general_schedules(name: str) -> None:
     """Only what has no rule, and never the convolutions beside it."""
     net = CASES[name]

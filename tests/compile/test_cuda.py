@@ -26,6 +26,7 @@ EM_CUDA = 190
 @needs_nvcc
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("name", ["pfn", "scatter", "head", pytest.param("backbone", marks=pytest.mark.slow)])
+@pytest.mark.sampled(20)
 def test_nvcc_accepts_every_stage(name: str, precision: str, make_engine: Callable[..., Engine]) -> None:
     stage = Stage(name, name, f"pointpillars.{name}")
     artifact = compile_stage(stage, make_engine(ORIN_GPU, ("fp32", "fp16"), id="gpu"), precision)

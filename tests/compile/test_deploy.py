@@ -34,6 +34,7 @@ def platform(make_engine: Callable[..., Engine]) -> Platform:
     return Platform("board", "board", "", engines, Dram(figure, figure, figure, figure), (), {})
 
 
+@pytest.mark.slow
 def test_every_engine_that_can(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
     notes: list[str] = []
     manifest = compile_pipeline(pipeline, platform, None, tmp_path, note=notes.append)

@@ -36,6 +36,7 @@ def test_another_pair_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "3"])
+@pytest.mark.sampled(2)
 def test_threads_are_set_unless_the_user_did(given: str | None) -> None:
     environment = {k: v for k, v in os.environ.items() if k not in ("TVM_NUM_THREADS", "TVM_BIND_THREADS")}
     if given:

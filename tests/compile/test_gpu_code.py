@@ -86,6 +86,7 @@ PATCHED = {
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_patches_use_warpgroup_products_and_tensor_copies_and_no_stack(tmp_path: Path) -> None:
     assert all(patch.fits(shape) for shape, patch in PATCHED.values())
     functions = {f"product{i}": hopper.convolution(*pair) for i, pair in enumerate(PATCHED.values())}

@@ -76,6 +76,7 @@ def compare(network: Network, signed: Mapping[str, bool] | None = None, floats: 
     *(CHANNELS, CHANNELS, st.integers(7, 15), st.integers(7, 17), st.sampled_from([1, 3, 5]), st.integers(1, 2)),
     *(st.booleans(), st.booleans(), st.booleans()),
 )
+@pytest.mark.slow
 def test_conv2d(
     ci: int, co: int, h: int, w: int, kernel: int, stride: int, relu: bool, signed: bool, floats: bool
 ) -> None:
@@ -91,6 +92,7 @@ def test_conv2d(
         st.booleans(),
     ),
 )
+@pytest.mark.slow
 def test_conv2d_transpose(
     ci: int, co: int, h: int, w: int, window: tuple[int, int, int], signed: bool, floats: bool
 ) -> None:
@@ -121,9 +123,9 @@ def test_residual_block() -> None:
     compare(residual_block())
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"])
 @pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"])
+@pytest.mark.sampled(6)
 def test_concat(case: str, floats: bool) -> None:
     names = ("a", "b", "c")
     layers = tuple(
@@ -156,6 +158,7 @@ def test_heads_are_one_product(ny: int, nx: int) -> None:
     compare(network)
 
 
+@pytest.mark.slow
 def test_backbone_on_a_small_canvas() -> None:
     network = backbone_network(taps=True, ny=24, nx=40)
     lowered = lower_int8(prepared(network, {"canvas": False}), {}, "sm_87", bound=False)
@@ -192,8 +195,8 @@ def gated() -> Network:
     return Network("net", {"x": image(6, 9, 11)}, layers, ("b", "s", "t"), params)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [gated, gpu_networks.residual])
+@pytest.mark.slow
 def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Network]) -> None:
     network = make()
     weights = seeded_weights(network, 3)

@@ -118,9 +118,9 @@ def table_of(shape: Convolution, form: Form) -> Array:
     return table
 
 
-@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_products_equal_plain_loops(name: str, tmp_path: Path) -> None:
     shape, tile, form = CASES[name]
     assert tile.fits(shape)
@@ -167,9 +167,9 @@ SIMPLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("name", SIMPLE)
+@pytest.mark.sampled(18)
 def test_other_kernels_equal_plain_loops(name: str, tmp_path: Path) -> None:
     make, args = SIMPLE[name]
     function = make(*args)
@@ -199,6 +199,7 @@ def operation_codes(cubin: bytes) -> dict[str, Counter[int]]:
 
 @needs_nvcc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90"])
+@pytest.mark.slow
 def test_products_use_tensor_cores_and_asynchronous_copies_and_no_stack(arch: str, tmp_path: Path) -> None:
     functions = {
         f"product{number}": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)
@@ -264,6 +265,7 @@ ORIN = {
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_a_stage_becomes_an_artefact(make_engine: Callable[..., Engine]) -> None:
     stage = Stage("head", "head", "pointpillars.head", precisions=("fp32", "fp16", "int8"))
     scales = read_scales(compile_stage(stage, make_engine(), "int8").folder / FILE)
@@ -277,6 +279,7 @@ def test_a_stage_becomes_an_artefact(make_engine: Callable[..., Engine]) -> None
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_stages_of_coordinates_stay_fp32(make_engine: Callable[..., Engine]) -> None:
     artifact = compile_stage(Stage("pfn", "pfn", "pointpillars.pfn"), make_engine(ORIN, ("int8",), id="gpu"), "int8")
     assert any("computed in fp32" in note for note in artifact.notes)

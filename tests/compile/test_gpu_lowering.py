@@ -86,9 +86,9 @@ def test_scatter_leaves_out_what_is_outside(pillars: int) -> None:
     assert np.array_equal(found.transpose(0, 3, 1, 2), wanted)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_87", "sm_90"])
 @pytest.mark.parametrize("name", ["residual", "pyramid", "loose"])
+@pytest.mark.slow
 def test_network_equals_float64(name: str, arch: str) -> None:
     net = getattr(gpu_networks, name)()
     weights = weights_of(net)

@@ -21,6 +21,7 @@ import mca_aarch64
 import small_stages
 import test_int8_detections as detections
 from aarch64_loops import products
+from recorded import Recorded
 from test_aarch64 import ORIN_CPU
 from test_cpu_rules import CASES
 from test_lowering import execute, inputs_of
@@ -63,8 +64,8 @@ def error(found: Array, expected: Array) -> float:
     return float(np.abs(found.astype(np.float64) - expected).max() / np.abs(expected).max())
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(16)
 def test_operators_against_fp32(name: str) -> None:
     given = inputs_of(CASES[name])
     (expected,) = execute(CASES[name], given, NEON, poison=False)
@@ -73,10 +74,10 @@ def test_operators_against_fp32(name: str) -> None:
     assert error(found, expected) <= BAR
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("channels", "outputs", "size"), [(16, 16, (24, 24)), (48, 24, (21, 26)), (160, 72, (13, 11)), (32, 16, (9, 64))]
 )
+@pytest.mark.slow
 def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) -> None:
     """Partial sums of several lengths, blocks that come in pairs or not, and images no tile divides."""
     net = winograd_network(channels, outputs, *size)
@@ -89,6 +90,7 @@ def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) ->
     assert error(found, expected) <= BAR / 3
 
 
+@pytest.mark.slow
 def test_larger_winograd_tiles_are_too_inaccurate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Why F(4x4, 3x3) keeps fp32 products: in half precision one layer alone misses what a stage is allowed."""
     net = winograd_network(64, 64, 24, 24)
@@ -103,6 +105,7 @@ def test_larger_winograd_tiles_are_too_inaccurate(monkeypatch: pytest.MonkeyPatc
     assert errors[4, "float16"] > BAR
 
 
+@pytest.mark.slow
 def test_long_sums_need_their_fp32_totals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other way round: the same convolution summed in half precision throughout is several times worse."""
     net = winograd_network(512, 16, 5, 5)  # too small for Winograd, 4608 products
@@ -189,10 +192,10 @@ def assembly(network: Network) -> str:
     return str(executable.mod.imports[0].inspect_source("asm"))
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("network", "kernels"), [(backbone_network(), 10), (head_network(), 1)], ids=["backbone", "head"]
 )
+@pytest.mark.slow
 def test_loops_of_products_are_half_precision(network: Network, kernels: int) -> None:
     """Eight lanes by a lane of a register, nothing converted, nothing on the stack, one scalar load at most."""
     loops = products(assembly(network))
@@ -205,6 +208,7 @@ def test_loops_of_products_are_half_precision(network: Network, kernels: int) ->
         assert len(added) >= 0.55 * len(body)
 
 
+@pytest.mark.slow
 def test_element_wise_functions_stay_in_half() -> None:
     for name, instruction in (("both sides of a sum", "fadd"), ("maximum", "fcmg"), ("subtract", "fsub")):
         assert re.search(rf"{instruction}\w*\s+v\d+\.8h", assembly(CASES[name])), name
@@ -228,13 +232,17 @@ scans, weights = detections.scans, detections.weights
 
 @pytest.mark.slow
 def test_same_boxes_as_in_fp32(
-    scans: list[Array], weights: Weights, make_engine: Callable[..., Engine], computing_host: None
+    recorded: Recorded,
+    scans: list[Array],
+    weights: Weights,
+    make_engine: Callable[..., Engine],
+    computing_host: None,
 ) -> None:
-    """KITTI scans through all four stages in half precision."""
+    """Scans through all four stages in half precision."""
     engine = make_engine(precisions=("fp32", "fp16"))
     expected, found = (
         [chain(scan) for scan in scans]
-        for chain in (detections.Chain(engine, name, weights, {}) for name in ("fp32", "fp16"))
+        for chain in (detections.Chain(engine, name, recorded, weights, {}) for name in ("fp32", "fp16"))
     )
     hits, total = detections.recall(expected, found)
     assert total >= 10, "too few boxes to say anything"

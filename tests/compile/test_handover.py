@@ -85,6 +85,7 @@ def test_the_model_computes_what_our_stage_does(dla: Engine, make_engine: Make, 
         assert np.abs(array - expected).max() <= 1e-4 * np.abs(expected).max(), entry["name"]
 
 
+@pytest.mark.slow
 def test_a_part_is_a_model_of_its_own(dla: Engine, tmp_path: Path) -> None:
     middle = ("blocks.1.3.relu", "de.0.relu")
     inputs = {"canvas": np.random.default_rng(0).normal(size=(1, 64, 496, 432)).astype(np.float32)}
@@ -114,6 +115,24 @@ def test_a_layer_without_operator_is_named() -> None:
 def shell_is_sound(folder: Path) -> None:
     assert subprocess.run(["sh", "-n", str(folder / "build.sh")]).returncode == 0
     assert os.access(folder / "build.sh", os.X_OK)
+
+
+@pytest.mark.parametrize("text", ["x\ntouch PWNED\n#", "$(touch PWNED)", "`touch PWNED`", "a\r\x1b[2J"])
+@pytest.mark.parametrize("board", ["jetson-agx-orin-64gb dla0", "qcs8550 npu"])
+def test_no_text_of_a_descriptor_is_executed_by_a_script(board: str, text: str, tmp_path: Path) -> None:
+    """The names of stages and engines come from files of others."""
+    taker = engine(*board.split())
+    evil = replace(taker, title=text, id=taker.id + text)
+    hand_over(replace(CAMERA, name=text, title=text), evil, "fp16", tmp_path)
+    lines = (tmp_path / "build.sh").read_text().splitlines()
+    assert all(line.isprintable() for line in lines)
+    plain = [line for line in lines if not line.startswith("#")]
+    assert "PWNED" not in "".join(plain)
+    if (tmp_path / "build.py").exists():
+        import ast
+
+        tree = ast.parse((tmp_path / "build.py").read_text())
+        assert "PWNED" not in ast.unparse(tree)
 
 
 def test_build_line_of_jetpack_6(dla: Engine, tmp_path: Path) -> None:
@@ -381,6 +400,7 @@ def toolchains() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("platform", "name"), toolchains())
+@pytest.mark.sampled(4)
 def test_every_stage_is_handed_over_or_refused_in_words(tmp_path: Path, platform: str, name: str) -> None:
     """All stages but the big ones on all shipped accelerators: a sound folder, or reasons and no folder."""
     target = engine(platform, name)

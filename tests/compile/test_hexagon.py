@@ -34,15 +34,15 @@ DSP = {"kind": "hexagon", "arch": "v73"}
 RUNTIME = re.compile(r"_GLOBAL_OFFSET_TABLE_|TVMFFI\w+|TVMBackend\w+|__hexagon_\w+|mem(set|cpy|move)|[a-z]+f?")
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
-        pytest.param(name, precision, marks=pytest.mark.slow if (name, precision) == ("backbone", "fp16") else ())
+        pytest.param(name, precision, marks=pytest.mark.slow if name == "backbone" else ())
         for name in small_stages.STAGES
         for precision in ("fp32", "fp16")
     ],
 )
+@pytest.mark.slow
 def test_objects_and_symbols(name: str, precision: str, make_engine: Make) -> None:
     artifact = compile_stage(small_stages.stage(name), make_engine(DSP, ("fp32", "fp16"), id="dsp"), precision)
     assert artifact.target == "hexagon" and artifact.triple == "hexagon" and not artifact.loadable
@@ -88,6 +88,7 @@ def test_architectures_without_vector_floats_are_refused(make_engine: Make) -> N
 
 
 @pytest.mark.skipif(not shutil.which("readelf"), reason="readelf (binutils) is not installed")
+@pytest.mark.slow
 def test_symbols_are_those_readelf_finds(make_engine: Make) -> None:
     artifacts = [compile_stage(small_stages.stage("head"), make_engine(target)) for target in (DSP, None)]
     for path in (artifacts[0].path, artifacts[1].path):

@@ -146,15 +146,16 @@ ANY = st.sampled_from(RUNNABLE)
     st.booleans(),
     ANY,
 )
+@pytest.mark.slow
 def test_conv2d(
     ci: int, co: int, h: int, w: int, kernel: int, stride: int, relu: bool, signed: bool, floats: bool, path: str
 ) -> None:
     compare(conv(ci, co, h, w, kernel, stride, kernel // 2, relu), path, {"x": signed}, floats)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", RUNNABLE)
 @pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.sampled(8)
 def test_conv2d_on_every_path(path: str, signed: bool) -> None:
     compare(conv(64, 64, 13, 21, 3, 1, 1, True), path, {"x": signed}, floats=False)
 
@@ -169,6 +170,7 @@ def test_conv2d_on_every_path(path: str, signed: bool) -> None:
     st.booleans(),
     ANY,
 )
+@pytest.mark.slow
 def test_conv2d_transpose(
     ci: int, co: int, h: int, w: int, window: tuple[int, int, int], signed: bool, path: str
 ) -> None:
@@ -188,14 +190,15 @@ def test_conv2d_transpose(
     st.booleans(),
     ANY,
 )
+@pytest.mark.slow
 def test_max_pool(channels: int, h: int, w: int, window: tuple[int, int, int], signed: bool, path: str) -> None:
     kernel, stride, pad = window
     layer = Layer("p", "max_pool", ("x",), attrs={"kernel": kernel, "stride": stride, "padding": pad})
     compare(Network("net", {"x": image(channels, h, w)}, (layer,), ("p",)), path, {"x": signed})
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", RUNNABLE)
+@pytest.mark.slow
 def test_residual_block(path: str) -> None:
     """An addition on a convolution's sums, one of two stored values, a lone ReLU, readers that pad differently."""
     one = {"stride": 1, "padding": 1}
@@ -217,6 +220,7 @@ def test_residual_block(path: str) -> None:
 
 @pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"])
 @pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"])
+@pytest.mark.sampled(9)
 def test_concat(case: str, floats: bool) -> None:
     names = ("a", "b", "c")
     layers = tuple(
@@ -249,8 +253,8 @@ def test_heads_are_one_kernel(path: str) -> None:
     compare(network, path)
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", RUNNABLE)
+@pytest.mark.slow
 def test_backbone_on_a_small_canvas(path: str) -> None:
     compare(backbone_network(taps=True, ny=24, nx=40), path, {"canvas": False})
 
@@ -264,6 +268,7 @@ def test_what_has_no_int8_form_is_named() -> None:
         quantised(read(import_network(network), network), weights_of(network), Scales({"x": Scale(1.0, True)}))
 
 
+@pytest.mark.slow
 def test_camera_detector_has_an_int8_form() -> None:
     compare(detector_network(64, 96), RUNNABLE[0], {"image": False})
 
@@ -272,6 +277,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["resnet", pytest.param("mobilenet", marks=SLOW), pytest.param("yolo", marks=SLOW)])
+@pytest.mark.slow
 def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path: Path) -> None:
     """Networks from files, with depthwise convolutions, gates, means and dense layers among the rest."""
     pytest.importorskip("onnx")

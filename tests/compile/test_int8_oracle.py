@@ -23,6 +23,7 @@ import onnx
 import reference_int8
 
 
+@pytest.mark.slow
 def test_every_layer_equals_the_golden_one(accelerator: tuple[Path, Path]) -> None:
     quantised, source, golden = npu_golden.load(*accelerator)
     spec = resolve({"kind": "llvm", "host": True})

@@ -122,6 +122,7 @@ def test_conv2d(ci: int, co: int, h: int, w: int, kernel: int, stride: int, relu
 
 @FEW
 @given(st.integers(1, 3), st.integers(0, 1), st.integers(5, 9), VECTORS)
+@pytest.mark.slow
 def test_conv2d_with_less_padding_than_the_stored_border(stride: int, pad: int, size: int, vector: Vector) -> None:
     compare(conv_network(16, 16, size, size + 4, 3, stride, pad, True), vector)
 
@@ -185,8 +186,8 @@ def test_heads_are_one_kernel_with_separate_outputs() -> None:
     compare(network, AVX512)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("vector", [AVX512, AVX2, NEON], ids=lambda v: v.name)
+@pytest.mark.slow
 def test_backbone_on_a_small_canvas(vector: Vector) -> None:
     compare(backbone_network(taps=True, ny=24, nx=40), vector, tolerance=1e-4)
 

@@ -177,6 +177,7 @@ def test_the_plan_holds_together(name: str, precision: str, gpu: Engine) -> None
     assert all(re.search(rf"\b{kernel}\b", source) for kernel in parameters)
 
 
+@pytest.mark.slow
 def test_concatenation_copies_nothing(gpu: Engine) -> None:
     plan = json.loads(compile_stage(small_stages.stage("backbone"), gpu, "fp16").path.read_text())
     (neck,) = plan["outputs"]

@@ -22,6 +22,7 @@ from socsched.models.weights import load_weights
 
 Array = np.ndarray[Any, Any]
 
+
 @pytest.fixture(scope="module")
 def stages(recorded: Recorded, make_engine: Callable[..., Engine]) -> dict[str, CompiledStage]:
     loaded, weights = {}, load_weights(recorded.weights)
@@ -44,6 +45,7 @@ def check(name: str, array: Array, expected: dict[str, Any]) -> None:
         assert value == pytest.approx(expected[statistic], rel=1e-4, abs=1e-9), f"{name}: {statistic}"
 
 
+@pytest.mark.slow
 def test_every_stage_equals_the_oracle(recorded: Recorded, stages: dict[str, CompiledStage]) -> None:
     for scan in recorded.scans:
         expected, samples = recorded.frames[scan.stem]["stats"], recorded.samples(scan.stem)

@@ -189,6 +189,7 @@ def test_what_is_no_cut() -> None:
         pytest.param(("blocks.1.3",), id="torn"),
     ],
 )
+@pytest.mark.slow
 def test_compiled_parts_chain_to_the_whole(make_engine: Make, middle: tuple[str, ...]) -> None:
     """Cut inside the second block, with the first upsampling before or after, and between convolution and ReLU."""
     backbone = small_stages.stage("backbone")

@@ -63,6 +63,7 @@ def compiled(stage: Stage, share: int, tuning: Tuning | None) -> Any:
     return compile_stage(stage, get_platform("host").engines[0], "fp32", threads=1, share=share, tuning=tuning)
 
 
+@pytest.mark.slow
 def test_every_way_computes_the_same(stage: Stage) -> None:
     rng = np.random.default_rng(1)
     image = rng.normal(size=(1, 32, 20, 24)).astype(np.float32)
@@ -81,6 +82,7 @@ def test_every_way_computes_the_same(stage: Stage) -> None:
         np.testing.assert_allclose(plain, expected, rtol=1e-4, atol=2e-5 * float(np.abs(expected).max()))
 
 
+@pytest.mark.slow
 def test_the_key_carries_the_share_a_table_was_made_for(stage: Stage) -> None:
     choices = {THREE.key: Choice(2)}
     one, again, two = (compiled(stage, k, Tuning(k, choices)).key for k in (1, 1, 2))

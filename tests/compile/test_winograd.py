@@ -77,6 +77,7 @@ def test_the_algebra_in_double_precision(m: int) -> None:
     ("channels", "outputs", "height", "width"),
     [(16, 16, 24, 24), (32, 48, 21, 26), (48, 24, 14, 14), (16, 16, 9, 64), (32, 16, 13, 11)],
 )
+@pytest.mark.sampled(10)
 def test_kernel_equals_float64(vector: Vector, height: int, width: int, channels: int, outputs: int) -> None:
     net = network(channels, outputs, height, width)
     source = np.random.default_rng(height * width).normal(size=(1, 3, height, width)).astype(np.float32)

@@ -212,6 +212,7 @@ def test_linear_calibration_finds_the_coefficients_rows_were_made_with() -> None
     assert found == pytest.approx(made)
 
 
+@pytest.mark.slow
 def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path: Path) -> None:
     from socsched.compile.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline

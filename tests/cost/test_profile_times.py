@@ -46,6 +46,7 @@ def test_times_survive_the_file_and_are_checked(tmp_path: Path) -> None:
     assert load_profile(file).costs[0].times_ns == (), "files of before are still read"
 
 
+@pytest.mark.slow
 def test_a_plan_draws_from_what_was_measured(checkout: Path) -> None:
     from socsched.descriptor.catalog import get_platform
 

@@ -138,6 +138,7 @@ def mutations(path: Path) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+@pytest.mark.sampled(8)
 def test_mutated_shipped_files(path: Path, tmp_path: Path) -> None:
     (tmp_path / "rules").symlink_to(CHECKOUT / "platforms" / "rules")
     target = tmp_path / path.name

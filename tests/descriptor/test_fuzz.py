@@ -86,6 +86,7 @@ def test_mutated_structure(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "platform"])
+@pytest.mark.sampled(2)
 def test_junk_at_every_place(kind: str) -> None:
     """Every value of the sample replaced by every odd value in turn: no traceback, thousands of files."""
     tree = parse(SAMPLES[kind].encode(), "f").data

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from socsched.cache import cache_dir
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.platform import PROVENANCE, Figure, Platform
 
@@ -131,6 +132,12 @@ def detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return measured
 
 
+def kept() -> Path:
+    """Return the file of the stored detection."""
+    (file,) = (cache_dir() / "host").iterdir()
+    return file
+
+
 def test_a_second_detection_rests_on_the_first(detection: list[int]) -> None:
     assert host.detect() == host.detect()
     assert len(detection) == 1
@@ -142,15 +149,15 @@ def test_a_second_detection_rests_on_the_first(detection: list[int]) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', '{"format": 99}', '{"format": 2, "cores": 3}'])
 def test_a_damaged_cache_is_measured_again(detection: list[int], content: str) -> None:
     host.detect()
-    host.cache_file().write_text(content)
+    kept().write_text(content)
     assert "day 2" in host.detect().sources["detect"].title
     assert "day 2" in host.detect().sources["detect"].title, "and written again"
 
 
 def test_facts_of_another_cpu_are_not_used(detection: list[int]) -> None:
     host.detect()
-    stored = json.loads(host.cache_file().read_text())
-    host.cache_file().write_text(json.dumps({**stored, "model": "another CPU"}))
+    stored = json.loads(kept().read_text())
+    kept().write_text(json.dumps({**stored, "model": "another CPU"}))
     host.detect()
     assert len(detection) == 2
 

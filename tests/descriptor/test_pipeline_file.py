@@ -93,9 +93,9 @@ CASES = [
     ("period: 100 ms}", "period: 100}", [
         "7:32: sensors.lidar.period: expected a duration such as '10 ms': the unit is missing in '100'",
     ]),
-    ("period: 100 ms}", "period: 100 Hz}", [
+    ("period: 100 ms}", "period: 100 W}", [
         "7:32: sensors.lidar.period: expected a duration such as '10 ms':"
-        " unit 'Hz' is not one of ns, us, µs, ms, s, min, h in '100 Hz'",
+        " unit 'W' is not one of ns, us, µs, ms, s, min, h in '100 W'",
     ]),
     ("period: 100 ms}", "period: ten ms}", [
         "7:32: sensors.lidar.period: expected a duration such as '10 ms', got 'ten ms'",

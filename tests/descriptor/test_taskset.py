@@ -92,9 +92,9 @@ def test_decimals_are_exact_or_refused(tmp_path: Path) -> None:
     task = "tasks: [{period: 10.000000, wcet: %s}]\ntime_unit: ms\n"
     assert load_taskset(write(tmp_path, task % "2.026")).tasks[0].wcet_ns == 2_026_000
     assert load_taskset(write(tmp_path, task % "1e-6")).tasks[0].wcet_ns == 1
-    # beyond what a float holds: 4503599627370497.5 us has no exact neighbour to be taken for
-    long = "tasks: [{period: 4503599627370497.123, wcet: 1}]\ntime_unit: us\n"
-    assert load_taskset(write(tmp_path, long)).tasks[0].period_ns == 4503599627370497123
+    # beyond what a float holds, which takes it for 8639999.999999998 s
+    long = "tasks: [{period: 1, wcet: 1}]\ntime_unit: s\nhorizon: 8639999.999999999\n"
+    assert load_taskset(write(tmp_path, long)).horizon_ns == 8639999999999999
     assert faults(write(tmp_path, task % "1.0000001")) == [
         "1:35 tasks[0].wcet expected a whole number of ns, got 1.0000001 ms; nothing is rounded"
     ]
@@ -149,6 +149,12 @@ chain: [0, t9, 7]
 )
 def test_contradictions_are_refused(tmp_path: Path, text: str, where: str) -> None:
     assert any(line.startswith(where) for line in faults(write(tmp_path, text))), faults(write(tmp_path, text))
+
+
+def test_an_empty_name_in_a_chain_is_refused() -> None:
+    """It ended in a KeyError."""
+    with pytest.raises(DescriptorError, match=r"chain.*unknown task ''"):
+        taskset_from_mapping({"tasks": [{"name": "a", "period": 10, "wcet": 1}], "chain": ["", 0]}, "test")
 
 
 def test_json_indented_with_tabs_is_json(tmp_path: Path) -> None:

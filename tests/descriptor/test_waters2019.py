@@ -93,6 +93,7 @@ def test_four_kernels_overload_the_gpu(model: dict[str, Any], pipeline: Pipeline
     assert set(times(pipeline, "detection")) == {"gpu"}
 
 
+@pytest.mark.slow
 def test_the_planner_cannot_meet_its_deadline(model: dict[str, Any], pipeline: Pipeline) -> None:
     planner = next(task for task in model["tasks"] if task["task"] == "Planner")
     assert min(planner["wcet_us"].values()) > planner["deadline_us"]

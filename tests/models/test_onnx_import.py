@@ -47,6 +47,7 @@ def oracle(path: Path) -> tuple[np.ndarray[Any, Any], list[np.ndarray[Any, Any]]
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.sampled(5)
 def test_outputs_equal_onnx_runtime(name: str, files: dict[str, Path]) -> None:
     image, wanted = oracle(files[name])
     host = get_platform("host").engines[0]
@@ -170,10 +171,7 @@ def test_a_pillar_feature_net_as_an_exporter_writes_it(real: bool, tmp_path: Pat
     """Weights are among the inputs of the graph, as of old, and the maximum over points is a chain of poolings."""
     path = SHARED / "npu_int8" / "pfn_fp32.onnx" if real and SHARED else pillar_net(tmp_path / "pfn.onnx")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    arrays = [
-        np.random.default_rng(3).standard_normal(i.shape).astype(np.float32)
-        for i in session.get_inputs()
-    ]
+    arrays = [np.random.default_rng(3).standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()]
     wanted = session.run(None, {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)})
     compiled = load(compile_stage(stage(path), get_platform("host").engines[0], "fp32", threads=1))
     results = compiled(

@@ -46,6 +46,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_a_cropped_scan_is_as_heavy_as_kittis(seed):
     """KITTI's camera crops hold 2300 to 8600 live pillars (32 scans measured) and under 21 thousand points."""
     scene = make_scene(seed)

@@ -66,6 +66,7 @@ def test_the_card_says_what_the_figures_say(figures: dict) -> None:
         assert figures["synthetic"]["results"]["x86 fp32"][kind]["bev"]["moderate"] >= least
 
 
+@pytest.mark.slow
 def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
     from dataclasses import replace
 

@@ -65,6 +65,7 @@ def test_layers_between_groups_are_shared_out(data: Path) -> None:
         assert spent == pytest.approx(whole * scale * 1e6, abs=len(front.segments))
 
 
+@pytest.mark.slow
 def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
     alone, shared = boards_dla.load(data / "xsched" / "orin_dla.json")
     for seed in (1, 2, 3):
@@ -76,6 +77,7 @@ def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
 
 @pytest.mark.parametrize("how", [{}, {"gated": False}, {"whole_requests": True, "gated": False}, {"threshold": 2},
                                  {"linger_ns": 900_000}, {"gated": False, "threshold": 1}])  # fmt: skip
+@pytest.mark.slow
 def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[str, int]) -> None:
     """An event loop written by hand, with random numbers of its own: each quantile within 2 %."""
     alone, _ = boards_dla.load(data / "xsched" / "orin_dla.json")
@@ -166,6 +168,7 @@ def test_gpulet_constants_make_a_model(data: Path, board: str) -> None:
     assert slowdowns[1] == pytest.approx(max(by_hand, 1.0))
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_judges(checkout: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(checkout / "tools" / "verify_boards.py"), "--requests", "2000"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
@@ -37,6 +38,7 @@ def test_bound_of_the_lowest_priority_is_attained_on_one_processor() -> None:
     assert len(single) >= 60
 
 
+@pytest.mark.slow
 def test_blocking_that_cannot_happen_is_all_that_keeps_the_others_apart() -> None:
     """Without lower priorities to block, the bound of every task is attained as well."""
     cases = read("sag/np_oracle.json.xz")["cases"]

@@ -73,6 +73,7 @@ def exceeded(data: dict[str, Any], draw: Random) -> tuple[list[str], int, int]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.sampled(4)
 def test_no_bound_is_exceeded(policy: str) -> None:
     check(policy, 30)
 

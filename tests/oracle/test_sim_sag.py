@@ -113,6 +113,7 @@ class Hyperperiod:
         return best if reached == bound else None
 
 
+@pytest.mark.slow
 def test_draws_stay_within_the_bounds_and_reach_the_worst_on_one_processor(given: tuple[Case, ...]) -> None:
     compared, best_reached = {1: 0, 2: 0}, 0
     for case in given:

@@ -97,6 +97,7 @@ def test_every_listed_job_is_equal(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name not in (GLOBAL, "x2_edf_uni_overload")], indirect=True)
+@pytest.mark.sampled(5)
 def test_interruptions_mean_the_same(name: str) -> None:
     """SimSo counts every activation on the processor during a job as its preemption, even when the job goes on at once.
 

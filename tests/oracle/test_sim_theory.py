@@ -76,6 +76,7 @@ def test_edf_misses_where_the_demand_exceeds_the_time(examples: dict[str, Any], 
 
 
 @pytest.mark.parametrize("name", ["edf_exact_wcrt_1", "edf_exact_wcrt_3", "edf_exact_wcrt_5"])
+@pytest.mark.sampled(3)
 def test_edf_response_times_are_reached_at_the_right_offsets(examples: dict[str, Any], name: str) -> None:
     """Spuri (1996): the worst case has every other task released together, and the task itself somewhere."""
     data = rows(examples[name], "EDF")

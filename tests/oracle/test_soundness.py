@@ -25,11 +25,13 @@ FAMILIES = soundness.FAMILIES
 @pytest.mark.parametrize("family", list(FAMILIES))
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.sampled(9)
 def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
     tally = soundness.check(FAMILIES[family](Random(seed)), 6, seed)
     assert tally.violations == []
 
 
+@pytest.mark.slow
 def test_every_built_in_test_is_checked() -> None:
     """A test no family draws systems for would be sound by silence."""
     from socsched.plan.schedulability.published.registry import tests
@@ -67,6 +69,7 @@ def test_suspension_as_jitter_of_its_length_is_refuted_and_jitter_of_r_minus_c_h
     assert max(runs) <= bounds["suspension as jitter R - C"]["t2"].value
 
 
+@pytest.mark.slow
 def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspension of higher priorities left out: the search has to notice."""
     from socsched.plan.schedulability.published import suspension_jitter

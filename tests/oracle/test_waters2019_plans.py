@@ -39,6 +39,7 @@ def planned(pipeline: Pipeline, solver: str = "heft", seconds: float | None = No
     )
 
 
+@pytest.mark.slow
 def test_all_kernels_on_the_gpu_are_refused_for_utilisation(model: dict[str, dict[str, Any]]) -> None:
     pipeline = get_pipeline("waters2019")
     pinned = tuple(replace(s, engines=("gpu",)) if s.name in KERNELS.values() else s for s in pipeline.stages)
@@ -57,6 +58,7 @@ def test_all_kernels_on_the_gpu_are_refused_for_utilisation(model: dict[str, dic
     assert full.demand / 1e9 == pytest.approx(1.544 + copies, abs=1e-3) and full.bound == 10**9
 
 
+@pytest.mark.slow
 def test_the_planner_is_refused_with_its_execution_times(model: dict[str, dict[str, Any]]) -> None:
     plan = planned(get_pipeline("waters2019"))
     assert plan.verdict == "infeasible"

@@ -78,6 +78,7 @@ def accurate(pipeline: Pipeline, budget: int) -> Pipeline:
 
 
 @pytest.mark.parametrize(("budget", "precision"), [(1000, "int8"), (100, "fp16"), (0, "fp32")])
+@pytest.mark.sampled(3)
 def test_the_accuracy_budget_decides_on_precision(budget: int, precision: str) -> None:
     plan = make_plan(accurate(get_pipeline("camera-detection"), budget), get_platform(ORIN), "MAXN", work=stage_work)
     assert plan.verdict == "feasible"
@@ -86,6 +87,7 @@ def test_the_accuracy_budget_decides_on_precision(budget: int, precision: str) -
     }
 
 
+@pytest.mark.slow
 def test_a_budget_no_precision_keeps_is_a_verdict_with_levers() -> None:
     pipeline = accurate(get_pipeline("camera-detection"), 10)
     stage = replace(pipeline.stage("detect"), precisions=("fp16", "int8"))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.graph.taskgraph import task_graph
-from socsched.plan.conflict import Search, all_keys, conflict, impossible, key, relaxed, restored
+from socsched.plan.conflict import Search, all_keys, conflict, key, relaxed, restored
+from socsched.plan.impossible import impossible
 from socsched.plan.planner import judge, make_plan, solve
 from socsched.plan.workload import Workload
 
@@ -42,6 +43,7 @@ def lines(*costs: tuple[int, int, int]) -> Pipeline:
     return Pipeline("lines", "lines", tuple(sensors), tuple(stages), tuple(chains))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["edf", "fp"])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(pipeline=workloads(), percent=st.integers(20, 120))
@@ -51,7 +53,7 @@ def test_without_any_member_the_rest_can_be_met_and_with_all_it_cannot(
     load = workload(tightened(pipeline, percent), policy)
     candidate = solve(load, "latency", 40).candidate
     assume(candidate.verdict == "infeasible")
-    search = Search(load, judge, None)
+    search = Search(load, judge)
     for found in conflict(load, judge, candidate.violations, search=search):
         names = frozenset(key(v.requirement) for v in found.requirements)
         assert names

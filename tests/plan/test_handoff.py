@@ -19,10 +19,17 @@ from socsched.plan.plan import Plan
 from socsched.plan.planner import make_plan
 
 
+class Plans(dict[str, Plan]):
+    """The plan of each policy, made when it is asked for."""
+
+    def __missing__(self, policy: str) -> Plan:
+        pipeline, board = get_pipeline("perception-stack"), get_platform("jetson-agx-orin-64gb")
+        return self.setdefault(policy, make_plan(pipeline, board, "MAXN", policy=policy, work=stage_work, budget=12))
+
+
 @pytest.fixture(scope="module")
 def plans() -> dict[str, Plan]:
-    pipeline, board = get_pipeline("perception-stack"), get_platform("jetson-agx-orin-64gb")
-    return {p: make_plan(pipeline, board, "MAXN", policy=p, work=stage_work, budget=12) for p in ("edf", "fp")}
+    return Plans()
 
 
 @pytest.fixture
@@ -73,6 +80,7 @@ def test_the_compute_graph_holds_every_task_once_in_the_epoch_of_its_period(plan
 
 
 @pytest.mark.parametrize("policy", ["edf", "fp"])
+@pytest.mark.sampled(2)
 def test_the_script_for_linux_is_a_script_and_says_what_the_plan_says(
     policy: str, plans: dict[str, Plan], exported
 ) -> None:
@@ -121,6 +129,7 @@ def test_reservations_the_kernel_refuses_are_told(plans: dict[str, Plan]) -> Non
     assert "NOT ADMITTED" in linux(full, 0, {})
 
 
+@pytest.mark.slow
 def test_perfetto_shows_every_task_of_the_plan(plans: dict[str, Plan], exported) -> None:
     pytest.importorskip("perfetto")
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
@@ -135,3 +144,13 @@ def test_export_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--export", "stm"]) == 2
     assert "-o FILE" in capsys.readouterr().err
     assert root.run(["plan", "pointpillars"]) == 2
+
+
+def test_a_perfetto_trace_of_a_plan_says_that_it_is_planned(exported) -> None:
+    pytest.importorskip("perfetto")
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    trace = Trace()
+    trace.ParseFromString(exported("perfetto").read_bytes())
+    named = [packet.track_descriptor.process.process_name for packet in trace.packet]
+    assert [name.rpartition(", ")[2] for name in named if name] == ["planned"]

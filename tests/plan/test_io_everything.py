@@ -52,7 +52,11 @@ def everything() -> Plan:
         ),
         violations=(VIOLATED,),
         conflicts=(Conflict((VIOLATED,), True, True, 5),),
-        uncertainty={"objective": "latency", "ties": [{"stage": "a"}], "measure": None},
+        uncertainty={
+            "objective": "latency",
+            "ties": [{"stage": "a", "instead": "gpu", "difference": 1.0, "error": 2.0}],
+            "measure": None,
+        },
         power={"mean_mw": 1.5, "rails": {"cpu": [1, 2]}},
         bandwidth={"peak": 1},
         solver={"name": "heft", "gap": None},

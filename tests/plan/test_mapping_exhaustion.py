@@ -56,6 +56,7 @@ def chain_problem(seed: int) -> Problem:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sampled(4)
 def test_exhaustion_finds_the_optimum_cp_sat_proves(seed: int) -> None:
     problem = replace(chain_problem(seed), bandwidth=0)
     assert suitable(problem)
@@ -69,6 +70,7 @@ def test_exhaustion_finds_the_optimum_cp_sat_proves(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(3)
 def test_a_limit_below_the_optimum_is_exhausted(seed: int) -> None:
     problem = replace(chain_problem(seed), bandwidth=0)
     relaxed = relax(problem, "makespan", linear())
@@ -78,6 +80,7 @@ def test_a_limit_below_the_optimum_is_exhausted(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(3)
 def test_what_led_enumeration_finds_is_what_plain_enumeration_finds(seed: int) -> None:
     problem = chain_problem(seed)
     relaxed = relax(problem, "makespan", linear())

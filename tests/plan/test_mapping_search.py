@@ -86,6 +86,7 @@ def test_bounds_hold_and_what_is_called_optimal_is(seed: int, size: tuple[int, i
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sampled(3)
 def test_on_two_engines_the_program_means_what_the_evaluation_says(seed: int) -> None:
     problem = chain_problem(Random(seed), 2, 2, 2, 10)
     program = Program(problem)

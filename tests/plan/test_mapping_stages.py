@@ -51,6 +51,7 @@ def test_expected_latency_of_any_mapping_is_at_least_the_problem_s(pipeline: str
     assert checked >= 6
 
 
+@pytest.mark.slow
 def test_mappings_come_in_order_until_none_left_can_be_better() -> None:
     work = workload("pointpillars", "jetson-agx-xavier", "MAXN")
     seen: list[int] = []
@@ -66,6 +67,7 @@ def test_mappings_come_in_order_until_none_left_can_be_better() -> None:
     assert exact_mapping(work, lambda *_: None, 1, 10.0).status == "optimal"
 
 
+@pytest.mark.slow
 def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
     plan = make_plan(
         get_pipeline("waters2019"), get_platform("jetson-tx2"), "MAXN", work=stage_work, solver="cpsat", budget=40
@@ -75,6 +77,7 @@ def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
     assert plan.solver["conflict"] == ["deadline of chain planner-deadline"]
 
 
+@pytest.mark.slow
 def test_the_plan_says_how_far_the_proof_came() -> None:
     board, pipeline = get_platform("jetson-agx-xavier"), get_pipeline("pointpillars")
     plain = make_plan(pipeline, board, "MAXN", work=stage_work)

@@ -78,6 +78,7 @@ def test_a_full_processor_is_decided_under_edf() -> None:
     assert says(analyse(of([(2, 4), (3, 6, 4)], "EDF")))["EDF demand bound (QPA)"] is False
 
 
+@pytest.mark.slow
 def test_jeffay_and_demand_agree_without_preemption() -> None:
     draw = Random(3)
     both = 0

@@ -42,6 +42,7 @@ def fake(times: list[list[int | None]], entry: list[int], change: int) -> Fake:
         (change,),
         (),
         (),
+        (),
         none,  # type: ignore[arg-type]
     )
 

@@ -33,22 +33,35 @@ FIELDS = {
 """What plan.json must hold: field -> its members, of every entry where it is a list."""
 
 
-@pytest.fixture(scope="module")
-def plans() -> dict[tuple[str, str], Plan]:
-    wanted = [("pointpillars", m) for m in ("MAXN", "50W", "30W", "15W")]
-    wanted += [("perception-stack", m) for m in ("MAXN", "15W")]
+def made(*wanted: tuple[str, str, str | None]) -> dict[tuple[str, str | None], Plan]:
+    """Return the plans of pipelines on platforms in power modes."""
     return {
-        (name, mode): make_plan(get_pipeline(name), get_platform(ORIN), mode, work=stage_work) for name, mode in wanted
+        (name, mode): make_plan(get_pipeline(name), get_platform(platform), mode, work=stage_work)
+        for name, platform, mode in wanted
     }
 
 
-def test_verdicts(plans: dict[tuple[str, str], Plan]) -> None:
-    found = {key: plan.verdict for key, plan in plans.items()}
+@pytest.fixture(scope="module")
+def plans() -> dict[tuple[str, str | None], Plan]:
+    """Return feasible plans of the lowest and highest mode and one that is infeasible."""
+    return made(("pointpillars", ORIN, "MAXN"), ("pointpillars", ORIN, "15W"), ("camera-detection", "juno", None))
+
+
+@pytest.fixture(scope="module")
+def many() -> dict[tuple[str, str | None], Plan]:
+    modes = ("MAXN", "50W", "30W", "15W")
+    stack = (("perception-stack", ORIN, mode) for mode in ("MAXN", "15W"))
+    return made(*(("pointpillars", ORIN, mode) for mode in modes), *stack)
+
+
+@pytest.mark.slow
+def test_verdicts(many: dict[tuple[str, str | None], Plan]) -> None:
+    found = {key: plan.verdict for key, plan in many.items()}
     assert found.pop(("perception-stack", "15W")) == "infeasible"
     assert set(found.values()) == {"feasible"}
 
 
-def test_terms_add_up(plans: dict[tuple[str, str], Plan]) -> None:
+def test_terms_add_up(plans: dict[tuple[str, str | None], Plan]) -> None:
     violations = [v for plan in plans.values() for v in plan.violations]
     assert violations
     for violation in violations:
@@ -68,15 +81,17 @@ def test_terms_add_up(plans: dict[tuple[str, str], Plan]) -> None:
                 assert chain.bound_ns <= chain.deadline_ns or plan.verdict == "infeasible"
 
 
-def test_few_of_the_requirements_violated_stand_in_each_others_way(plans: dict[tuple[str, str], Plan]) -> None:
-    plan = plans["perception-stack", "15W"]
+@pytest.mark.slow
+def test_few_of_the_requirements_violated_stand_in_each_others_way(many: dict[tuple[str, str | None], Plan]) -> None:
+    plan = many["perception-stack", "15W"]
     (found,) = plan.conflicts
     names = {v.requirement.split(" lane")[0] for v in found.requirements}
     assert "utilisation of cpu0" in names and len(names) < len(plan.violations), "the others follow from these"
-    assert found.minimal and not found.proved and found.tried > 0
+    assert found.minimal and found.proved and plan.solver["proof"]["method"] == "lower bound"
     assert any(lever.startswith("mode MODE_30W") for lever in plan.violations[0].levers)
 
 
+@pytest.mark.slow
 def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
     pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
     plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5, time_limit=1.0)
@@ -84,7 +99,7 @@ def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_i
     assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
 
 
-def test_tasks_are_sound(plans: dict[tuple[str, str], Plan]) -> None:
+def test_tasks_are_sound(plans: dict[tuple[str, str | None], Plan]) -> None:
     for plan in plans.values():
         lanes = {engine.id: engine.lanes for engine in plan.engines}
         for task in plan.tasks:
@@ -94,7 +109,7 @@ def test_tasks_are_sound(plans: dict[tuple[str, str], Plan]) -> None:
         assert plan.power["expected_mw"] == pytest.approx(plan.power["expected_mw"])
 
 
-def test_the_gpu_takes_about_as_long_as_published(plans: dict[tuple[str, str], Plan]) -> None:
+def test_the_gpu_takes_about_as_long_as_published(plans: dict[tuple[str, str | None], Plan]) -> None:
     network = {"pfn", "scatter", "backbone", "head"}
     tasks = [task for task in plans["pointpillars", "MAXN"].tasks if task.name in network]
     assert {task.engine for task in tasks} == {"gpu"} and {task.precision for task in tasks} == {"fp16"}
@@ -102,16 +117,18 @@ def test_the_gpu_takes_about_as_long_as_published(plans: dict[tuple[str, str], P
     assert sum(task.cost_ns for task in tasks) == pytest.approx(4.87e6, rel=0.25)
 
 
-def test_lower_modes_are_slower(plans: dict[tuple[str, str], Plan]) -> None:
-    expected = [plans["pointpillars", mode].chains[0].expected_ns for mode in ("MAXN", "50W", "30W", "15W")]
+@pytest.mark.slow
+def test_lower_modes_are_slower(many: dict[tuple[str, str | None], Plan]) -> None:
+    expected = [many["pointpillars", mode].chains[0].expected_ns for mode in ("MAXN", "50W", "30W", "15W")]
     assert expected == sorted(expected) and expected[0] < expected[-1]
 
 
-def test_same_input_same_plan(plans: dict[tuple[str, str], Plan]) -> None:
-    again = make_plan(get_pipeline("pointpillars"), get_platform(ORIN), "30W", work=stage_work)
-    assert to_document(plans["pointpillars", "30W"]) == to_document(again)
+def test_same_input_same_plan(plans: dict[tuple[str, str | None], Plan]) -> None:
+    again = make_plan(get_pipeline("pointpillars"), get_platform(ORIN), "15W", work=stage_work)
+    assert to_document(plans["pointpillars", "15W"]) == to_document(again)
 
 
+@pytest.mark.slow
 def test_energy_never_draws_more_than_latency() -> None:
     pipeline, platform = get_pipeline("pointpillars"), get_platform(ORIN)
     made = {
@@ -125,7 +142,7 @@ def test_energy_never_draws_more_than_latency() -> None:
 
 
 def test_plan_json_holds_the_documented_fields_and_loads_back(
-    plans: dict[tuple[str, str], Plan], tmp_path: Path
+    plans: dict[tuple[str, str | None], Plan], tmp_path: Path
 ) -> None:
     for number, plan in enumerate(plans.values()):
         file = tmp_path / f"{number}.json"
@@ -149,7 +166,7 @@ def test_plan_json_holds_the_documented_fields_and_loads_back(
         (lambda d: d["engines"].clear(), "engine"),
     ],
 )
-def test_a_damaged_plan_is_told_by_field(plans: dict[tuple[str, str], Plan], damage: object, field: str) -> None:
+def test_a_damaged_plan_is_told_by_field(plans: dict[tuple[str, str | None], Plan], damage: object, field: str) -> None:
     document = json.loads(json.dumps(to_document(plans["pointpillars", "MAXN"])))
     damage(document)  # type: ignore[operator]
     with pytest.raises(DescriptorError) as caught:

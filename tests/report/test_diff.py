@@ -53,9 +53,50 @@ def test_a_regression_names_the_move_that_is_responsible(plan: Plan) -> None:
     (told,) = found.regressions
     # 21 ms of its own, 4 of interference by it, 1 of the conversion into it
     assert told == (
-        "lidar-detection bound 23 ms → 50 ms: backbone moved from dla0 int8 to gpu fp16, 17.5 ms → 41 ms (+26 ms)"
+        "lidar-detection bound 23 ms → 50 ms: backbone moved from dla0 int8 to gpu fp16, 17.5 ms → 41 ms "
+        "(+26 ms, all else +1 ms)"
     )
     assert diff(b, a, 0.05).regressions == ()
+
+
+def test_a_change_that_cost_more_than_the_bound_grew_says_what_took_the_rest_away(plan: Plan) -> None:
+    a = bound(plan, {"pfn: interference by head": 18, "backbone: wcet": 20})
+    b = bound(changed(plan, "backbone", engine="gpu", cost_ns=59 * MS), {"backbone: wcet": 59})
+    (told,) = diff(a, b, 0.05).regressions
+    assert "38 ms → 59 ms" in told
+    assert told.endswith("(+39 ms, all else −18 ms)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"precision": "fp16"}, "backbone runs in fp16 instead of int8 on dla0"),
+        ({"engine": "gpu"}, "backbone moved from dla0 int8 to gpu int8"),
+        ({"cost_ns": 9 * MS}, "backbone on dla0 int8 costs 17.5 ms → 9 ms"),
+    ],
+    ids=["precision", "engine", "cost"],
+)
+def test_a_change_is_called_what_it_is(plan: Plan, changes: dict[str, Any], told: str) -> None:
+    (move,) = diff(plan, changed(plan, "backbone", **changes), 0.05).moves
+    assert move.told().startswith(told)
+
+
+def test_changed_requirements_are_named_and_a_worse_verdict_is_said_once(plan: Plan) -> None:
+    chain, sensor = plan.chains[0], plan.sensors[0]
+    b = replace(
+        plan,
+        verdict="infeasible",
+        chains=(replace(chain, deadline_ns=50 * MS, max_age_ns=7 * MS), *plan.chains[1:]),
+        sensors=(replace(sensor, period_ns=sensor.period_ns // 2), *plan.sensors[1:]),
+    )
+    found = diff(plan, b, 0.05)
+    assert f"deadline of chain {chain.name}: 100 ms → 50 ms" in found.changes
+    assert any(line.startswith(f"oldest data of chain {chain.name}: ") for line in found.changes)
+    assert any(line.startswith(f"period of {sensor.name}: ") for line in found.changes)
+    assert text(found, 200).count("feasible → infeasible") == 1
+    assert markdown(found, "a", "b", 0.05).count("feasible → infeasible") == 1
+    better = diff(b, plan, 0.05)
+    assert "verdict: infeasible → feasible" in better.changes
 
 
 names = st.sampled_from(["a: wcet", "a: blocking by b", "b: wcet", "b: interference by c", "a>b: wcet", "c: wcet"])
@@ -132,8 +173,10 @@ def test_results_name_the_move_too(plan: Plan, result: dict[str, Any]) -> None:
     found = compare(result, slower, 0.05, (plan, b))
     told = {row.name: row.because for row in found.rows if row.regressed}
     assert told[stage].startswith("backbone moved from dla0 int8 to gpu int8")
-    assert told[name].startswith("backbone moved from dla0") and told[name].endswith("(+20 ms)")
+    assert told[name].startswith("backbone moved from dla0") and told[name].endswith("(its median +20 ms)")
     assert any("lost frames" in line and "backbone moved" in line for line in found.regressions)
     unmoved = compare(result, slower, 0.05, (plan, plan))
-    assert {row.name: row.because for row in unmoved.rows if row.regressed}[name] == "backbone takes longer (+20 ms)"
+    assert {row.name: row.because for row in unmoved.rows if row.regressed}[name] == (
+        "backbone takes longer (its median +20 ms)"
+    )
     assert "backbone moved" in text(found)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 from report_samples import MS, build_trace
 
 from socsched.plan.plan import Plan
+from socsched.report.timeline import timeline
 from socsched.report.worst import worst_frames
 from socsched.trace.trace import Trace
 
@@ -27,6 +30,20 @@ def test_the_hops_follow_one_another_up_to_the_response(plan: Plan, trace: Trace
     assert worst.hops[0].ready_ns == worst.release_ns
     assert worst.hops[-1].end_ns == worst.release_ns + (worst.response_ns or 0)
     assert all(hop.start_ns >= hop.ready_ns and hop.runs_ns <= hop.end_ns - hop.start_ns for hop in worst.hops)
+
+
+def test_the_timeline_of_a_frame_has_the_deadline_of_its_chain(plan: Plan, trace: Trace) -> None:
+    """Not that of the chain's last job, which is when EDF wants it done."""
+    for job in trace.jobs:
+        job.deadline_ns -= 7 * MS
+    page = timeline(plan, trace, "t", 4000)
+    data = [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', page)]
+    worst = worst_frames(plan, trace)[0]
+    steady, first = data[:2]
+    assert steady["limit"] is None
+    due = worst.release_ns + worst.chain.deadline_ns
+    assert first["limit"] == [due - first["start"], f"deadline of {worst.chain.name}"]
+    assert first["jobs"][first["chosen"]][3] == first["limit"][0] - 7 * MS
 
 
 def test_the_tightest_slack_counts_where_nothing_is_late(plan: Plan) -> None:

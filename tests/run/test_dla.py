@@ -82,6 +82,7 @@ def reference(pipe: Pipeline) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize(("converter", "in_flight"), [("cpu0", 1), ("gpu", 1), ("gpu", 3)])
+@pytest.mark.slow
 def test_a_board_finds_with_its_dla_what_is_found_here(
     pipe: Pipeline,
     reference: dict[int, Any],

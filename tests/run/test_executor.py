@@ -16,8 +16,11 @@ from socsched.descriptor.host_probe import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.errors import InputError, UsageError
 from socsched.plan.plan import ChainResult, Plan
+from socsched.run import executor
 from socsched.run.errors import StageFailed
 from socsched.run.executor import WARMUP_FRAMES, FrameReport, execute
+from socsched.run.input_files import InputFiles
+from socsched.run.inputs import Nothing
 from socsched.run.options import Options
 from socsched.trace.trace import Trace
 
@@ -92,6 +95,23 @@ def test_duration_ends_the_releases_and_timers_run_at_their_own_rate() -> None:
     assert len(trace.releases["slow"]) == 2 and len(trace.releases["fast"]) == 8
     assert trace.duration_ns >= 40 * MS
     assert all(job.status == "done" for job in trace.jobs)
+
+
+def test_a_run_that_its_input_ends_says_so_and_loops_if_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.npz"
+    np.savez(file, x=np.zeros(1))
+    files = InputFiles({}, [(file, 0)] * 3, Nothing())
+    monkeypatch.setattr(executor, "sources", lambda *_: {"s": files})
+    made = plan(task("a", "s"), sensors={"s": 5 * MS})
+    ended = run(made, Scripted(), duration_ns=40 * MS)
+    assert len(ended.releases["s"]) == 3
+    told = capsys.readouterr().err
+    assert "3 frames of s" in told and "15 ms of 40 ms" in told and "--loop" in told
+    looped = run(made, Scripted(), duration_ns=40 * MS, loop=True)
+    assert len(looped.releases["s"]) == 8
+    assert "--loop" not in capsys.readouterr().err
 
 
 def test_reports_come_for_every_chain_end_in_the_callers_thread() -> None:

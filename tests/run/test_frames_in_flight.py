@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan
 from socsched.plan.planner import make_plan
+from socsched.run.collect import Collector
 from socsched.run.discipline import EXECUTORS
 from socsched.run.executor import execute
 from socsched.run.options import Options
@@ -54,12 +56,26 @@ def reference(planned: tuple[Plan, Pipeline], detector: Recorded) -> dict[int, A
 
 @pytest.mark.parametrize("in_flight", [1, 3])
 @pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.sampled(4)
 def test_detections_are_the_same_whatever_the_executor_and_frames_in_flight(
     planned: tuple[Plan, Pipeline], detector: Recorded, reference: dict[int, Any], executor: str, in_flight: int
 ) -> None:
     trace, boxes = found(planned, detector, Options(executor, in_flight, steal=executor == "event-chained"))
     assert boxes == reference, "bit for bit"
     assert all(job.status == "done" for job in trace.jobs)
+
+
+def test_a_run_does_not_end_before_what_was_found_is_kept(
+    planned: tuple[Plan, Pipeline], detector: Recorded, reference: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Collector.add
+
+    def slow(self: Collector, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
+        time.sleep(0.3 * (frame == FRAMES - 1))
+        add(self, frame, stage, outputs)
+
+    monkeypatch.setattr(Collector, "add", slow)
+    assert found(planned, detector, Options())[1] == reference
 
 
 def overlapping(trace: Trace, last: str) -> int:
@@ -75,6 +91,7 @@ def overlapping(trace: Trace, last: str) -> int:
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 @pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.sampled(4)
 def test_as_many_frames_as_asked_for_are_under_way_and_none_is_lost(executor: str, in_flight: int) -> None:
     made = plan(*(task(n, b, lanes=(i,), queue=0) for i, (n, b) in enumerate(zip("abcd", "sabc", strict=True))),
                 sensors={"s": MS})  # fmt: skip

@@ -74,6 +74,7 @@ def test_tensors_lie_as_the_simulated_engine_has_them() -> None:
         assert np.abs(found - expected).max() <= 2e-2 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_computing_needs_something_to_compute_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["simulate", "pointpillars", "-p", "jetson-agx-orin-64gb", "--duration", "100ms", "--functional"]
     assert root.run([*command, "--input", str(tmp_path / "none.bin")]) == 2

@@ -144,6 +144,7 @@ FAULTS = {
 @pytest.mark.parametrize("limp_home", [False, True], ids=["alone", "limp-home"])
 @pytest.mark.parametrize("policy", ["", "skip", "abort", "shed"])
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.sampled(8)
 def test_accounts_balance_under_every_injected_fault(name: str, policy: str, limp_home: bool) -> None:
     policies = (
         Policies(shed_below="hard") if policy == "shed" else Policies({"b": StagePolicy(policy)} if policy else {})

@@ -81,6 +81,7 @@ def test_all_frames_go_through_all_stages(trace: Trace, tapped: Pipeline, record
     assert not [note for note in trace.instants if note.kind in ("drop", "fault", "input")]
 
 
+@pytest.mark.slow
 def test_without_weights_every_run_finds_the_same_and_says_that_it_means_nothing(
     detector: Recorded, capsys: pytest.CaptureFixture[str]
 ) -> None:

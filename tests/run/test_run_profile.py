@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 import threading
 import time
 from dataclasses import replace
@@ -23,6 +25,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings
 from socsched.plan.planner import make_plan
+from socsched.progress import heard
 from socsched.run import corun
 from socsched.run.backends.base import Placed, Setting
 from socsched.run.executor import WARMUP_FRAMES, execute
@@ -38,6 +41,22 @@ def modelled(pipe: Pipeline, name: str) -> Pipeline:
 
 def backends(backend: Scripted) -> dict[str, Scripted]:
     return dict.fromkeys(("synthetic", "function", "network"), backend)
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_measurement_and_not_only_the_run_under_way() -> None:
+    made = plan(task("net", "lidar", lanes=(0, 1)), sensors={"lidar": 5 * MS})
+    seen: list[int] = []
+
+    def script(name: str, number: int) -> None:
+        seen.append(number)
+        if number == WARMUP_FRAMES + 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        sleep(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(made, modelled(pipeline(made), "net"), repeat=200, platform=HERE, backends=backends(Scripted(script)))
+    assert len(seen) < 100, "nor is the next share begun"
 
 
 def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_path: Path) -> None:
@@ -59,6 +78,14 @@ def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_pat
     assert [line.split(":")[0] for line in told] == ["net on 2 of cpu", "net on 1 of cpu"]
     save_profile(profile, tmp_path / "profile.json")
     assert load_profile(tmp_path / "profile.json") == profile
+
+
+def test_measuring_says_how_far_it_is_before_and_after_every_frame() -> None:
+    made = plan(task("net", "s", lanes=(0,)), sensors={"s": 5 * MS})
+    steps: list[tuple[float, float]] = []
+    with heard(lambda step: steps.append((step.done, step.total)) if step.what == "measuring" else None):
+        measure(made, modelled(pipeline(made), "net"), repeat=4, platform=HERE, backends=backends(Scripted()))
+    assert steps == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_a_pipeline_without_models_has_nothing_to_measure() -> None:
@@ -112,6 +139,7 @@ def test_alone_a_stage_runs_right_behind_its_producer_as_it_does_on_lanes_of_its
     assert order == ["first", "second", "third", "camera", "beside"] * 3
 
 
+@pytest.mark.slow
 def test_frames_are_added_until_medians_are_known_well_enough() -> None:
     made = plan(task("net", "lidar"), sensors={"lidar": 5 * MS})
     spread = Scripted(lambda name, n: sleep(1 + n % 7))

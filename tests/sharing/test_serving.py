@@ -37,6 +37,7 @@ def at(*arrivals: tuple[float, str]) -> list[Request]:
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.sampled(3)
 def test_waiting_in_an_m_d_1_queue(load: float) -> None:
     """Pollaczek-Khinchine: rho D / (2 (1 - rho)); mean of 12 seeds within 4 standard errors and 5 %."""
     waits = []

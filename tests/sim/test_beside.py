@@ -41,6 +41,7 @@ def exceeded(made: Plan, plan: Plan, seed: int) -> list[str]:
 @pytest.mark.parametrize(("cores", "accelerator"), [("full", "segment"), ("full", "none"), ("none", "segment")])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(pipeline=workloads())
+@pytest.mark.sampled(3)
 def test_no_response_is_above_the_tightest_bound(policy: str, cores: str, accelerator: str, pipeline: Pipeline) -> None:
     plan = make_plan(
         pipeline, platform(cores, accelerator), policy=policy, work=lambda *_: None, budget=12, explain=False

@@ -133,6 +133,7 @@ def alike(made: Plan, pair: tuple[Switching | Choosing, Made], preemptive: bool,
 
 @settings(max_examples=150)
 @given(busy_units(), controllers(), st.sampled_from([True, True, True, False]))
+@pytest.mark.needs("Python headers")
 def test_declared_controllers_do_what_their_classes_do(
     made: Plan, pair: tuple[Switching | Choosing, Made], preemptive: bool
 ) -> None:
@@ -141,6 +142,7 @@ def test_declared_controllers_do_what_their_classes_do(
 
 @settings(max_examples=40)
 @given(st.data())
+@pytest.mark.needs("Python headers")
 def test_and_so_they_do_on_any_plan_with_faults(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
     alike(made, data.draw(controllers()), True, data.draw(faults(made, rich=True)))
@@ -189,7 +191,7 @@ def test_what_a_declared_controller_cannot_be() -> None:
             steered(made, control, **changes)
 
 
-@pytest.mark.parametrize("kind", ["compiled", "python"])
+@pytest.mark.parametrize("kind", [pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])
 def test_it_does_change_order_and_clock(kind: str) -> None:
     """Shortest first while calm; the slow clock where weights say so and slack is left, else the fast one."""
     if kind == "compiled":
@@ -220,6 +222,7 @@ def test_it_does_change_order_and_clock(kind: str) -> None:
 
 @settings(max_examples=150)
 @given(busy_units(), controllers())
+@pytest.mark.needs("Python headers")
 def test_no_guarded_deadline_is_lost_by_them(made: Plan, pair: tuple[Switching | Choosing, Made]) -> None:
     declared, _ = pair
     first = declared.safe if isinstance(declared, Switching) else declared.choices[0][0]

@@ -79,6 +79,7 @@ def test_files_are_those_of_the_record(case: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.needs("Python headers")
 def test_compiled_and_interpreted_leave_the_same_bytes(case: str, folder: Path) -> None:
     try:
         kernel("compiled")

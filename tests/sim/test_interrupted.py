@@ -30,11 +30,13 @@ def interrupted_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         def run_on(self, most: int) -> bool:
             if self.seen == calls:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             self.seen += 1
             return bool(super().run_on(1000))
 
     monkeypatch.setattr("socsched.sim.engine.kernel", lambda *_: Interrupted)
+    # a shell that starts this in the background has the signal ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize("record", [True, False])
@@ -62,7 +64,7 @@ from socsched.sim import engine
 
 found = engine.kernel
 
-def kernel(implementation, segments):
+def kernel(implementation, *rest):
     print("started", file=sys.stderr, flush=True)
     return found(implementation)
 

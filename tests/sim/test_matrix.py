@@ -37,6 +37,7 @@ def pairs() -> list[object]:
 
 
 @pytest.mark.parametrize(("pipeline", "platform"), pairs())
+@pytest.mark.sampled(20)
 def test_pair(pipeline: str, platform: str) -> None:
     soc = get_platform(platform)
     plan = make_plan(get_pipeline(pipeline), soc, soc.mode().name, work=stage_work, budget=BUDGET, time_limit=None)

@@ -52,7 +52,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policies, "entry_points", lambda group: entries if group == policies.GROUP else [])
 
 
-@pytest.fixture(params=["compiled", "python"])
+@pytest.fixture(params=[pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])
 def simulate(request: pytest.FixtureRequest) -> Callable[[Plan, int, str], Trace]:
     try:
         kernel(request.param)

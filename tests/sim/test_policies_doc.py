@@ -58,6 +58,7 @@ def test_the_page_lists_every_policy_and_every_field() -> None:
     assert {term.name for term in policies.Term if term.name not in text} == {"ASKED"}
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_page_runs() -> None:
     (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "Environment(" in block]
     found: dict[str, object] = {}

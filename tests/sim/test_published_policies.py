@@ -22,7 +22,7 @@ US = 1000
 Simulate = Callable[..., Trace]
 
 
-@pytest.fixture(params=["compiled", "python"])
+@pytest.fixture(params=[pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])
 def simulate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Simulate:
     try:
         kernel(request.param)

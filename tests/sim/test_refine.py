@@ -46,6 +46,7 @@ def means(plan: Plan, duration_ns: int, seed: int) -> dict[str, float]:
         pytest.param("waters2019", "jetson-agx-orin-64gb", "MAXN", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.sampled(3)
 def test_expected_times_are_the_simulators_within_one_percent(pipeline: str, platform: str, mode: str) -> None:
     first, plan = both(pipeline, platform, mode)
     if first.verdict != "feasible":
@@ -59,6 +60,7 @@ def test_expected_times_are_the_simulators_within_one_percent(pipeline: str, pla
     assert sum(seen.values()) <= sum(means(first, 3 * steady_ns(first) + SECOND, seed=5).values()) * 1.01
 
 
+@pytest.mark.slow
 def test_an_overloaded_plan_is_left_as_it_is() -> None:
     plan = make_plan(get_pipeline("centerpoint-pillar"), get_platform("jetson-agx-orin-64gb"), "15W", work=stage_work)
     assert plan.verdict == "infeasible"

@@ -60,6 +60,7 @@ def test_kernel_equals_the_reference_simulator(data: st.DataObject) -> None:
 
 @settings(max_examples=40)
 @given(st.data())
+@pytest.mark.needs("Python headers")
 def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
     harm = data.draw(faults(made, rich=True))
@@ -72,6 +73,7 @@ def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None
 
 @settings(max_examples=40)
 @given(st.data())
+@pytest.mark.needs("Python headers")
 def test_running_figures_are_those_of_the_trace(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
     harm = data.draw(faults(made, rich=True))

@@ -81,6 +81,7 @@ def test_the_interval_is_that_of_clusters_and_the_worst_come_first(
     assert group["worst"][0]["replay"].startswith(f"socsched fleet {driven / 'small.yaml'} --vehicle ")
 
 
+@pytest.mark.slow
 def test_a_replay_is_the_vehicle(driven: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for row in sorted(rows_of(driven / "out"), key=lambda row: -row["missed"] - row["dropped"])[:2]:
         capsys.readouterr()
@@ -91,6 +92,7 @@ def test_a_replay_is_the_vehicle(driven: Path, capsys: pytest.CaptureFixture[str
         assert (driven / f"v{row['seed']}" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_same_table_and_more_vehicles_extend_it(driven: Path, tmp_path: Path) -> None:
     assert fleet(driven, "-o", str(tmp_path / "two"), "--workers", "2", "-q") == 1
     first, second = ((folder / "fleet.parquet").read_bytes() for folder in (driven / "out", tmp_path / "two"))

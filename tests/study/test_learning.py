@@ -182,6 +182,7 @@ def trained() -> tuple[Environment, learning.Trained]:
     return environment, learning.train(environment, 20, 4, validation=range(900, 903))
 
 
+@pytest.mark.slow
 def test_the_agent_learns_and_is_never_worse_on_other_seeds(trained: tuple[Environment, learning.Trained]) -> None:
     environment, found = trained
     assert found.reward > found.safe_reward and found.misses[0] <= found.safe_misses[0]
@@ -197,6 +198,7 @@ def test_gradients_of_masked_actions_are_none() -> None:
     assert likely.tolist() == [0.5, 0, 0.5, 0]
 
 
+@pytest.mark.slow
 def test_weights_become_a_policy(tmp_path: Path, trained: tuple[Environment, learning.Trained]) -> None:
     file = tmp_path / "weights.json"
     learning.save(file, trained[1], "a test")

@@ -22,6 +22,7 @@ def collect(pool: Pool, jobs: list[tuple[str, int]]) -> dict[Any, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_jobs_of_dead_and_hung_workers_are_done_by_others(tmp_path: Path) -> None:
     jobs = [("square", n) for n in range(8)] + [("die once", 8), ("hang once", 9)]
     pool = Pool(squares, (str(tmp_path),), 2, timeout_s=2)
@@ -29,6 +30,7 @@ def test_jobs_of_dead_and_hung_workers_are_done_by_others(tmp_path: Path) -> Non
     assert pool.restarts == 2
 
 
+@pytest.mark.slow
 def test_what_kills_every_worker_is_given_up(tmp_path: Path) -> None:
     pool = Pool(squares, (str(tmp_path),), 1, give_up=lambda job, why: why)
     assert collect(pool, [("die", 1), ("square", 2)]) == {("die", 1): "its worker died", ("square", 2): 4}

@@ -50,6 +50,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return table.read(folder / "table.parquet")
 
 
+@pytest.mark.slow
 def test_every_configuration_has_its_row_and_shares_its_plan(swept: Path) -> None:
     rows = rows_of(swept / "out")
     assert [row["config"] for row in rows] == list(range(16))
@@ -64,6 +65,7 @@ def test_every_configuration_has_its_row_and_shares_its_plan(swept: Path) -> Non
     assert {row["holds"] for row in rows} == {True, False}
 
 
+@pytest.mark.slow
 def test_runs_end_when_misses_are_settled(swept: Path) -> None:
     from socsched.study.bounds import settled
 
@@ -74,6 +76,7 @@ def test_runs_end_when_misses_are_settled(swept: Path) -> None:
             assert settled(0, row["frames"] - each, 0.1, 0.9, 4) == "open", "it ended at the first look that settles"
 
 
+@pytest.mark.slow
 def test_two_workers_and_a_second_session_make_the_same_bytes(swept: Path) -> None:
     study = swept / "small.yaml"
     assert sweep(study, swept / "two", "--workers", "2") == 0
@@ -112,6 +115,7 @@ def test_a_row_is_what_simulate_says_of_its_plan(swept: Path, capsys: pytest.Cap
     assert (lost, frames, longest) == found
 
 
+@pytest.mark.slow
 def test_policies_reach_the_simulation(write: Writer, tmp_path: Path) -> None:
     """Without preemption the 20 ms controller waits for others on its core, with it it does not."""
     study = write("simulate: {duration: 3 s}\ncuts: false", "  policy: [edf, np-fifo, fp]")
@@ -145,6 +149,7 @@ def test_columns_are_documented_in_the_file(swept: Path) -> None:
     assert schema.metadata[b"study"] == b"small"
 
 
+@pytest.mark.slow
 def test_halving_gives_the_better_half_more_runs(write: Writer, tmp_path: Path) -> None:
     more = "design: {kind: halving, keep: 0.5, first: 1}\nsimulate: {duration: 1 s, runs: 4, settle: false}"
     study = write(more, "  load: [1.0, 2.0, 3.0, 40.0]")
@@ -154,6 +159,7 @@ def test_halving_gives_the_better_half_more_runs(write: Writer, tmp_path: Path) 
     assert rows[3]["rung"] == 0, "forty times the load misses most"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_planned_is_a_row_that_says_why(write: Writer, tmp_path: Path) -> None:
     (tmp_path / "harm.yaml").write_text("stalls: [{engine: dla7, from: 0 s, until: 1 s}]")
     study = write("simulate: {duration: 1 s}", "  faults: [none, harm.yaml]")
@@ -164,6 +170,7 @@ def test_what_cannot_be_planned_is_a_row_that_says_why(write: Writer, tmp_path: 
     assert bad["error"].startswith("faults/harm.yaml:1:19: stalls[0].engine"), "named as the study ships it"
 
 
+@pytest.mark.slow
 def test_fields_of_both_files_reach_the_plan(write: Writer, tmp_path: Path) -> None:
     fields = "  rate.camera: 10\n  pipeline.chains.camera-detection.deadline: 50 ms\n"
     study = write("simulate: {duration: 1 s}", fields + "  platform.dram.achievable.value: [20 GB/s, 170 GB/s]")

@@ -55,7 +55,7 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
     fates = frame_fates(trace, plan, chain)
     response = [fate.finish_ns - fate.release_ns for fate in fates if fate.finish_ns >= 0 and not fate.dropped]
     releases = trace.releases.get(chain.path[0], [])
-    ages = [finish - releases[frame] for finish, frame in _arrivals(trace, plan, chain)]
+    ages = [finish - releases[frame] for finish, frame in _arrivals(trace, plan, chain) if frame < len(releases)]
     return {
         "released": len(fates),
         "completed": len(response),

@@ -63,6 +63,45 @@ def test_files_of_the_version_before_are_read(tmp_path: Path) -> None:
     assert io.load(tmp_path / "old.json.gz") == trace
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "value"), [("jobs", "status", 0), ("slices", "job", 10**6), ("jobs", "frame", 2**60)]
+)
+def test_a_damaged_file_of_the_version_before_is_refused(tmp_path: Path, table: str, column: str, value: int) -> None:
+    """Each ended in a traceback once the trace was looked at."""
+    reference_io.save(sample(), tmp_path / "old.json")
+    data = json.loads((tmp_path / "old.json").read_bytes())
+    data[table][column][0] = value
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match="damaged trace"):
+        io.load(tmp_path / "old.json")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(b" " * 2**28, 1),
+        gzip.compress(b"[" * 10**6),
+        gzip.compress(b"{}") + b"rest",
+        gzip.compress(b"{}")[:-1],
+    ],
+    ids=["blanks", "brackets", "more behind it", "cut off"],
+)
+def test_a_bomb_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trace.json.gz").write_bytes(content)
+    with pytest.raises(InputError, match="is no trace"):
+        io.load(tmp_path / "trace.json.gz")
+
+
+def test_a_column_of_billions_is_refused(tmp_path: Path) -> None:
+    """It took 24 GB for 25 bytes."""
+    io.save(sample(), tmp_path / "t.json")
+    data = json.loads((tmp_path / "t.json").read_bytes())
+    data["jobs"] = {name: {"count": 3 * 10**9, "start": 0} for name in data["jobs"]}
+    (tmp_path / "t.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match="far more numbers"):
+        io.load(tmp_path / "t.json")
+
+
 def test_an_empty_trace_survives(tmp_path: Path) -> None:
     trace = Trace("measured", 0, 0)
     io.save(trace, tmp_path / "t.json")

@@ -31,13 +31,6 @@ def same(trace: Trace, made: Plan) -> None:
 @given(recorded())
 def test_random_traces(drawn: tuple[Plan, Trace]) -> None:
     made, trace = drawn
-    try:
-        reference_metrics.result(trace, made)
-    except IndexError:
-        # what a chain's jobs acted on was never released: no trace of anything, and refused either way
-        with pytest.raises(IndexError):
-            metrics.result(trace, made)
-        return
     same(trace, made)
 
 

@@ -88,6 +88,7 @@ def test_and_those_of_a_thousand_which_have_parts_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("rich", [False, True])
+@pytest.mark.slow
 def test_where_jobs_take_what_is_planned_nothing_is_left_unexplained(rich: bool) -> None:
     counted = 0
     for one, _, _, _ in drawn(rich, True, 3, 25, 6):
@@ -98,6 +99,7 @@ def test_where_jobs_take_what_is_planned_nothing_is_left_unexplained(rich: bool)
     assert counted > 10
 
 
+@pytest.mark.slow
 def test_blocking_is_what_the_dispatcher_booked_as_such() -> None:
     compared = blocked = 0
     for number in range(5, 25):

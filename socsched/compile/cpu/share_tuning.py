@@ -18,6 +18,7 @@ from pathlib import Path
 from socsched.compile.cpu.shapes import Window
 from socsched.compile.cpu.vector import Tile, Vector, tile
 from socsched.errors import InputError, UsageError
+from socsched.files import write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def tiles_near(vector: Vector, blocks: int, width: int, most: int) -> list[Tile]
 def save(tuning: Tuning, file: str | Path) -> None:
     """Write a table as JSON."""
     data = {"share": tuning.share, "choices": {key: asdict(choice) for key, choice in tuning.choices.items()}}
-    Path(file).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_file(file, json.dumps(data, indent=1) + "\n")
 
 
 def load(file: str | Path) -> Tuning:

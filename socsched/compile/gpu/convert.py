@@ -14,10 +14,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from socsched.cache import cache_dir
 from socsched.compile.cuda import find_nvcc, write_cubin
 from socsched.compile.gpu.cuda_api import Stream, cudart
 from socsched.compile.layouts import physical_shape
-from socsched.compile.store import cache_dir
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 

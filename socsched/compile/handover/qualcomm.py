@@ -19,6 +19,7 @@ from math import prod
 from socsched.compile.handover.package import MODEL, Package
 from socsched.compile.handover.scales import aimet_encodings
 from socsched.graph.operators import DTYPE_BYTES
+from socsched.text import one_line
 
 ENCODINGS = "encodings.json"
 
@@ -70,9 +71,10 @@ def _architecture(package: Package) -> str:
 
 
 def _head(package: Package, root: str, name: str) -> list[str]:
+    what = one_line(f"{package.stage} for {package.engine.title}, {name} {package.version}")
     return [
         "#!/bin/sh",
-        f"# {package.stage} for {package.engine.title}, {name} {package.version}; runs on an x86-64 host with the SDK.",
+        f"# {what}; runs on an x86-64 host with the SDK.",
         "set -eu",
         'cd "$(dirname "$0")"',
         f': "${{{root}:?set it to the {name} SDK (source its envsetup.sh)}}"',
@@ -87,7 +89,7 @@ def _inputs(package: Package) -> list[str]:
         size = prod(tensor.shape) * DTYPE_BYTES["fp32"]
         lines.append(f"head -c {size} /dev/zero > build/input{index}.raw")
         entries.append(f"{name}:=build/input{index}.raw" if len(package.inputs) > 1 else f"build/input{index}.raw")
-    return [*lines, f"echo {shlex.quote(' '.join(entries))} > build/inputs.txt"]
+    return [*lines, f"printf '%s\\n' {shlex.quote(' '.join(entries))} > build/inputs.txt"]
 
 
 def _encodings(package: Package) -> dict[str, str]:

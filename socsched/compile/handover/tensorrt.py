@@ -23,6 +23,7 @@ from socsched.compile.handover.scales import shared, tensorrt_cache, version_num
 from socsched.descriptor.operator_rules import version_key
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
+from socsched.text import one_line
 
 JETPACK = {"8.5.2": "5.1.1", "8.6.2": "6", "10.3.0": "6.1"}
 """TensorRT -> the JetPack that brings it (8.5.2 and 8.6.2: NVIDIA/Deep-Learning-Accelerator-SW, operators/README.md;
@@ -78,9 +79,10 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
     standalone = version >= (8, 6)
     given = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
     jetpack = JETPACK.get(package.version)
+    release = f" (JetPack {jetpack})." if jetpack else "."
     lines = [
         "#!/bin/sh",
-        f"# {package.stage} for the DLA of TensorRT {package.version}" + (f" (JetPack {jetpack})." if jetpack else "."),
+        f"# {one_line(package.stage)} for the DLA of TensorRT {one_line(package.version)}{release}",
         "# Layers that the DLA does not take end the build: there is no --allowGPUFallback.",
     ]
     if not standalone:
@@ -111,8 +113,7 @@ def _python(package: Package) -> str:
     scales = shared(package.network, package.scales) if package.precision == "int8" else {}
     table = "".join(f"    {name!r}: {scale!r},\n" for name, scale in scales.items())
     return _PROGRAM.format(
-        stage=package.stage,
-        version=package.version,
+        title=one_line(f"{package.stage} for TensorRT {package.version}"),
         core=_core(package),
         model=MODEL,
         precisions=sorted({package.precision, *package.promoted}),
@@ -123,7 +124,8 @@ def _python(package: Package) -> str:
 
 _PROGRAM = '''\
 #!/usr/bin/env python3
-"""Build {stage} as a DLA loadable with TensorRT {version}: python3 build.py [CORE]; run it on the board.
+# {title}
+"""Build a DLA loadable with TensorRT: python3 build.py [CORE]; run it on the board.
 
 Nothing falls back to the GPU: a layer the DLA does not take is named, and nothing is written.
 """

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from socsched.bounded import read_bytes
 from socsched.compile.quantize.fixed_point import Scale
-from socsched.compile.store import digest, read_json, write_json
-from socsched.errors import InputError
+from socsched.compile.store import digest, write_json
+from socsched.descriptor.json_file import MAX_BYTES, JsonFile
+from socsched.descriptor.limits import Line, Real, Rows, Step
+from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
+from socsched.models.parts import part_of
+from socsched.models.tiles import tile_of
 
+_ANEW = "calibrate the network again"
 FILE = "scales.json"
 """Name of the scales' file in an artefact's folder."""
 
@@ -28,6 +33,25 @@ class Means:
 
     real: tuple[float, ...]
     stored: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    step: Step
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    real: Annotated[tuple[Real, ...], Rows]
+    stored: Annotated[tuple[Real, ...], Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    source: Line
+    values: Mapping[Line, _Value]
+    means: Mapping[Line, _Means] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +75,8 @@ def write_scales(path: Path, scales: Scales) -> None:
 
 
 def read_scales(path: Path) -> Scales:
-    """Return the scales in a JSON file; InputError when it is none or a step is no positive number."""
-    return _parsed(read_json(path), str(path))
+    """Return the scales in a JSON file; InputError or DescriptorError when it is none or a step is not positive."""
+    return _scales(_opened(path).load(_File))
 
 
 def write_pipeline_scales(path: Path, scales: Mapping[str, Scales]) -> None:
@@ -63,12 +87,32 @@ def write_pipeline_scales(path: Path, scales: Mapping[str, Scales]) -> None:
 def read_pipeline_scales(path: Path) -> dict[str, Scales]:
     """Return the scales of stages in a JSON file: what `write_pipeline_scales` wrote, or {stage: {tensor: number}}.
 
-    A number is the step of a tensor in -127..127.  Raises InputError for anything else.
+    A number is the step of a tensor in -127..127.  Raises InputError or DescriptorError for anything else.
     """
-    data = read_json(path)
-    if not isinstance(data, dict) or not data:
-        raise InputError(f"{path}: not a file of scales", "expected {stage: {tensor: step}}, or what calibration wrote")
-    return {str(stage): _parsed(found, f"{path}: {stage}") for stage, found in data.items()}
+    source = _opened(path)
+    if not isinstance(source.data, dict) or not source.data:
+        source.check([((), "not a file of scales: expected {stage: {tensor: step}}, or what calibration wrote")])
+    if any(isinstance(found, dict) and "values" in found for found in source.data.values()):
+        written: Mapping[str, _File] = source.load(Mapping[Line, _File])
+        return {stage: _scales(found) for stage, found in written.items()}
+    steps: Mapping[str, Mapping[str, float]] = source.load(Mapping[Line, Mapping[Line, Step]])
+    return {s: Scales({key_of(name): Scale(step, True) for name, step in found.items()}) for s, found in steps.items()}
+
+
+def _opened(path: Path) -> JsonFile:
+    return JsonFile(read_bytes(path, "file of scales", _ANEW, MAX_BYTES), str(path), _ANEW)
+
+
+def _scales(file: _File) -> Scales:
+    values = {name: Scale(value.step, value.signed) for name, value in file.values.items()}
+    return Scales(values, file.source, {name: Means(m.real, m.stored) for name, m in file.means.items()})
+
+
+def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
+    """Return the scales of a stage, None without any; parts and tiles of a network have those of the whole stage."""
+    part, tile = part_of(stage.params), tile_of(stage.params)
+    names = (stage.name, *([part.stage] if part else []), *([tile.stage] if tile else []))
+    return next((scales[name] for name in names if name in scales), None)
 
 
 def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
@@ -98,22 +142,3 @@ def _document(scales: Scales) -> dict[str, Any]:
     values = {name: {"step": scale.step, "signed": scale.signed} for name, scale in scales.values.items()}
     means = {name: {"real": list(m.real), "stored": list(m.stored)} for name, m in scales.means.items()}
     return {"source": scales.source, "values": values, "means": means}
-
-
-def _parsed(data: Any, where: str) -> Scales:
-    try:
-        plain = data if "values" not in data else {}
-        steps = {key_of(str(name)): Scale(float(step), True) for name, step in plain.items()}
-        given = {} if plain else data["values"]
-        values = steps | {str(name): Scale(float(v["step"]), bool(v["signed"])) for name, v in given.items()}
-        numbers = {
-            str(name): Means(tuple(map(float, m["real"])), tuple(map(float, m["stored"])))
-            for name, m in ({} if plain else data.get("means", {})).items()
-        }
-        source = "given" if plain else str(data["source"])
-    except (TypeError, KeyError, ValueError, AttributeError):
-        raise InputError(f"{where}: not scales", 'expected {"source": ..., "values": {name: {...}}}') from None
-    wrong = [name for name, scale in values.items() if not (isfinite(scale.step) and scale.step > 0)]
-    if wrong:
-        raise InputError(f"{where}: {wrong[0]}: a step must be a positive number", "calibrate the network again")
-    return Scales(values, source, numbers)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.errors import InputError, MachineError
+from socsched.errors import MachineError
+from socsched.models.onnx_file import OnnxFile
 from socsched.models.pointpillars.checkpoints import fold
 
 Entry = tuple[npt.NDArray[Any], npt.NDArray[Any], str]
@@ -21,22 +22,19 @@ def layers_of(path: str) -> list[Entry]:
     net's, given as [channels, features].
     """
     try:
-        import onnx
-        from onnx import numpy_helper
+        import onnx  # noqa: F401
     except ImportError:
         raise MachineError(
             f"{path}: reading ONNX files needs the package onnx", "pip install 'socsched[onnx]'"
         ) from None
-    try:
-        graph = onnx.load(Path(path)).graph
-    except Exception as error:  # protobuf's errors have no common class
-        raise InputError(f"{path}: not an ONNX file: {error!r:.200}", "export the network again") from None
-    constants = {tensor.name: numpy_helper.to_array(tensor).astype(np.float64) for tensor in graph.initializer}
+    file = OnnxFile(Path(path))
+    graph = file.model.graph
+    constants = {name: array.astype(np.float64) for name, array in file.constants.items()}
     for node in graph.node:
         if node.op_type == "Constant":
             value = next((a.t for a in node.attribute if a.name == "value"), None)
             if value is not None and value.data_type in (1, 10, 11):
-                constants[node.output[0]] = numpy_helper.to_array(value).astype(np.float64)
+                constants[node.output[0]] = file.array(value).astype(np.float64)
         elif node.op_type == "Transpose" and node.input[0] in constants and constants[node.input[0]].ndim == 2:
             constants[node.output[0]] = constants[node.input[0]].T
     return _walk(graph.node, constants)

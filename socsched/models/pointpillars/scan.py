@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.errors import InputError
+from socsched.files import write_file
 from socsched.models.arrays import aligned_zeros
 
 ROW_BYTES = 16
@@ -55,7 +56,7 @@ def read_scan(path: str | Path) -> npt.NDArray[np.float32]:
 
 def write_bin(path: str | Path, points: npt.NDArray[np.float32]) -> None:
     """Write points [N, 4] (m, intensity) as a scan file that `read_scan` reads."""
-    Path(path).write_bytes(np.ascontiguousarray(points, "<f4").tobytes())
+    write_file(path, np.ascontiguousarray(points, "<f4").tobytes())
 
 
 def _check_name(path: Path) -> None:

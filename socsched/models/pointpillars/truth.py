@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.errors import InputError
+from socsched.files import write_file
 from socsched.models.lidar.sensor import KITTI_CAMERA, Camera, Survey
 from socsched.models.pointpillars.nms import corners, footprints
 from socsched.models.pointpillars.scene import Scene
@@ -100,7 +101,7 @@ def write_calibration(path: str | Path, calibration: Calibration) -> None:
         "Tr_velo_to_cam": calibration.camera[:3],
     }
     text = "".join(f"{name}: " + " ".join(f"{v:.12e}" for v in values.ravel()) + "\n" for name, values in rows.items())
-    Path(path).write_text(text, encoding="utf-8")
+    write_file(path, text)
 
 
 def image_boxes(boxes: npt.NDArray[np.floating], calibration: Calibration) -> tuple[Floats, Floats]:
@@ -179,4 +180,4 @@ def write_labels(path: str | Path, truths: Sequence[Truth], calibration: Calibra
         numbers = (*truth.image, h, w, length, x, y, z, ry)
         text = " ".join(f"{value:.2f}" for value in numbers)
         lines.append(f"{truth.kind} {truth.truncation:.2f} {truth.occlusion} {alpha:.2f} {text}\n")
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    write_file(path, "".join(lines))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from socsched.cost.conversion import Hop, conversion_cost, converter, tensor_bytes, visible_ns
+import numpy as np
+
+from socsched.cost.conversion import conversion_figures, converter, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.cost.power import job_energy_uj
 from socsched.cost.roofline import launches_per_operator
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
-from socsched.errors import SocschedError
+from socsched.errors import CompileError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import prefixes, units
@@ -24,7 +28,10 @@ SLOW = 32
 """A place at least so many times slower than the fastest on every unit is left out."""
 ENGINES = 3
 """Among how many kinds of engine, the fastest ones, a network is shared out."""
+NEVER = float("inf")
+"""Time of what an engine refuses."""
 _REFUSED_NS = 1e12
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,15 @@ class Leg:
 
 
 Legs = tuple[Leg, ...]
+
+
+class UnitFloor(NamedTuple):
+    """The least of a unit without what a job pays once: time times cores by engine, time (ns), energy (µJ), bytes."""
+
+    lanes_ns: Mapping[str, int]
+    time_ns: int
+    uj: float
+    bytes: int
 
 
 @dataclass(slots=True)
@@ -70,8 +86,12 @@ class Divisible:
     least_ns: tuple[int, ...]
     members: tuple[tuple[str, ...], ...]
     free: tuple[bool, ...]
+    floors: tuple[UnitFloor, ...]
     model: CostModel
     _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
+    _tensors: dict[TensorType, int] = field(default_factory=dict)
+    _laid: list[list[_Laid]] = field(default_factory=list)
+    _table: Table | None = None
 
     @property
     def units(self) -> int:
@@ -90,12 +110,16 @@ class Divisible:
             done |= dict.fromkeys(members, ready + (0 if self.free[unit] else self.least_ns[unit]))
         return max(done.values())
 
+    def least(self) -> list[UnitFloor]:
+        """Return what units take at least wherever they run, those left out that may cost less within a part."""
+        return [floor for floor, free in zip(self.floors, self.free, strict=True) if not free]
+
     def forced(self, unit: int, source: int, sink: int) -> tuple[int, int] | None:
         """Return what a change of place after a unit costs at least: for tensors the very next unit reads."""
         layers = {layer.name: layer for layer in self.network.layers}
         read = {name for member in self.members[unit + 1] for name in layers[member].inputs}
-        tensors = [self.types[name] for name in self.members[unit] if name in read]
-        return self._change(tensors, self.places[source], self.places[sink]) if tensors else (0, 0)
+        tensors = self._numbers([self.types[name] for name in self.members[unit] if name in read])
+        return self._change(tensors, source, sink) if tensors else (0, 0)
 
     def parts(self, legs: Legs) -> list[PartOf]:
         """Return the parts some legs make of the network."""
@@ -105,30 +129,75 @@ class Divisible:
         """Return time (ns) and energy (µJ) of going from one place to another at a cut, None where nobody converts."""
         key = (cut, source, sink)
         if key not in self._changes:
-            self._changes[key] = self._change(self.crossing[cut], self.places[source], self.places[sink])
+            self._changes[key] = self._change(self._numbers(self.crossing[cut]), source, sink)
         return self._changes[key]
 
-    def _change(self, crossing: Sequence[TensorType], a: Place, b: Place) -> tuple[int, int] | None:
+    def table(self) -> Table:
+        """Return what units and changes of place cost as arrays."""
+        if self._table is None:
+            count = range(len(self.places))
+            change = np.zeros((2, self.units - 1, len(count), len(count)))
+            for a, b in itertools.permutations(count, 2):
+                for cut in range(self.units - 1):
+                    found = self.change(cut, a, b)
+                    change[:, cut, a, b] = (NEVER, 0.0) if found is None else found
+            time = np.array([[NEVER if time is None else time for time in times] for times in self.time_ns], float)
+            energy = np.array([[float(energy or 0) for energy in energies] for energies in self.energy_uj])
+            self._table = Table(time, energy, *change)
+        return self._table
+
+    def _change(self, crossing: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
         platform, mode = self.model.platform, self.model.mode
-        source, sink = platform.engine(a.engine), platform.engine(b.engine)
-        found = [Hop(_laid(t, source, a.precision), _laid(t, sink, b.precision)) for t in crossing]
-        size = sum(tensor_bytes(hop.given) for hop in found)
-        changed = [
-            hop for hop in found if hop.converts and (source.id != sink.id or hop.given.dtype != hop.wanted.dtype)
-        ]
-        if not changed:
+        source, sink = platform.engine(self.places[a].engine), platform.engine(self.places[b].engine)
+        there, here = self._laid[a], self._laid[b]
+        size = read = written = 0
+        for tensor in crossing:
+            given, wanted = there[tensor], here[tensor]
+            size += given.bytes
+            # Parts on one engine agree on the layout; a change of data type remains.
+            if given.dtype != wanted.dtype or (given.layout != wanted.layout and source.id != sink.id):
+                read, written = read + given.bytes, written + wanted.bytes
+        if not written:
             return visible_ns(source, sink, size), 0
         engine = converter(platform, mode, source, sink)
         if engine is None:
             return None
-        cost = conversion_cost("", changed, engine, platform, mode)
-        back = visible_ns(engine, sink, sum(tensor_bytes(hop.wanted) for hop in changed))
-        return visible_ns(source, engine, size) + cost.time_ns + back, cost.energy_uj
+        time, energy = conversion_figures(read + written, engine, platform, mode)
+        return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
+
+    def _numbers(self, tensors: Sequence[TensorType]) -> list[int]:
+        """Return tensors as numbers of `_laid`, which lists by place how an engine stores them."""
+        if not self._laid:
+            different = list(dict.fromkeys(self.types.values()))
+            self._tensors = {tensor: number for number, tensor in enumerate(different)}
+            self._laid = [[self._stored(tensor, place) for tensor in different] for place in self.places]
+        return [self._tensors[tensor] for tensor in tensors]
+
+    def _stored(self, tensor: TensorType, place: Place) -> _Laid:
+        precision = self.model.platform.engine(place.engine).precisions[place.precision]
+        laid = replace(at(tensor, place.precision), layout=precision.layout if len(tensor.shape) == 4 else "")
+        return _Laid(laid.dtype, laid.layout, tensor_bytes(laid))
 
 
-def _laid(tensor: TensorType, engine: Engine, precision: str) -> TensorType:
-    layout = engine.precisions[precision].layout if len(tensor.shape) == 4 else ""
-    return replace(at(tensor, precision), layout=layout)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What units and changes of place cost, as arrays; `NEVER` where an engine refuses.
+
+    `time` (ns) and `energy` (µJ) [unit, place]; `change_ns` and `change_uj` [cut, source, sink].
+    """
+
+    time: Floats
+    energy: Floats
+    change_ns: Floats
+    change_uj: Floats
+
+
+class _Laid(NamedTuple):
+    """A tensor as an engine stores it."""
+
+    dtype: str
+    layout: str
+    bytes: int
 
 
 def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
@@ -148,7 +217,7 @@ def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible |
         return None
     try:
         work = model.work_of(stage, stage.precisions[0])
-    except SocschedError:
+    except CompileError:
         return None
     owner = owners(network, work.operators) if work else None
     if work is None or owner is None:
@@ -207,8 +276,24 @@ def _priced(
     least = tuple(max(min(cost.time_ns - once[cost.engine] for cost in unit.values()), 0) for unit in by_unit)
     members = units(network)
     free = tuple(any(name in sharing for name in unit) for unit in members)
-    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, members, free)
+    floors = tuple(_floor(unit, model, once) for unit in by_unit)
+    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, members, free, floors)
     return Divisible(stage, network, types, cuts, crossing, *ways, model)
+
+
+def _floor(unit: Mapping[Place, Cost], model: CostModel, once: Mapping[str, int]) -> UnitFloor:
+    """Return what a unit takes at least; a part is rounded up once, its units each."""
+    lanes: dict[str, int] = {}
+    energies: list[float] = []
+    for place, cost in unit.items():
+        engine = model.platform.engine(place.engine)
+        time = max(cost.time_ns - once[place.engine] - 1, 0)
+        cores = min(place.share, model.mode.engines[place.engine].units) if engine.shares == "unit" else 1
+        lanes[place.engine] = min(lanes.get(place.engine, time * cores), time * cores)
+        entry = job_energy_uj(engine, model.mode, place.share, once[place.engine], 0, 0.0)
+        energies.append(max(cost.energy_uj - entry - 2.0, 0.0))
+    least = min(max(cost.time_ns - once[cost.engine] - 1, 0) for cost in unit.values())
+    return UnitFloor(lanes, least, min(energies), min(cost.bytes for cost in unit.values()))
 
 
 def _worthwhile(units: Sequence[Mapping[Place, Cost]]) -> tuple[Place, ...]:

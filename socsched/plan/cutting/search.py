@@ -6,7 +6,6 @@ propose (`segmentation`), and the same judgement as for whole stages disposes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +16,7 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
 from socsched.plan.candidate import Candidate, beating, better, judge, score
+from socsched.plan.clock import NO_CLOCK, Clock
 from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.plan.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
 from socsched.plan.mapping.mapper import Improved, Score, improve, transfer_ns
@@ -29,6 +29,8 @@ WORTH = 0.01
 """Part of the objective a cut has to gain, unless it mends a requirement: less is within the error of its costs."""
 SLOWER = 1.25
 """From which factor on a longer stage is not tried for latency where every requirement is met."""
+Divided = dict[str, Divisible | None]
+"""Stages in units, None for those that stay whole."""
 Cuts = Mapping[str, Legs]
 """Legs of the stages that are cut; the others are whole."""
 
@@ -44,6 +46,7 @@ class Cutter:
     observed: Observed = NOTHING
     limits: Limits = NO_LIMITS
     stages: dict[str, Divisible] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
     evaluated: int = 0
     _workloads: dict[str, Workload] = field(default_factory=dict)
 
@@ -88,30 +91,42 @@ class Cutter:
             return None
 
 
-def cutter_of(pipeline: Pipeline, workload: Workload, goals: Sequence[str]) -> Cutter:
-    """Return the search over the stages of `workload`, whole there, that may be cut."""
+def cutter_of(
+    pipeline: Pipeline, workload: Workload, goals: Sequence[str], known: Divided | None = None, clock: Clock = NO_CLOCK
+) -> Cutter:
+    """Return the search over the stages of `workload`, whole there, that may be cut.
+
+    `known` remembers stages in units; those that are not in units when the `clock` is over are `left`.
+    """
+    known = {} if known is None else known
     cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
     for stage in pipeline.stages:
-        divided = divisible(pipeline, stage, workload.model)
+        if stage.name not in known:
+            if clock.over():
+                cutter.left += (stage.name,)
+                continue
+            known[stage.name] = divisible(pipeline, stage, workload.model)
+        divided = known[stage.name]
         if divided is not None:
             cutter.stages[stage.name] = divided
     return cutter
 
 
-def cut_further(solution: Solution, cutter: Cutter, budget: int, seconds: float) -> Solution:
+def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = NO_CLOCK) -> Solution:
     """Return a solution with networks cut where that is worth it, else the one given.
 
-    Tries `budget` mappings or `seconds` at most.  A cut has to mend a requirement or gain `WORTH` of the objective.
+    Tries `budget` mappings at most, none after `clock`.  A cut has to mend a requirement or gain `WORTH` of the
+    objective.
     """
     if not cutter.stages:
         return solution
     workload, goals = solution.candidate.deployment.workload, cutter.goals
     solution = replace(solution, floors={name: stage.floor_ns() for name, stage in cutter.stages.items()})
-    started, whole = time.monotonic(), dict(solution.candidate.deployment.mapping)
+    whole = dict(solution.candidate.deployment.mapping)
     best, cuts = solution.candidate, dict[str, Legs]()
 
     def left() -> bool:
-        return cutter.evaluated < budget and time.monotonic() - started < seconds
+        return cutter.evaluated < budget and not clock.over()
 
     target = _worthwhile(score(best, goals))
     improved = True
@@ -131,11 +146,14 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, seconds: float)
                 if found is not None:
                     best, cuts, whole, improved = found, trial, instead, True
                     target = score(best, goals)
-    notes = {name: note for name, each in cutter.stages.items() if name not in cuts and (note := _why_whole(each))}
-    solution = replace(solution, notes=notes)
+    notes = {name: _why_whole(each, clock) for name, each in cutter.stages.items() if name not in cuts}
+    notes = {name: note for name, note in notes.items() if note} | dict.fromkeys(cutter.left, _LATE)
+    late = solution.search.late or clock.over()
+    search = replace(solution.search, complete=solution.search.complete and not late, late=late)
+    solution = replace(solution, notes=notes, search=search)
     if not cuts:
         return replace(solution, search=_counted(solution, cutter.evaluated))
-    best, more = _polished(cutter, best, goals, max(budget - cutter.evaluated, 0), started + seconds)
+    best, more = _polished(cutter, best, goals, max(budget - cutter.evaluated, 0), clock)
     final = judge(best.deployment.workload, best.deployment.mapping)
     if score(final, goals) >= solution.score:
         return replace(solution, search=_counted(solution, cutter.evaluated + more))
@@ -187,8 +205,13 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
             yield found
 
 
-def _why_whole(stage: Divisible) -> str:
+_LATE = "not looked at before the time limit"
+
+
+def _why_whole(stage: Divisible, clock: Clock) -> str:
     """Say what the fastest cut between engines would take, against the fastest place for the whole; "" without one."""
+    if clock.over():
+        return _LATE
     ways = segmentations(stage)
     times = {legs: time for legs in ways if (time := duration_ns(stage, legs)) is not None}
     alone = min((cost.time_ns for cost in stage.model.candidates(stage.stage)), default=None)
@@ -226,15 +249,14 @@ def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) ->
 
 
 def _polished(
-    cutter: Cutter, best: Candidate, goals: Sequence[str], budget: int, until: float
+    cutter: Cutter, best: Candidate, goals: Sequence[str], budget: int, clock: Clock
 ) -> tuple[Candidate, int]:
     """Move parts and stages one at a time, as `improve` does with whole stages; parts that meet again become one."""
     workload = best.deployment.workload
 
-    seconds = until - time.monotonic()
-    if budget < 1 or seconds <= 0:
+    if budget < 1 or clock.over():
         return best, 0
-    search = improve(dict(best.deployment.mapping), workload.options(), beating(workload, goals), budget, seconds)
+    search = improve(dict(best.deployment.mapping), workload.options(), beating(workload, goals), budget, clock)
     cuts, whole = _read_back(cutter, workload, search.mapping)
     made = cutter.mapping(whole, cuts)
     if made is None:

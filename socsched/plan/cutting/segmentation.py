@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from socsched.plan.cutting.divisible import Divisible, Leg, Legs, Place
+import numpy as np
+
+from socsched.plan.cutting.divisible import NEVER, Divisible, Floats, Leg, Legs, Place, Table
 
 PRICES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """By how much the time on an engine is made dearer."""
@@ -21,7 +25,7 @@ WATTS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 """What a second of latency is worth in energy (W) where energy is weighed."""
 LEFT = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9)
 """How much of its time for the whole network an engine may keep that gives a stretch in the middle away."""
-_NEVER = float("inf")
+_Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | None = None) -> list[Legs]:
@@ -29,46 +33,69 @@ def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | Non
     each place from the stages before, and from there to those after.
     """
     engines = dict.fromkeys(place.engine for place in stage.places)
-    found: dict[Legs, None] = {}
-    for dear, price in [("", 0.0), *itertools.product(engines, PRICES)]:
-        factor = [1.0 + (price if place.engine == dear else 0.0) for place in stage.places]
-        found |= dict.fromkeys(_path(stage, factor, None, borders))
-    for watts in WATTS:
-        found |= dict.fromkeys(_path(stage, [1.0] * len(stage.places), watts, borders))
-    found |= dict.fromkeys(_shared(stage))
+    factors = [
+        [1.0 + (price if place.engine == dear else 0.0) for place in stage.places]
+        for dear, price in [("", 0.0), *itertools.product(engines, PRICES)]
+    ]
+    table = stage.table()
+    found = dict.fromkeys(_paths(stage, table, factors, borders))
+    found |= dict.fromkeys(_shared(stage, table))
     return list(found)
 
 
-def _shared(stage: Divisible) -> Iterator[Legs]:
+def _shared(stage: Divisible, table: Table) -> Iterator[Legs]:
     """Yield ways to share the units out between two engines, at the place where each is fastest."""
     chosen = _representatives(stage)
+    sums = {p: _Sums.of(table.time[:, p]) for p in chosen}
+    cuts = np.arange(1, stage.units)
     for a, b in itertools.permutations(chosen, 2):
-        sums = [_sums(stage, place) for place in (a, b)]
-        ends = range(1, stage.units)
-        one = [(max(sums[0][i], sums[1][-1] - sums[1][i]), i) for i in ends]
-        for longest, end in sorted(one):
-            if longest < _NEVER:
-                yield (Leg(end, stage.places[a]), Leg(stage.units, stage.places[b]))
-        for i, j in _inner(stage, a, b, sums):
-            first, second = stage.places[a], stage.places[b]
+        first, second = stage.places[a], stage.places[b]
+        longest = np.maximum(sums[a].between(0, cuts), sums[b].between(cuts, stage.units))
+        for index in np.argsort(longest, kind="stable"):
+            if longest[index] < NEVER:
+                yield (Leg(int(cuts[index]), first), Leg(stage.units, second))
+        for i, j in _inner(stage.units, table.change_ns[:, a, b], table.change_ns[:, b, a], sums[a], sums[b]):
             yield (Leg(i, first), Leg(j, second), Leg(stage.units, first))
 
 
-def _inner(stage: Divisible, a: int, b: int, sums: Sequence[Sequence[float]]) -> Iterator[tuple[int, int]]:
-    """Yield stretches for `b` within `a`: the best-balanced ones, and the fastest that leave `a` so much to do."""
-    fastest: dict[float, tuple[float, int, int]] = {}
-    balanced = []
-    for i, j in itertools.combinations(range(1, stage.units), 2):
-        mine, other = sums[0][i] + sums[0][-1] - sums[0][j], sums[1][j] - sums[1][i]
-        there, back = stage.change(i - 1, a, b), stage.change(j - 1, b, a)
-        if there is None or back is None or max(mine, other) == _NEVER:
-            continue
-        balanced.append((max(mine, other), i, j))
-        total = mine + other + there[0] + back[0]
-        for share in LEFT:
-            if mine <= share * sums[0][-1] and total < fastest.get(share, (_NEVER,))[0]:
-                fastest[share] = (total, i, j)
-    yield from dict.fromkeys((i, j) for _, i, j in [*sorted(balanced)[:2], *fastest.values()])
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Times (ns) of the first n units on a place, those it refuses counting nothing, and how many these are."""
+
+    time: Floats
+    refused: _Integers
+
+    @staticmethod
+    def of(times: Floats) -> _Sums:
+        able = times < NEVER
+        time = np.concatenate(([0.0], np.cumsum(np.where(able, times, 0.0))))
+        return _Sums(time, np.concatenate(([0], np.cumsum(~able))))
+
+    def between(self, begin: _Integers | int, end: _Integers | int) -> Floats:
+        """Return the time of units `begin` up to `end` (exclusive), infinite where the place refuses one."""
+        refused = self.refused[end] - self.refused[begin]
+        return np.where(refused > 0, NEVER, self.time[end] - self.time[begin])
+
+
+def _inner(units: int, there: Floats, back: Floats, mine: _Sums, other: _Sums) -> Iterator[tuple[int, int]]:
+    """Yield stretches for one place within another: the best-balanced ones, and the fastest that leave so much to do.
+
+    `there` and `back`: what the changes of place cost at each cut (ns); `mine`: the times where the rest stays.
+    """
+    i, j = np.triu_indices(units - 1, 1)
+    i, j = i + 1, j + 1
+    kept, given = mine.between(0, i) + mine.between(j, units), other.between(i, j)
+    total = kept + given + there[i - 1] + back[j - 1]
+    able = total < NEVER
+    i, j, kept, given, total = i[able], j[able], kept[able], given[able], total[able]
+    found = [int(index) for index in np.argsort(np.maximum(kept, given), kind="stable")[:2]]
+    fastest = []
+    for share in LEFT:
+        less = np.flatnonzero(kept <= share * mine.time[-1])
+        if less.size:
+            fastest.append((int(less[0]), int(less[np.argmin(total[less])])))
+    found += [best for _, best in sorted(fastest, key=lambda pair: pair[0])]
+    yield from dict.fromkeys((int(i[index]), int(j[index])) for index in found)
 
 
 def _representatives(stage: Divisible) -> list[int]:
@@ -76,61 +103,65 @@ def _representatives(stage: Divisible) -> list[int]:
     by_engine: dict[str, tuple[float, int]] = {}
     for p, place in enumerate(stage.places):
         total = stage.entry_ns[p] + sum(_or_never(times[p], 1e12) for times in stage.time_ns)
-        by_engine[place.engine] = min(by_engine.get(place.engine, (_NEVER, p)), (total, p))
+        by_engine[place.engine] = min(by_engine.get(place.engine, (NEVER, p)), (total, p))
     different = {tuple(times[p] for times in stage.time_ns): (total, p) for total, p in reversed(by_engine.values())}
     return [p for _, p in sorted(different.values())]
-
-
-def _sums(stage: Divisible, place: int) -> list[float]:
-    """Time of the first n units on a place, n from 0; infinite from the first unit on that it does not take."""
-    return list(itertools.accumulate((_or_never(times[place], _NEVER) for times in stage.time_ns), initial=0.0))
 
 
 def _or_never(time: int | None, never: float) -> float:
     return never if time is None else float(time)
 
 
-def _path(
-    stage: Divisible, factor: Sequence[float], watts: float | None, borders: Sequence[tuple[float, float]] | None
+def _paths(
+    stage: Divisible,
+    table: Table,
+    factors: Sequence[Sequence[float]],
+    borders: Sequence[tuple[float, float]] | None,
 ) -> Iterator[Legs]:
-    """Yield the legs of least price; `watts` None: time counts, else energy and time at that rate."""
+    """Yield the legs of least price: time under each of `factors` (by place), then energy and time at each of `WATTS`.
+
+    One pass over the units for all prices together: arrays are [price, place] or [price, source, sink].
+    """
     count = len(stage.places)
+    weight = np.array([*factors, *([watts] * count for watts in WATTS)])
+    microjoules = np.array([0.0] * len(factors) + [1e3] * len(WATTS))[:, None]
 
-    def price(time: float, energy: float, place: int) -> float:
-        return time * factor[place] if watts is None else energy * 1e3 + watts * time
+    def price(time: Floats, energy: Floats | float) -> Floats:
+        finite = np.where(time < NEVER, time, 0.0)
+        return np.where(time < NEVER, finite * weight + energy * microjoules, NEVER)
 
-    enters = [price(stage.entry_ns[p], stage.entry_uj[p], p) for p in range(count)]
-    first = [enters[p] + (price(borders[p][0], 0.0, p) if borders else 0.0) for p in range(count)]
-    value, came = first, list[list[int]]()
+    def change(cut: int) -> Floats:
+        time, energy = table.change_ns[cut], table.change_uj[cut]
+        finite = np.where(time < NEVER, time, 0.0)
+        priced = finite * weight[:, None, :] + energy * microjoules[:, :, None]
+        return np.where(time < NEVER, priced, NEVER)
+
+    enters = price(np.array(stage.entry_ns, float), np.array(stage.entry_uj, float))
+    before, after = np.array(borders or [(0.0, 0.0)] * count, float).T
+    value = enters + price(before, 0.0)
+    here = np.arange(count)
+    came = np.empty((stage.units, len(weight), count), int)
     for unit in range(stage.units):
-        origin = list(range(count))
+        came[unit] = here
         if unit:
-            cheapest = list(value)
-            for sink, source in itertools.permutations(range(count), 2):
-                if value[source] == _NEVER:
-                    continue
-                change = stage.change(unit - 1, source, sink)
-                if change is not None:
-                    total = value[source] + price(change[0], change[1], sink) + enters[sink]
-                    if total < cheapest[sink]:
-                        cheapest[sink], origin[sink] = total, source
-            value = cheapest
-        came.append(origin)
-        times, energies = stage.time_ns[unit], stage.energy_uj[unit]
-        value = [
-            _NEVER if (time := times[p]) is None else value[p] + price(time, energies[p] or 0.0, p)
-            for p in range(count)
-        ]
-    ends = [value[p] + (price(borders[p][1], 0.0, p) if borders else 0.0) for p in range(count)]
-    last = min(range(count), key=ends.__getitem__)
-    if ends[last] < _NEVER:
-        yield _legs(stage, came, last)
+            total = (value[:, :, None] + change(unit - 1)) + enters[:, None, :]
+            total[:, here, here] = NEVER
+            source = total.argmin(axis=1)
+            cheapest = np.take_along_axis(total, source[:, None, :], axis=1)[:, 0, :]
+            moved = cheapest < value
+            came[unit] = np.where(moved, source, here)
+            value = np.where(moved, cheapest, value)
+        value = value + price(table.time[unit], table.energy[unit])
+    ends = value + price(after, 0.0)
+    for number, last in enumerate(ends.argmin(axis=1)):
+        if ends[number, last] < NEVER:
+            yield _legs(stage, came[:, number], int(last))
 
 
-def _legs(stage: Divisible, came: Sequence[Sequence[int]], last: int) -> Legs:
+def _legs(stage: Divisible, came: _Integers, last: int) -> Legs:
     legs, place, end = list[Leg](), last, stage.units
     for unit in reversed(range(stage.units)):
-        before = came[unit][place]
+        before = int(came[unit, place])
         if before != place or unit == 0:
             legs.insert(0, Leg(end, stage.places[place]))
             place, end = before, unit

@@ -11,8 +11,8 @@ from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
-from socsched.models.parts import part_network, part_of, whole_stage
-from socsched.models.registry import get_model
+from socsched.models.parts import part_of, whole_stage, without_part
+from socsched.models.registry import Model, get_model
 
 _UNTYPED = ("uint8", "int32", "int64", "bool")
 
@@ -22,31 +22,53 @@ class Sliced:
     """A `WorkOf` that knows parts: those of a stage share its operators as analysed whole."""
 
     work: WorkOf
-    _networks: dict[str, Network] = field(default_factory=dict)
+    _wholes: dict[tuple[str, str], _Whole] = field(default_factory=dict)
+    _models: dict[str, Model] = field(default_factory=dict)
 
     def __call__(self, stage: Stage, precision: str) -> StageWork:
         """Return what a stage or a part of one computes and moves in a precision."""
-        part, whole = part_of(stage.params), whole_stage(stage)
-        if part is None or whole is None:
+        part = part_of(stage.params)
+        if part is None:
             return self.work(stage, precision)
-        network = self._network(whole)
-        taken = part_network(network, part)
-        done = self.work(whole, precision)
-        owner = owners(network, done.operators)
-        if owner is None:
-            raise UsageError(f"stage {whole.name!r}: its operators are not its layers'", "plan it whole")
-        inside = {layer.name for layer in taken.layers}
-        model = get_model(stage.model or "", stage.params)
+        whole = self._whole(stage, precision)
+        model = self._model(stage, part.cut)
+        assert model.network is not None
+        inside = {layer.name for layer in model.network().layers}
         borders = [tuple(at(port.type, precision) for port in side) for side in (model.inputs, model.outputs)]
-        return StageWork(stage.name, precision, tuple(slices(network, done.operators, owner, inside)), *borders)
+        return StageWork(stage.name, precision, tuple(slices(whole, inside)), *borders)
 
-    def _network(self, whole: Stage) -> Network:
-        key = f"{whole.model} {sorted(whole.params.items(), key=str)}"
-        if key not in self._networks:
-            made = get_model(whole.model or "", whole.params).network
+    def _whole(self, part: Stage, precision: str) -> _Whole:
+        key = (_key(part), precision)
+        if key not in self._wholes:
+            stage = whole_stage(part)
+            assert stage is not None
+            made = get_model(stage.model or "", stage.params).network
             assert made is not None
-            self._networks[key] = made()
-        return self._networks[key]
+            network, done = made(), self.work(stage, precision)
+            owner = owners(network, done.operators)
+            if owner is None:
+                raise UsageError(f"stage {stage.name!r}: its operators are not its layers'", "plan it whole")
+            self._wholes[key] = _Whole(network, done.operators, tuple(owner))
+        return self._wholes[key]
+
+    def _model(self, part: Stage, cut: str) -> Model:
+        key = f"{_key(part)} {cut}"
+        if key not in self._models:
+            self._models[key] = get_model(part.model or "", part.params)
+        return self._models[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A network with its operators in a precision, and the layer each is of."""
+
+    network: Network
+    operators: tuple[Operator, ...]
+    owner: tuple[str, ...]
+
+
+def _key(part: Stage) -> str:
+    return f"{part.model} {sorted(without_part(part.params).items(), key=str)}"
 
 
 def at(tensor: TensorType, precision: str) -> TensorType:
@@ -67,16 +89,16 @@ def _plain(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def slices(network: Network, operators: Sequence[Operator], owner: Sequence[str], inside: set[str]) -> list[Operator]:
+def slices(whole: _Whole, inside: set[str]) -> list[Operator]:
     """Return the operators of the layers `inside`, with the traffic they have when nobody else is there.
 
     What an operator need not read or write because a neighbour does it, it reads and writes itself where that neighbour
     is in another part.
     """
-    inputs = {layer.name: layer.inputs for layer in network.layers}
+    inputs = {layer.name: layer.inputs for layer in whole.network.layers if layer.name in inside}
     charged: set[str] = set()
     found = []
-    for operator, name in zip(operators, owner, strict=True):
+    for operator, name in zip(whole.operators, whole.owner, strict=True):
         if name not in inside:
             continue
         sizes = sum(map(_size, operator.inputs)), sum(map(_size, operator.outputs))

@@ -7,10 +7,13 @@ deadline may not be pinned within its root domain, so each lane becomes one (a p
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.text import one_line
 
 LEAST_NS = 1024
 SHARE = 0.95
@@ -70,30 +73,31 @@ def linux(plan: Plan, mode_id: int | None, processors: Mapping[str, Sequence[int
     listed = entries(plan)
     lines = [
         "#!/bin/sh",
-        *(f"# {line}" for line in _remarks(plan, listed)),
+        *(f"# {one_line(line)}" for line in _remarks(plan, listed)),
         "set -eu",
         'RUN="${RUN:-}" # RUN=echo shows',
     ]
     lines += ["", "# Linux's numbers of the units in use, first lane first: compare with `lscpu -e` before use"]
-    for engine in (e for e in plan.engines if any(entry.engine == e.id for entry in listed)):
-        numbers = [str(n) for n in processors.get(engine.id, range(engine.lanes))][: engine.lanes]
-        lines.append(f'{_name(engine.id)}="{" ".join(numbers)}"')
+    units = _variables(listed)
+    for engine in (e for e in plan.engines if e.id in units):
+        numbers = [f"{n:d}" for n in processors.get(engine.id, range(engine.lanes))][: engine.lanes]
+        lines.append(f'{units[engine.id]}="{" ".join(numbers)}"')
     lines += ["", 'unit() { shift "$1"; shift; echo "$1"; } # lane, numbers -> number', *_PLACE, "", "show() {"]
     lines += ['  echo "task engine lane policy runtime_ns deadline_ns period_ns priority"']
     for entry in listed:
         times = f"{entry.runtime_ns} {entry.deadline_ns} {entry.period_ns} {entry.priority}"
-        lines.append(f'  echo "{entry.task} {entry.engine} {entry.lane} {entry.kind} {times}"')
+        row = f"{entry.task} {entry.engine} {entry.lane} {entry.kind} {times}"
+        lines.append(f"  printf '%s\\n' {shlex.quote(one_line(row))}")
     lines += ["}", "", "prepare() {"]
-    lines.append(
-        f"  $RUN nvpmodel -m {mode_id} # {plan.mode}" if mode_id is not None else f"  : # set mode {plan.mode}"
-    )
+    mode = one_line(plan.mode)
+    lines.append(f"  $RUN nvpmodel -m {mode_id:d} # {mode}" if mode_id is not None else f"  : # set mode {mode}")
     lanes = dict.fromkeys((entry.engine, entry.lane) for entry in listed)
-    lines += [f'  domain {_name(engine)}_{lane} "$(unit {lane} ${_name(engine)})"' for engine, lane in lanes]
+    lines += [f'  domain {units[engine]}_{lane} "$(unit {lane} ${units[engine]})"' for engine, lane in lanes]
     lines += ["}", "", "apply() { # task, process identity for each of its lanes", '  task=$1; shift; case "$task" in']
     for task in dict.fromkeys(entry.task for entry in listed):
-        lines.append(f"    '{task}')")
+        lines.append(f"    {shlex.quote(task)})")
         for number, entry in enumerate((e for e in listed if e.task == task), 1):
-            lines.append(f'      {_call(entry)} "${number}"')
+            lines.append(f'      {_call(entry, units[entry.engine])} "${{{number}}}"')
         lines[-1] += " ;;"
     lines += ['    *) echo "no thread of Linux: $task" >&2; exit 2 ;;', "  esac", "}", "", *_MAIN]
     return "\n".join(lines) + "\n"
@@ -126,15 +130,20 @@ _MAIN = [
 ]
 
 
-def _call(entry: Entry) -> str:
-    engine = _name(entry.engine)
+def _call(entry: Entry, engine: str) -> str:
     if entry.kind == "deadline":
         return f"deadline {engine}_{entry.lane} {entry.runtime_ns} {entry.deadline_ns} {entry.period_ns}"
     return f'fifo "$(unit {entry.lane} ${engine})" {entry.priority}'
 
 
-def _name(engine: str) -> str:
-    return "units_" + "".join(c if c.isalnum() else "_" for c in engine)
+def _variables(listed: Sequence[Entry]) -> dict[str, str]:
+    """Return a shell variable for each engine; two engines whose names differ in signs only get different ones."""
+    found: dict[str, str] = {}
+    for entry in listed:
+        if entry.engine not in found:
+            plain = "units_" + re.sub("[^A-Za-z0-9]", "_", entry.engine)
+            found[entry.engine] = plain if plain not in found.values() else f"{plain}_{len(found)}"
+    return found
 
 
 def _engine(plan: Plan, task: Task) -> PlannedEngine:

@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterable
 
 from socsched.plan.plan import Plan, Task
+from socsched.text import one_line
 
 VERSION = "3.0.0"
 LONGEST_NS = 60_000_000_000
@@ -22,7 +23,7 @@ LONGEST_NS = 60_000_000_000
 
 def name(text: str) -> str:
     """Return an identifier: the compiler keeps the period for itself, and > is no part of a name."""
-    return re.sub(r"\W", "_", text.replace(">", "_to_"))
+    return re.sub(r"\W", "_", text.replace(">", "_to_"), flags=re.ASCII)
 
 
 def resource(engine: str, lane: int, lanes: int) -> str:
@@ -92,4 +93,4 @@ def _remarks(plan: Plan, whole: int) -> list[str]:
         told.append(f"Not expressed, epochs start together: {'; '.join(late)}.")
     if whole > LONGEST_NS:
         told.append(f"The hyperepoch lasts {whole / 1e9:g} s: round the periods to a common multiple first.")
-    return [f"# {line}" for text in told for line in textwrap.wrap(text, 116)]
+    return [f"# {line}" for text in told for line in textwrap.wrap(one_line(text), 116)]

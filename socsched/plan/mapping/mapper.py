@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from socsched.cost.cost import Cost
+from socsched.plan.clock import NO_CLOCK, Clock
 from socsched.plan.mapping.heft import earliest_slot, upward_ranks
 from socsched.plan.workload import Unconnectable, Workload
 from socsched.progress import tell
 
 Score = tuple[float, ...]
 """(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
+FRAMES = 100
+"""Frames of a stage that are laid out at most; one far faster than others repeats itself long before."""
 Beats = Callable[[Mapping[str, Cost], Score], Score | None]
 """Returns the score of a mapping if it is below the one given."""
 
@@ -107,7 +109,7 @@ def _try(
     busy = sorted(span for lane in lanes for span in timeline.busy.get((cost.engine, lane), []))
     transfers = {p: transfer_ns(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
     starts, latest = list[float](), 0.0
-    for frame in range(max(horizon // period, 1)):
+    for frame in range(min(max(horizon // period, 1), FRAMES)):
         release = offset + frame * period
         ready = max([float(release), *(done[p][frame] + transfers[p] for p in transfers)])
         start = earliest_slot(busy, ready, cost.time_ns)
@@ -127,12 +129,15 @@ def _lanes(timeline: _Timeline, engine: str, available: int, count: int) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """The mapping an improvement ended with, its score, mappings evaluated, and whether the search ran to its end."""
+    """The mapping an improvement ended with, its score, mappings evaluated, and whether the search ran to its end;
+    `late`: the time limit ended it.
+    """
 
     mapping: dict[str, Cost]
     score: Score
     evaluated: int
     complete: bool
+    late: bool = False
 
 
 def improve(
@@ -140,21 +145,21 @@ def improve(
     options: Mapping[str, Sequence[Cost]],
     beats: Beats,
     budget: int = 400,
-    time_limit: float | None = None,
+    clock: Clock = NO_CLOCK,
 ) -> Improved:
     """Move one stage at a time to another candidate while that helps; ends at a local optimum or after `budget` tries.
 
-    Deterministic unless `time_limit` (s) cuts it short.  Stages are gone through in order, again after every success;
+    Deterministic unless the `clock` cuts it short.  Stages are gone through in order, again after every success;
     as neighbours on one engine save a conversion, a stage also moves together with the next one.
     """
     worst = (float("inf"),)
     best, known = beats(mapping, worst) or worst, {_key(mapping)}
-    evaluated, started = 1, time.monotonic()
+    evaluated = 1
     moves = list(_moves(list(mapping), options))
     position = idle = 0
     while idle < len(moves):
-        if evaluated >= budget or (time_limit is not None and time.monotonic() - started > time_limit):
-            return Improved(mapping, best, evaluated, False)
+        if evaluated >= budget or clock.over():
+            return Improved(mapping, best, evaluated, False, clock.over())
         trial = {**mapping, **{cost.stage: cost for cost in moves[position]}}
         position, idle = (position + 1) % len(moves), idle + 1
         if _key(trial) in known:

@@ -35,18 +35,22 @@ from socsched.plan.workload import Mapping_, Unconnectable, Workload
 
 _PPM = 1_000_000
 _ACCURACY = "accuracy loss"
+Options = Mapping[str, Sequence[Cost]]
 _NO_WORK = (Segment("stand-in", 0, 0, 0),)
 T = TypeVar("T")
 
 
-def stage_problem(workload: Workload, divided: Mapping[str, Divisible] | None = None) -> Problem:
-    """Return the choice of a candidate for every stage, to minimise the sum of expected chain latencies.
+def stage_problem(
+    workload: Workload, divided: Mapping[str, Divisible] | None = None, options: Options | None = None
+) -> Problem:
+    """Return the choice of a cost for every stage, to minimise the sum of expected chain latencies.
 
-    Stages of `divided` are chosen unit by unit: neighbours in different places are a cut (`inside`).
+    Stages of `divided` are chosen unit by unit: neighbours in different places are a cut (`inside`).  `options`: the
+    costs to choose from, the cost model's candidates unless given.
     """
     graph, model = workload.graph, workload.model
-    inner = divided or {}
-    options = {name: _ways(model.candidates(graph.stage(name)), inner.get(name)) for name in graph.order}
+    inner, given = divided or {}, workload.options() if options is None else options
+    options = {name: _ways(given[name], inner.get(name)) for name in graph.order}
     head, tail = {n: n for n in graph.order}, {n: n for n in graph.order}
     groups: tuple[Group, ...] = ()
     edges: tuple[Edge, ...] = ()
@@ -159,14 +163,17 @@ def exact_mapping(
     seconds: float,
     seed: int = 0,
     divided: Mapping[str, Divisible] | None = None,
+    options: Options | None = None,
 ) -> Exact[T]:
     """Go through mappings in the order of their expected latency, at least, until none left can be better.
 
     `judged` returns latency (ns) and candidate of a feasible mapping, None for another; `known` is the latency of a
     feasible one that is there already.  Stages of `divided` may come as legs, whose parts follow each other; these are
-    the second argument of `judged`.  Ends when nothing can be better, nothing is left, or after `seconds`.
+    the second argument of `judged`; `options` as of `stage_problem`.  Ends when nothing can be better, nothing is left,
+    or after `seconds`.
     """
-    started, problem = time.monotonic(), stage_problem(workload, divided)
+    started, options = time.monotonic(), workload.options() if options is None else options
+    problem = stage_problem(workload, divided, options)
     program, bound, tried = Program(problem), 0, 0
     best: T | None = None
     while (left := seconds - (time.monotonic() - started)) > 0.05:
@@ -179,7 +186,7 @@ def exact_mapping(
                 None,
                 bound,
                 tried,
-                conflict(problem, left / (len(problem.budgets) + 2)) if not tried else (),
+                conflict(problem, left / (len(problem.requirements) + len(problem.budgets) + 2)) if not tried else (),
             )
         if answer.schedule is None:
             break
@@ -189,7 +196,7 @@ def exact_mapping(
         if answer.status != "optimal":
             break
         tried += 1
-        found = judged(*_mapping(workload, answer.schedule, problem, divided or {}))
+        found = judged(*_mapping(workload, answer.schedule, problem, divided or {}, options))
         if found is not None and (known is None or found[0] < known):
             known, best = found
         program.exclude(answer.schedule.choice)
@@ -197,12 +204,12 @@ def exact_mapping(
 
 
 def _mapping(
-    workload: Workload, schedule: Schedule, problem: Problem, divided: Mapping[str, Divisible]
+    workload: Workload, schedule: Schedule, problem: Problem, divided: Mapping[str, Divisible], options: Options
 ) -> tuple[Mapping_, dict[str, Legs]]:
     graph, chosen, cuts = workload.graph, dict[str, Cost](), dict[str, Legs]()
     for name in graph.order:
         stage = divided.get(name)
-        ways = _ways(workload.model.candidates(graph.stage(name)), stage)
+        ways = _ways(options[name], stage)
         if stage is None:
             chosen[name] = ways[schedule.choice[problem.index[name]]]
             continue

@@ -9,6 +9,7 @@ from typing import Any
 from socsched.cost.cost import Cost
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
+from socsched.plan.clock import Clock
 from socsched.plan.cutting.divisible import Divisible, Legs
 from socsched.plan.cutting.search import Cutter, cutter_of
 from socsched.plan.solution import solve
@@ -71,7 +72,7 @@ class Ask:
     def rest(self) -> dict[str, Cost]:
         """Return a mapping of all stages, whole, by our search: for those a planner does not decide on."""
         if self._rest is None:
-            self._rest = solve(self.workload, self.goals, BUDGET, self.seconds / 2).search.mapping
+            self._rest = solve(self.workload, self.goals, BUDGET, Clock.of(self.seconds / 2)).search.mapping
         return dict(self._rest)
 
     def some_networks(self, planner: str, most: int = 0) -> Mapping[str, Divisible]:

@@ -12,8 +12,9 @@ from socsched.cost.profile import Profile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
-from socsched.graph.taskgraph import task_graph
+from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.plan.candidate import judged, objectives, score
+from socsched.plan.cutting.search import cutter_of
 from socsched.plan.cutting.work import Sliced
 from socsched.plan.deployment import Deployment, deploy
 from socsched.plan.execution import slowed_by_lanes
@@ -22,6 +23,7 @@ from socsched.plan.mapping.mapper import Improved
 from socsched.plan.plan import Plan
 from socsched.plan.planner import POLICIES, modes_of, written
 from socsched.plan.planners.base import Ask, Planner, Proposal
+from socsched.plan.refutation import by_bounds
 from socsched.plan.solution import Solution
 from socsched.plan.unplaceable import homeless, unplaceable
 from socsched.plan.workload import NO_LIMITS, Limits, Unconnectable, Workload
@@ -38,7 +40,7 @@ def make_plan(
     work: WorkOf,
     profile: Profile | None = None,
     options: Mapping[str, str] | None = None,
-    time_limit: float | None = 60.0,
+    time_limit: float | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Plan:
     """Return the plan of a planner with its verdict; every mode is tried where `mode` is None or "auto", the best kept.
@@ -69,9 +71,21 @@ def make_plan(
         option = next((m for m in modes if m.default), modes[0])
         return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective)
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
-    plan = written(best, [each for each, _ in found], objective, None, pipeline)
+    solutions = [each for each, _ in found]
+    if best.candidate.verdict != "feasible":
+        solutions = [_refuted(each, pipeline, graph) for each in solutions]
+        best = next(each for each in solutions if each.candidate is best.candidate)
+    plan = written(best, solutions, objective, None, pipeline)
     told: dict[str, Any] = {**plan.solver, "name": planner.name, "status": "proposed", "bound": None, "gap": None}
     return replace(plan, solver={**told, "source": planner.source, "options": settings, "facts": dict(proposal.facts)})
+
+
+def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
+    """Return what a planner found with the proof that no mapping does better, if bounds give one."""
+    made = found.candidate.deployment.workload
+    workload = Workload.of(graph, made.model, made.policy, limits=made.limits)
+    divided = cutter_of(pipeline, workload, ()).stages
+    return replace(found, proof=by_bounds(workload, divided))
 
 
 def solution(proposal: Proposal, goals: tuple[str, ...]) -> Solution:

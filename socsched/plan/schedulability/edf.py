@@ -22,7 +22,7 @@ from socsched.plan.schedulability.tasks import (
 )
 
 Deadlines = Mapping[str, int]
-ALLOWED = "waiting, as its EDF deadline allows"
+ALLOWED = "EDF slack up to local deadline"
 """Term of a response that is a local deadline: what it leaves beside the WCET."""
 
 

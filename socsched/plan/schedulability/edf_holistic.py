@@ -99,7 +99,7 @@ def _settled(name: str, responses: Mapping[str, Response], begun: Mapping[str, i
     """Return a response whose terms begin where that of its predecessor ends, not where it was taken to end."""
     response = responses[name]
     rest = begun[response.via] - responses[response.via].value if response.via else 0
-    return replace(response, terms=(*response.terms, ("more than the predecessor takes", rest))) if rest else response
+    return replace(response, terms=(*response.terms, ("release jitter from predecessor", rest))) if rest else response
 
 
 def _fits(group: Sequence[RtTask], system: System) -> bool:

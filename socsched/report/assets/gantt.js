@@ -7,7 +7,7 @@
 //   marks: [time, kind, text];  inputs: [name, times]
 "use strict";
 (() => {
-  const ROW = 26, HEAD = 24, FOOT = 34, CHAR = 6.7, LEAST = 2000; // LEAST: ns that a view shows at least
+  const ROW = 26, HEAD = 36, FOOT = 34, CHAR = 6.7, LEAST = 2000; // LEAST: ns that a view shows at least
   const STATES = ["on time", "late", "dropped", "aborted", "unfinished"];
   const esc = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -212,7 +212,7 @@
       if (blocked) said.push(`blocked ${time(blocked)}`);
       if (finish !== null) {
         said.push(`ended at ${moment(finish + this.data.start, 1e6)}`);
-        said.push(finish > deadline ? `${time(finish - deadline)} after its deadline` : `${time(deadline - finish)} before its deadline`);
+        said.push(finish > deadline ? `${time(finish - deadline)} after its local deadline` : `${time(deadline - finish)} before its local deadline`);
       }
       return said.join(" · ");
     }
@@ -317,11 +317,17 @@
       return drawn.join("");
     }
 
-    // The deadline of the selected job.
+    // The deadline of the frame that is shown, and the one the selected job is scheduled by.
     flag(height) {
-      if (this.selected < 0) return "";
-      const x = this.x(this.data.jobs[this.selected][3]), left = x > this.left + this.wide * 0.7;
-      return `<line x1="${x}" x2="${x}" y1="${HEAD - 6}" y2="${height - FOOT}" class="limit"/><text x="${x + (left ? -4 : 4)}" y="${HEAD - 8}" class="limit ${left ? "end" : ""}">deadline</text>`;
+      const line = (at, name, row) => {
+        const x = this.x(at), left = x > this.left + this.wide * 0.7;
+        if (x < this.left || x > this.left + this.wide) return "";
+        return `<line x1="${x}" x2="${x}" y1="${HEAD - 6}" y2="${height - FOOT}" class="limit"/><text x="${x + (left ? -4 : 4)}" y="${HEAD - 8 - 11 * row}" class="limit ${left ? "end" : ""}">${esc(name)}</text>`;
+      };
+      const {limit, jobs} = this.data;
+      const own = this.selected < 0 ? null : jobs[this.selected][3];
+      const due = limit ? line(limit[0], limit[1], 0) : "";
+      return own === null || (limit && own === limit[0]) ? due : due + line(own, "local deadline", limit ? 1 : 0);
     }
 
     marks(height) {

@@ -18,8 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from socsched.compile.store import cache_dir, write_atomic
+from socsched.cache import cache_dir
 from socsched.errors import MachineError
+from socsched.files import write_file
 
 LAST_BEFORE, FIRST_AGAIN = (10, 7), (11, 4, 1)
 
@@ -97,9 +98,9 @@ class DlaBuilder:
             raise MachineError(f"{package.onnx.name}: TensorRT built no engine", "its log above says why")
         data = bytes(plan)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, lambda aside: _write(aside, data))
+        write_file(file, data)
         rows = [{"layer": p.layer, "kind": p.kind, "device": p.device} for p in placement]
-        file.with_suffix(".json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        write_file(file.with_suffix(".json"), json.dumps(rows, indent=1))
         return data
 
     def placement(self, package: Package, core: int) -> list[Placement]:
@@ -204,7 +205,3 @@ def _calibrator(trt: Any, cache: bytes) -> Any:
             return None
 
     return Cached()
-
-
-def _write(file: Path, data: bytes) -> None:
-    file.write_bytes(data)

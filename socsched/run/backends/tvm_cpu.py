@@ -26,7 +26,7 @@ class TvmCpuBackend:
         assert stage is not None
         weights = weights_of(setting)
         engine = setting.platform.engine(task.engine)
-        scales = _scales(setting.scales).get(stage.name) if setting.scales else None
+        scales = scales_of(setting, stage)
         artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes), scales=scales)
         compiled, bound = load(artifact), setting.bound[stage.name]
         inputs = {name: bound[name] for name in artifact.input_names}
@@ -42,6 +42,13 @@ class TvmCpuBackend:
 def weights_of(setting: Setting) -> Mapping[str, Any] | None:
     """Return the weights of a run's weights file, None where it has none."""
     return _weights(setting.weights) if setting.weights else None
+
+
+def scales_of(setting: Setting, stage: Stage) -> Any:
+    """Return the int8 scales of a stage in a run's file of them, None without."""
+    from socsched.compile.quantize.scales import of_stage
+
+    return of_stage(_scales(setting.scales), stage) if setting.scales else None
 
 
 @lru_cache(maxsize=1)

@@ -102,6 +102,7 @@ class TvmCudaBackend(SlottedBackend):
 
 def _compiled(task: Task, stage: Stage, setting: Setting) -> Artifact:
     from socsched.compile.builder import compile_stage
-    from socsched.run.backends.tvm_cpu import weights_of
+    from socsched.run.backends.tvm_cpu import scales_of, weights_of
 
-    return compile_stage(stage, setting.platform.engine(task.engine), task.precision, weights_of(setting))
+    engine, scales = setting.platform.engine(task.engine), scales_of(setting, stage)
+    return compile_stage(stage, engine, task.precision, weights_of(setting), scales=scales)

@@ -19,7 +19,7 @@ from socsched.descriptor.platform import Platform
 from socsched.models.registry import bindings, get_model
 from socsched.plan.plan import Plan
 from socsched.run.backends.base import Setting, gather
-from socsched.run.backends.tvm_cpu import weights_of
+from socsched.run.backends.tvm_cpu import scales_of, weights_of
 from socsched.run.corun import record
 from socsched.run.profile import LEAST_ERROR, quantiles
 from socsched.run.worker import warn
@@ -57,7 +57,8 @@ def measure_remotely(
             note(f"{task.name}: not measured, {engine.id} is no processor")
             continue
         share = len(task.lanes)
-        artifact = compile_stage(stage, engine, task.precision, weights_of(setting), share)
+        scales = scales_of(setting, stage)
+        artifact = compile_stage(stage, engine, task.precision, weights_of(setting), share, scales=scales)
         bound = setting.bound[task.name]
         ports = {name: bound[name] for name in artifact.input_names}
         times = sorted(remote.load(artifact).times(gather(ports, heard.given[task.name], artifact.inputs), repeat))

@@ -1,35 +1,90 @@
-"""Whole-number arithmetic that compiled and interpreted code do alike."""
+"""Whole-number arithmetic and sets of lanes that compiled and interpreted code do alike.
+
+Products have as many bits as they need; a result beyond 2**62 is 2**62, a time that never comes.
+"""
 
 from __future__ import annotations
 
 import struct
 
 import cython
-from cython import longlong as i64
 
 if not cython.compiled:
-    # compiled, these are single instructions of the processor (arithmetic.pxd)
+    # compiled, most of these are single instructions of the processor (arithmetic.pxd)
+    Lanes = int
+    WORDS = 1 << 20
+    """Words of 64 lanes that a set may have: as many as it takes."""
+    _FAR = 1 << 62
 
     def length(value: int) -> int:
         """Return how many bits a number from 0 on has, at least one."""
         return value.bit_length() or 1
 
-    def bits(mask: int) -> int:
-        """Return how many lanes a mask has."""
-        return mask.bit_count()
-
     def image(value: float) -> int:
         """Return the eight bytes of a double as a whole number."""
         return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
+    def scaled(value: int, up: int, down: int) -> int:
+        """Return value * up / down rounded up (value where `down` is 0)."""
+        if down <= 0:
+            return value
+        found = (value * up + down - 1) // down
+        return found if found < _FAR else _FAR
 
-def scaled(value: i64, up: i64, down: i64) -> i64:
-    """Return value * up / down rounded up, without overflow: factors beyond 2**31 lose their last bits upwards."""
-    if down <= 0:
-        return value
-    while up >= 2147483648 or down >= 2147483648:
-        up = (up + 1) >> 1
-        down >>= 1
-    whole: i64 = value // down
-    rest: i64 = value - whole * down
-    return whole * up + (rest * up + down - 1) // down
+    def portion(value: int, up: int, down: int) -> int:
+        """Return value * up / down rounded down."""
+        found = value * up // down
+        return found if found < _FAR else _FAR
+
+    def larger(a: int, b: int, c: int, d: int) -> bool:
+        """Return whether a * b > c * d."""
+        return a * b > c * d
+
+    def nothing() -> Lanes:
+        """Return the set of no lanes."""
+        return 0
+
+    def lane_set(lane: int) -> Lanes:
+        """Return the set of one lane."""
+        return 1 << lane
+
+    def common(a: Lanes, b: Lanes) -> Lanes:
+        """Return the lanes in both sets."""
+        return a & b
+
+    def joined(a: Lanes, b: Lanes) -> Lanes:
+        """Return the lanes in either set."""
+        return a | b
+
+    def without(a: Lanes, b: Lanes) -> Lanes:
+        """Return the lanes in the first set only."""
+        return a & ~b
+
+    def some(a: Lanes) -> bool:
+        """Return whether a set has any lane."""
+        return a != 0
+
+    def meets(a: Lanes, b: Lanes) -> bool:
+        """Return whether two sets have a lane in common."""
+        return a & b != 0
+
+    def equal(a: Lanes, b: Lanes) -> bool:
+        """Return whether two sets are the same."""
+        return a == b
+
+    def has(a: Lanes, lane: int) -> int:
+        """Return whether a lane is in a set."""
+        return a >> lane & 1
+
+    def bits(a: Lanes) -> int:
+        """Return how many lanes a set has."""
+        return a.bit_count()
+
+    def lowest(a: Lanes) -> int:
+        """Return the first lane of a set that has some."""
+        return (a & -a).bit_length() - 1
+
+    def word(a: Lanes, which: int) -> int:
+        """Return 64 lanes of a set as an int64, lane 0 in the lowest bit of word 0."""
+        found = a >> 64 * which & 0xFFFFFFFFFFFFFFFF
+        return found - (1 << 64) if found >> 63 else found

@@ -9,13 +9,13 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import image
+    from cython.cimports.socsched_kernel.arithmetic import image, word
     from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR
     from cython.cimports.socsched_kernel.records import Log
     from cython.cimports.socsched_kernel.state import State
     from cython.cimports.socsched_kernel.totals import Chains, Histograms
 else:
-    from .arithmetic import image
+    from .arithmetic import image, word
     from .codes import DONE, DROPPED, FAR
     from .records import Log
     from .state import State
@@ -51,7 +51,7 @@ class Books(State):
         self.chains = Chains(tables)
         self.chained = self.chains.count > 0
         self.execs, self.responses = Histograms(self.tasks), Histograms(self.tasks)
-        self.job_log, self.slice_log, self.note_log = Log(13), Log(7), Log(5)
+        self.job_log, self.slice_log, self.note_log = Log(13), Log(6 + self.words), Log(5)
         self.step_log, self.depth_log, self.sample_log, self.release_log = Log(3), Log(3), Log(1), Log(2)
         self.level_log = Log(3)
 
@@ -127,11 +127,13 @@ class Books(State):
         at: i64 = log.row()
         log.block[at] = number
         log.block[at + 1] = self.u_engine[self.unit[c]]
-        log.block[at + 2] = self.lanes[c]
-        log.block[at + 3] = self.j_number[slot]
-        log.block[at + 4] = name
-        log.block[at + 5] = self.slice_from[c]
-        log.block[at + 6] = now
+        log.block[at + 2] = self.j_number[slot]
+        log.block[at + 3] = name
+        log.block[at + 4] = self.slice_from[c]
+        log.block[at + 5] = now
+        i: i64
+        for i in range(self.words):
+            log.block[at + 6 + i] = word(self.lanes[c], i)
 
     def write_depth(self, t: i64, depth: i64, now: i64) -> None:
         """Keep the length of a queue for the trace."""

@@ -1,4 +1,4 @@
-"""Flat arrays of int64 and of doubles, and how compiled code reaches them: by bare pointers."""
+"""Flat arrays of int64, of doubles and of sets of lanes, and how compiled code reaches them: by bare pointers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 import cython
 from cython import longlong as i64
 
+if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import WORDS, lane_sets
+
 
 class Columns:
-    """Owner of arrays; what `own`, `own_reals` and `fill` return is valid as long as the owner lives."""
+    """Owner of arrays; what its methods return is valid as long as the owner lives."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -36,3 +39,17 @@ class Columns:
     def fill(self, count: i64, value: i64) -> Any:
         """Return `count` numbers of one value, at least one."""
         return self.own(array("q", [value]) * max(count, 1))
+
+    def own_sets(self, values: Any) -> Any:
+        """Keep sets of lanes, given as whole numbers with bit k for lane k, and return them."""
+        if cython.compiled:
+            flat = array("Q", [value >> 64 * i & 0xFFFFFFFFFFFFFFFF for value in values for i in range(WORDS)])
+            self.kept.append(memoryview(flat))
+            view: cython.ulonglong[::1] = flat
+            return cython.cast(lane_sets, cython.address(view[0]))
+        else:
+            return list(values)
+
+    def fill_sets(self, count: i64) -> Any:
+        """Return `count` empty sets of lanes, at least one."""
+        return self.own_sets([0] * max(count, 1))

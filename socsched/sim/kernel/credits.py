@@ -9,9 +9,11 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import portion
     from cython.cimports.socsched_kernel.codes import FAR, SHIFT
     from cython.cimports.socsched_kernel.reservations import Reservations
 else:
+    from .arithmetic import portion
     from .codes import FAR, SHIFT
     from .reservations import Reservations
 
@@ -19,20 +21,23 @@ else:
 class Credits(Reservations):
     """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
 
-    `waits[t_levels[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those, to
-    be a candidate at level i; `steps` are the same times in their order, `stepped[t]` of them behind the job, and
-    `reached[t]` its level (-1: none); `bar[u]` is the level reached there.  `service[t]`: time a task has run, divided
-    by its weight; `least[u]` that of the one that had least when somebody came, or of the last one that left, below
-    which nobody who comes back starts.  `pull[t]`: 2**26 divided by the weight.
+    `waits[levels_at[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those,
+    to be a candidate at level i (`g_levels`: where those of a segment's unit are); `steps` are the same times in their
+    order, `stepped[t]` of them behind the job, and `reached[t]` its level (-1: none); `bar[u]` is the level reached
+    there.  `service[t]`: time a task has run, divided by its weight; `least[u]` that of the one that had least when
+    another came, or of the last one that left, below which no task that comes back starts.  `pull[t]`: 2**26 divided by
+    the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
         t: i64
+        g: i64
         self.waited = self.fill(self.tasks, 0)
         self.waits_from = self.fill(self.tasks, 0)
         self.service = self.fill(self.tasks, 0)
         self.pull = self.fill(self.tasks, 0)
+        self.levels_at = self.fill(self.tasks, 0)
         self.bar = self.fill(self.units, 0)
         self.reached = self.fill(self.tasks, -1)
         self.stepped = self.fill(self.tasks, 0)
@@ -40,12 +45,18 @@ class Credits(Reservations):
         self.least = self.fill(self.units, 0)
         for t in range(self.tasks):
             self.pull[t] = (1 << 26) // self.t_weight[t]
-            self.put_in_order(self.t_levels[t], 2 * self.u_tokens[self.g_unit[self.t_first[t]]])
+        for g in range(self.segments):
+            self.put_in_order(self.g_levels[g], 2 * self.u_tokens[self.g_unit[g]])
 
     def credit(self, t: i64, now: i64) -> None:
         """A job comes: it has not waited."""
         self.waited[t] = 0
         self.waits_from[t] = now
+        self.reached[t] = -1
+        self.stepped[t] = 0
+
+    def credit_anew(self, t: i64) -> None:
+        """A job comes to another unit: what it has waited counts there too, by that unit's levels."""
         self.reached[t] = -1
         self.stepped[t] = 0
 
@@ -55,7 +66,7 @@ class Credits(Reservations):
 
     def share_of(self, t: i64, ran: i64) -> i64:
         """Return a time divided by a task's weight."""
-        return ran * self.pull[t] >> SHIFT
+        return portion(ran, self.pull[t], 1 << SHIFT)
 
     def put_in_order(self, first: i64, count: i64) -> None:
         """Sort some of `steps`."""
@@ -71,20 +82,20 @@ class Credits(Reservations):
     def level_of(self, u: i64, t: i64) -> i64:
         """Return the highest level of tokens a job has reached, -1 for none."""
         level: i64 = self.reached[t]
-        while level + 1 < self.u_tokens[u] and self.waited[t] >= self.waits[self.t_levels[t] + level + 1]:
+        while level + 1 < self.u_tokens[u] and self.waited[t] >= self.waits[self.levels_at[t] + level + 1]:
             level += 1
         self.reached[t] = level
         return level
 
     def time_to_level(self, u: i64, t: i64) -> i64:
         """Return how long a job has to wait for the next level of tokens (ns)."""
-        at: i64 = self.t_levels[t] + self.stepped[t]
-        end: i64 = self.t_levels[t] + 2 * self.u_tokens[u]
+        at: i64 = self.levels_at[t] + self.stepped[t]
+        end: i64 = self.levels_at[t] + 2 * self.u_tokens[u]
         while at < end and self.steps[at] <= self.waited[t]:
             at += 1
-        self.stepped[t] = at - self.t_levels[t]
+        self.stepped[t] = at - self.levels_at[t]
         return self.steps[at] - self.waited[t] if at < end else FAR
 
     def candidate(self, u: i64, t: i64) -> i64:
         """Return 0 for a job that has enough tokens, 1 for others, as keys of an order."""
-        return self.waited[t] < self.waits[self.t_levels[t] + self.u_tokens[u] + self.bar[u]]
+        return self.waited[t] < self.waits[self.levels_at[t] + self.u_tokens[u] + self.bar[u]]

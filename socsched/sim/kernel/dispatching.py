@@ -8,6 +8,7 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import Lanes, equal, joined, larger, meets, nothing, some
     from cython.cimports.socsched_kernel.codes import (
         COMPLETION,
         FAR,
@@ -20,6 +21,7 @@ if cython.compiled:
     )
     from cython.cimports.socsched_kernel.guests import Guests
 else:
+    from .arithmetic import Lanes, equal, joined, larger, meets, nothing, some
     from .codes import COMPLETION, FAR, FULL, KILLED, NONE, RESTART, SEGMENT, SLOWDOWN
     from .guests import Guests
 
@@ -30,13 +32,15 @@ class Dispatcher(Guests):
     Fixed ones are taken together, "any" lanes where some are free, and jobs of lower priority fill what is left.  Who
     resumes pays the switch first.
 
-    `chosen[c]`: lanes a claim is to have.  `toll[u]`: what the next job of a unit pays for having stopped another.
+    `chosen[c]`: lanes a claim is to have, of those before `reach` in the order.  `toll[u]`: what the next job of
+    a unit pays for having stopped another.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
-        self.chosen = self.fill(self.width, 0)
+        self.chosen = self.fill_sets(self.width)
         self.toll = self.fill(self.units, 0)
+        self.reach = 0
 
     def settle(self, now: i64) -> None:
         """Bring everything in line with what happened at this instant."""
@@ -66,8 +70,8 @@ class Dispatcher(Guests):
         u: i64
         found: i64 = FAR
         for u in range(self.units):
-            if self.u_across[u] and self.ordered[u] and self.key0[self.order[u * self.width]] < found:
-                found = self.key0[self.order[u * self.width]]
+            if self.u_across[u] and self.ordered[u] and self.key0[self.order[self.u_order0[u]]] < found:
+                found = self.key0[self.order[self.u_order0[u]]]
         return found
 
     def dispatch(self, u: i64, now: i64, top: i64) -> None:
@@ -100,7 +104,7 @@ class Dispatcher(Guests):
 
         Launched are, with the running one, as many segments of engines with several in flight as those hold.
         """
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         i: i64
         for i in range(self.ordered[u]):
             t: i64 = self.order[base + i]
@@ -129,23 +133,25 @@ class Dispatcher(Guests):
 
     def choose(self, u: i64, now: i64, top: i64) -> None:
         """Find lanes for the claims on a unit, in their order."""
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         gate: i64 = self.n_linger[self.u_engine[u]]
-        everything: i64 = self.u_mask[u]
-        taken: i64 = self.held[u]
+        everything: Lanes = self.u_mask[u]
+        taken: Lanes = self.held[u]
         i: i64
+        self.reach = 0
         for i in range(self.ordered[u]):
-            if taken == everything:
+            if equal(taken, everything):
                 break
             c: i64 = self.order[base + i]
             if self.locked[c] or (top > -FAR and self.key0[c] > top and not self.goes_on(c)):
                 continue
             if gate and not self.admits(u, c, now):
                 continue
-            place: i64 = self.find_place(c, taken)
-            if place:
+            place: Lanes = self.find_place(c, taken)
+            if some(place):
                 self.chosen[c] = place
-                taken |= place
+                self.reach = i + 1
+                taken = joined(taken, place)
 
     def goes_on(self, c: i64) -> i64:
         """Return whether a claim's next segment was launched before somebody more urgent came."""
@@ -153,27 +159,28 @@ class Dispatcher(Guests):
 
     def spare(self, u: i64, now: i64) -> None:
         """Let jobs finish that are about to be stopped, where the policy finds that better."""
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         i: i64
         j: i64
         for i in range(self.runs[u]):
             c: i64 = self.run[base + i]
-            if self.locked[c] or c >= self.tasks or self.chosen[c] == self.lanes[c]:
+            if self.locked[c] or c >= self.tasks or equal(self.chosen[c], self.lanes[c]):
                 continue
             stays: i64 = 1
             wanted: i64 = 0
             for j in range(self.ordered[u]):
                 other: i64 = self.order[base + j]
-                if other != c and other < self.tasks and self.chosen[other] & self.lanes[c]:
+                if other != c and other < self.tasks and meets(self.chosen[other], self.lanes[c]):
                     wanted = 1
                     if self.running[other] or not self.finishes(u, c, other, now):
                         stays = 0
             if stays and wanted:
                 for j in range(self.ordered[u]):
                     other = self.order[base + j]
-                    if self.chosen[other] & self.lanes[c]:
-                        self.chosen[other] = 0
+                    if meets(self.chosen[other], self.lanes[c]):
+                        self.chosen[other] = nothing()
                 self.chosen[c] = self.lanes[c]
+                self.reach = self.ordered[u]
 
     def finishes(self, u: i64, c: i64, other: i64, now: i64) -> i64:
         """Return whether a job that runs had better finish before one that waits (`Taking.drain`)."""
@@ -181,12 +188,12 @@ class Dispatcher(Guests):
         waits: i64 = self.remaining(other, now)
         if self.u_drain[u] == COMPLETION:
             return left <= waits + self.u_save[u] + self.u_restore[u] + self.n_switch[self.u_engine[u]]
-        # times in 2**10 ns, so that products of two stay below 2**63
+        # in 2**10 ns: what is left is rounded at every change of pace
         whole: i64 = (self.t_cost[c] >> 10) + 1
         its: i64 = (self.t_cost[other] >> 10) + 1
         if self.u_drain[u] == SLOWDOWN:
-            return (waits >> 10) * its > (left >> 10) * whole
-        return (left >> 10) * its > (waits >> 10) * whole
+            return larger(waits >> 10, its, left >> 10, whole)
+        return larger(left >> 10, its, waits >> 10, whole)
 
     def go_back(self, t: i64, u: i64) -> None:
         """Have before oneself again what a restart loses besides the running segment."""
@@ -205,28 +212,28 @@ class Dispatcher(Guests):
 
     def exchange(self, u: i64, now: i64) -> None:
         """Stop who has lanes that others are to have, then start those."""
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         i: i64 = 0
         while i < self.runs[u]:
             c: i64 = self.run[base + i]
-            if not self.locked[c] and self.chosen[c] != self.lanes[c]:
+            if not self.locked[c] and not equal(self.chosen[c], self.lanes[c]):
                 self.preempt(c, now)
             else:
                 i += 1
-        for i in range(self.ordered[u]):
+        for i in range(self.reach):
             c = self.order[base + i]
-            if not self.chosen[c]:
+            if not some(self.chosen[c]):
                 continue
             if not self.running[c]:
                 self.start(c, self.chosen[c], now)
             elif self.u_kind[u] == SEGMENT and not self.locked[c] and not self.sliced[c]:
                 self.lock(c)
                 self.begin(c, now)
-            self.chosen[c] = 0
+            self.chosen[c] = nothing()
 
     def ask_to_stop(self, u: i64) -> None:
         """Tell running jobs behind a more urgent one to launch nothing more; what is in flight still runs."""
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         waits: i64 = 0
         i: i64
         for i in range(self.ordered[u]):
@@ -236,7 +243,7 @@ class Dispatcher(Guests):
             elif waits and c < self.tasks and self.stop[c] < 0:
                 self.stop[c] = self.place[c] + self.u_flight[u]
 
-    def start(self, c: i64, place: i64, now: i64) -> None:
+    def start(self, c: i64, place: Lanes, now: i64) -> None:
         """Let a claim have its lanes."""
         self.move_in(c, place, now)
         if c < self.tasks:
@@ -246,7 +253,7 @@ class Dispatcher(Guests):
                 self.lock(c)
             self.open_slice(c, now, 1)
 
-    def resume(self, t: i64, place: i64, now: i64) -> None:
+    def resume(self, t: i64, place: Lanes, now: i64) -> None:
         """Start or resume a job on lanes it just got, after what that takes: a switch, a migration, a reload."""
         u: i64 = self.unit[t]
         e: i64 = self.u_engine[u]
@@ -256,7 +263,7 @@ class Dispatcher(Guests):
         if self.owes[t]:
             self.prefix[t] = self.n_switch[e] + self.u_restore[u]
             self.owes[t] = 0
-        if self.wide[t] and self.j_exec[slot] and self.last[t] != place:
+        if self.wide[t] and self.j_exec[slot] and not equal(self.last[t], place):
             self.j_migrated[slot] += 1
             self.prefix[t] += self.n_migrate[e]
         if self.n_reshape[e]:
@@ -302,7 +309,7 @@ class Dispatcher(Guests):
 
     def note_blocking(self, u: i64, now: i64) -> None:
         """Book the time of jobs whose every obstacle is of lower priority and could not be preempted."""
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         i: i64
         j: i64
         for i in range(self.ordered[u]):
@@ -313,7 +320,7 @@ class Dispatcher(Guests):
             if not self.running[c]:
                 for j in range(self.runs[u]):
                     other: i64 = self.run[base + j]
-                    if self.lanes[other] & self.mask[c]:
+                    if meets(self.lanes[other], self.mask[c]):
                         hindered = 1
                         if self.before(other, c):
                             hindered = 0

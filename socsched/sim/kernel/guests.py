@@ -8,10 +8,10 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import bits, scaled
+    from cython.cimports.socsched_kernel.arithmetic import bits, portion, scaled
     from cython.cimports.socsched_kernel.queues import Queues
 else:
-    from .arithmetic import bits, scaled
+    from .arithmetic import bits, portion, scaled
     from .queues import Queues
 
 
@@ -27,7 +27,7 @@ class Guests(Queues):
 
     def accompany(self, u: i64, now: i64) -> None:
         """Let the first job in that waits and fits beside the one that runs."""
-        host: i64 = self.run[u * self.width]
+        host: i64 = self.run[self.u_order0[u]]
         alone: i64 = self.runs[u] == 1 and host < self.tasks
         if alone and self.sliced[host] and not self.prefix[host] and not self.sated[u]:
             t: i64 = self.who_fits(u, host, now)
@@ -36,7 +36,7 @@ class Guests(Queues):
 
     def who_fits(self, u: i64, host: i64, now: i64) -> i64:
         """Return the first job that waits and fits beside a host (-1: none does)."""
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         i: i64
         g: i64 = self.first[host] + self.place[host]
         for i in range(self.ordered[u]):
@@ -71,7 +71,7 @@ class Guests(Queues):
         power: i64 = self.n_power[e * self.levels + self.n_level[e]] * bits(self.mask[t])
         if self.wide[t]:
             power = self.n_power[e * self.levels + self.n_level[e]] * self.wide[t]
-        self.guest_power[u] = power * self.g_time[own] // self.guest_time[pair]
+        self.guest_power[u] = portion(power, self.g_time[own], self.guest_time[pair])
         self.load_now += self.guest_power[u]
 
     def gains(self, host: i64, t: i64, pair: i64, now: i64) -> i64:

@@ -8,7 +8,7 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import bits, scaled
+    from cython.cimports.socsched_kernel.arithmetic import bits, has, scaled
     from cython.cimports.socsched_kernel.codes import (
         ABORT,
         ABORTED,
@@ -23,11 +23,11 @@ if cython.compiled:
     )
     from cython.cimports.socsched_kernel.places import Places
 else:
-    from .arithmetic import bits, scaled
+    from .arithmetic import bits, has, scaled
     from .codes import ABORT, ABORTED, DEGRADE, DROPPED, FAR, OVERRUN, SEGMENT, SHIFT, SKIP, SKIPPED
     from .places import Places
 
-DRAWS = cython.declare(cython.longlong, 1024)
+DRAWS = cython.declare(cython.longlong, 128)
 """Random numbers asked for at once (`Conductor.draws`)."""
 
 
@@ -57,8 +57,8 @@ class Jobs(Places):
         self.drawn = self.fill(streams * DRAWS, 0)
         self.draw_at = self.fill(streams, DRAWS)
 
-    def promote(self, t: i64, slot: i64, now: i64) -> None:
-        """Make a waiting job the one its task works on, unless it would be late and is to be skipped then."""
+    def promote(self, t: i64, slot: i64, now: i64) -> i64:
+        """Make a waiting job the one its task works on; 0 where it would be late and is skipped instead."""
         late: i64 = self.t_late[t]
         self.job[t] = slot
         self.first[t], self.count[t] = self.t_first[t], self.t_count[t]
@@ -68,32 +68,31 @@ class Jobs(Places):
             self.sample_time(t)
         if self.t_over[t] >= 0 and (self.draw(self.t_over[t]) >> 9) < self.t_chance[t]:
             # a job that overruns takes a factor of whatever it would have taken
-            self.up[t] *= self.t_up[t]
-            self.down[t] *= self.t_down[t]
+            self.lengthen(t, self.t_up[t], self.t_down[t])
             self.note(now, OVERRUN, t, self.j_frame[slot], self.t_up[t] * 1000000 // self.t_down[t])
         hopeless: i64 = late and now + scaled(self.t_cost[t], self.up[t], self.down[t]) > self.j_deadline[slot]
         if hopeless and late == SKIP:
             self.note(now, SKIPPED, t, self.j_frame[slot], 0)
             self.finish(t, slot, now, DROPPED)
             self.job[t] = -1
-            self.follow(t, now)
-        else:
-            if hopeless and late == DEGRADE and self.t_alts[t]:
-                self.first[t], self.count[t] = self.t_alt[t], self.t_alts[t]
-            if late == ABORT:
-                self.events.set(self.from_abort + t, self.j_deadline[slot] if self.j_deadline[slot] > now else now)
-            self.place[t] = 0
-            self.load(t, self.first[t])
-            self.aim(t, self.first[t])
-            if self.n_governor[self.u_engine[self.unit[t]]]:
-                self.govern(t, self.t_cost[t], now)
-            if self.u_serves[self.unit[t]]:
-                self.replenish(t, now)
-            self.credit(t, now)
-            if self.u_weighed[self.unit[t]]:
-                self.catch_up(t, now)
-            self.begun[t] = 0
-            self.enlist(t, now)
+            return 0
+        if hopeless and late == DEGRADE and self.t_alts[t]:
+            self.first[t], self.count[t] = self.t_alt[t], self.t_alts[t]
+        if late == ABORT:
+            self.events.set(self.from_abort + t, self.j_deadline[slot] if self.j_deadline[slot] > now else now)
+        self.place[t] = 0
+        self.load(t, self.first[t])
+        self.aim(t, self.first[t])
+        if self.n_governor[self.u_engine[self.unit[t]]]:
+            self.govern(t, self.t_cost[t], now)
+        if self.u_serves[self.unit[t]]:
+            self.replenish(t, now)
+        self.credit(t, now)
+        if self.u_weighed[self.unit[t]]:
+            self.catch_up(t, now)
+        self.begun[t] = 0
+        self.enlist(t, now)
+        return 1
 
     def sample_time(self, t: i64) -> None:
         """Draw how long this job takes: a sample, or a place between two quantiles."""
@@ -109,6 +108,14 @@ class Jobs(Places):
             value = self.times[self.t_table0[t] + (drawn * size >> 32)]
         self.up[t], self.down[t] = value, self.t_cost[t]
 
+    def lengthen(self, t: i64, up: i64, down: i64) -> None:
+        """Let this job take `up` / `down` of what it would have taken; rounded up where the fraction grows too long."""
+        if self.up[t] < 2147483648 and self.down[t] < 2147483648 and up < 2147483648 and down < 2147483648:
+            self.up[t] *= up
+            self.down[t] *= down
+        else:
+            self.up[t] = scaled(self.up[t], up, down)
+
     def draw(self, stream: i64) -> i64:
         """Return a random number from 0 to 2**62 - 1."""
         at: i64 = self.draw_at[stream]
@@ -123,19 +130,20 @@ class Jobs(Places):
         return self.drawn[base + at]
 
     def follow(self, t: i64, now: i64) -> None:
-        """Take up the oldest waiting job of a task."""
-        slot: i64 = self.head[t]
+        """Take up the oldest waiting job of a task that is not skipped."""
+        taken: i64 = 0
         self.blocked[t] = -1
         if self.t_late[t] == ABORT:
             self.events.set(self.from_abort + t, FAR)
-        if slot >= 0:
+        while self.head[t] >= 0 and not taken:
+            slot: i64 = self.head[t]
             self.head[t] = self.j_next[slot]
             if self.head[t] >= 0:
                 self.j_before[self.head[t]] = -1
             else:
                 self.tail[t] = -1
             self.waiting[t] -= 1
-            self.promote(t, slot, now)
+            taken = self.promote(t, slot, now)
 
     def kill(self, t: i64, now: i64, status: i64) -> None:
         """Take a task's job away, wherever it is."""
@@ -178,10 +186,15 @@ class Jobs(Places):
         base: i64 = e * self.levels
         top: i64 = self.n_clock[base + self.levels - 1]
         self.util[t] = scaled(cost, 1 << SHIFT, within) if self.t_period[t] else 0
+        # more than all of it is never at hand, and sums of many stay below 2**63
+        if self.util[t] > 1099511627776:
+            self.util[t] = 1099511627776
         for u in range(self.units):
             if self.u_engine[u] == e and self.needed(u) > need:
                 need = self.needed(u)
-        while level < self.levels - 1 and self.n_clock[base + level] << SHIFT < need * top:
+        if need > 2 << SHIFT:
+            need = 2 << SHIFT
+        while level < self.n_top[e] and self.n_clock[base + level] << SHIFT < need * top:
             level += 1
         if level != self.n_level[e]:
             self.charge(e, now)
@@ -210,7 +223,7 @@ class Jobs(Places):
         slowest: i64 = 1024
         first: i64 = self.n_lane0[self.u_engine[u]]
         for lane in range(self.n_lanes[self.u_engine[u]] if self.n_uneven else 0):
-            if self.u_mask[u] >> lane & 1 and self.lane_speed[first + lane] < slowest:
+            if has(self.u_mask[u], lane) and self.lane_speed[first + lane] < slowest:
                 slowest = self.lane_speed[first + lane]
         return sum if slowest == 1024 else scaled(sum, 1024, slowest)
 
@@ -236,7 +249,7 @@ class Jobs(Places):
             self.soil(u)
             i: i64 = 0
             while i < self.runs[u]:
-                c: i64 = self.run[u * self.width + i]
+                c: i64 = self.run[self.u_order0[u] + i]
                 t: i64 = c if c < self.tasks else c - self.tasks
                 if self.n_still[e] == 2:
                     self.kill(t, now, ABORTED)

@@ -22,10 +22,12 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import equal
     from cython.cimports.socsched_kernel.codes import ABORTED, FAR, LATE_ABORT, LOST_FRAME, SEGMENT, UNFINISHED
     from cython.cimports.socsched_kernel.events import EventQueue
     from cython.cimports.socsched_kernel.steering import Steered
 else:
+    from .arithmetic import equal
     from .codes import ABORTED, FAR, LATE_ABORT, LOST_FRAME, SEGMENT, UNFINISHED
     from .events import EventQueue
     from .steering import Steered
@@ -36,7 +38,7 @@ class Kernel(Steered):
 
     `tables`: flat arrays by name (`sim.lower`).  `hooks`: what the kernel asks Python for, rarely: `stretch(uids, hog)`
     (ns each co-running segment takes), `draws(stream)` (random numbers), `edge(now)` and `control(now, books, traffic)`
-    (faults; the board's and policies' own control; both change the tables and return a mask of engines), `asked(task,
+    (faults; the board's and policies' own control; both change the tables and say which engines changed), `asked(task,
     now, ...)` (keys of policies written in Python).  `record`: whether rows are kept for a trace; figures are always.
     """
 
@@ -116,7 +118,7 @@ class Kernel(Steered):
         found: list[tuple[int, ...]] = []
         i: i64
         for i in range(self.ordered[u]):
-            t: i64 = self.order[u * self.width + i]
+            t: i64 = self.order[self.u_order0[u] + i]
             if t < self.tasks:
                 slot: i64 = self.job[t]
                 ran: i64 = self.now - self.slice_from[t] if self.sliced[t] else 0
@@ -228,7 +230,7 @@ class Kernel(Steered):
         """Take up a job's next segment."""
         u: i64 = self.unit[t]
         self.load(t, g)
-        if self.g_unit[g] != u or (self.wide[t] == 0 and self.g_mask[g] != self.mask[t]):
+        if self.g_unit[g] != u or (self.wide[t] == 0 and not equal(self.g_mask[g], self.mask[t])):
             self.hand_over(t, g, now)
         elif self.u_kind[u] == SEGMENT:
             if self.u_flight[u] <= 1 or 0 <= self.stop[t] <= self.place[t]:
@@ -283,16 +285,14 @@ class Kernel(Steered):
     def edge(self, now: i64) -> None:
         """A fault begins or ends: Python changes the tables, what runs adapts."""
         e: i64
-        following, changed_engines, hog, hog_rate = self.hooks.edge(now)
+        following, engines, hog, hog_rate = self.hooks.edge(now)
         self.edge_at = following
         self.hog = hog
         self.hog_rate = hog_rate
         self.memory_changed = 1
-        changed: i64 = changed_engines
-        for e in range(self.engines):
-            if changed >> e & 1:
-                self.charge(e, now)
-                self.adapt(e, now)
+        for e in engines:
+            self.charge(e, now)
+            self.adapt(e, now)
 
     def control(self, now: i64) -> None:
         """The board looks at power and temperature."""
@@ -300,12 +300,10 @@ class Kernel(Steered):
         for e in range(self.engines):
             self.charge(e, now)
         self.read_meters(now)
-        following, changed_engines = self.hooks.control(now, self.books, self.traffic)
+        following, engines = self.hooks.control(now, self.books, self.traffic)
         self.events.set(self.from_control, following)
-        changed: i64 = changed_engines
-        for e in range(self.engines):
-            if changed >> e & 1:
-                self.adapt(e, now)
+        for e in engines:
+            self.adapt(e, now)
 
     def close(self, end: i64) -> dict[str, Any]:
         """End the simulation at `end` (ns) and return what it found, as plain arrays and numbers by name."""

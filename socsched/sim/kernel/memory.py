@@ -18,6 +18,8 @@ else:
 
 LIMIT = 1 << 20
 """Combinations remembered at most; beyond, all are forgotten and asked for again."""
+ROOM = 1 << 24
+"""Numbers they may take up."""
 
 
 def _longer(numbers: array[int], room: int) -> array[int]:
@@ -83,12 +85,13 @@ class Combinations(Columns):
         i: i64
         key = tuple([self.key[i] for i in range(self.length)])
         found = self.stretch(key)
-        if self.entries >= LIMIT:
+        if self.entries >= LIMIT or self.used >= ROOM:
             self.forget()
         if 2 * self.entries >= self.size:
             self.rehash()
         if self.used + 1 + 2 * self.length > self.room:
-            self.room *= 2
+            while self.used + 1 + 2 * self.length > self.room:
+                self.room *= 2
             self.own_pool = _longer(self.own_pool, self.room)
             self.pool = self.own(self.own_pool)
         self.table[self.slot(0, self.length, 0)] = self.used

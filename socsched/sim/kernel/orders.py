@@ -38,9 +38,9 @@ MOVING = cython.declare(cython.longlong, 1)
 
 
 class Orders(Progress):
-    """Claims on the lanes of unit u, `order[u * width + i]` for i below `ordered[u]`, by two keys and their number.
+    """Claims on the lanes of unit u, `order[u_order0[u] + i]` for i below `ordered[u]`, by two keys and their number.
 
-    `run[u * width + i]` are those that run there, `runs[u]` of them.
+    `run[u_order0[u] + i]` are those that run there, `runs[u]` of them.
 
     `dirt` lists the units to dispatch before this instant ends; `wakes[u]` is when a unit is to be by time alone.
     `latest_start[t]`: when a job has to go on to be in time (only worked out where the order is by that).
@@ -52,8 +52,8 @@ class Orders(Progress):
         self.key1 = self.fill(self.width, 0)
         self.listed = self.fill(self.width, 0)
         self.latest_start = self.fill(self.tasks, 0)
-        self.order = self.fill(self.width * self.units, 0)
-        self.run = self.fill(self.width * self.units, 0)
+        self.order = self.fill(self.order_room, 0)
+        self.run = self.fill(self.order_room, 0)
         self.runs = self.fill(self.units, 0)
         self.ordered = self.fill(self.units, 0)
         self.dirty = self.fill(self.units, 0)
@@ -77,7 +77,7 @@ class Orders(Progress):
         least: i64 = FAR
         i: i64
         for i in range(self.ordered[u]):
-            c: i64 = self.order[u * self.width + i]
+            c: i64 = self.order[self.u_order0[u] + i]
             if c < self.tasks:
                 had: i64 = self.had(c, now)
                 if had < least:
@@ -91,7 +91,7 @@ class Orders(Progress):
         """Somebody waits: those that run have turns that end."""
         i: i64
         for i in range(self.runs[u]):
-            c: i64 = self.run[u * self.width + i]
+            c: i64 = self.run[self.u_order0[u] + i]
             if c < self.tasks and self.turn[c]:
                 if self.turn[c] < now:
                     passed: i64 = (now - self.turn[c] + self.u_quantum[u] - 1) // self.u_quantum[u]
@@ -101,12 +101,13 @@ class Orders(Progress):
 
     def aim(self, t: i64, g: i64) -> None:
         """Claim the lanes of a segment."""
-        self.unit[t], self.mask[t], self.wide[t] = self.g_unit[g], self.g_mask[g], self.g_width[g]
+        self.unit[t], self.wide[t], self.levels_at[t] = self.g_unit[g], self.g_width[g], self.g_levels[g]
+        self.mask[t] = self.g_mask[g]
 
     def list_claim(self, c: i64) -> None:
         """Put a claim in its place in the order."""
         u: i64 = self.unit[c]
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         at: i64 = self.ordered[u]
         while at > 0:
             other: i64 = self.order[base + at - 1]
@@ -121,15 +122,18 @@ class Orders(Progress):
     def unlist(self, c: i64) -> None:
         """Take a claim out of the order."""
         u: i64 = self.unit[c]
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         at: i64 = 0
         if not self.listed[c]:
             return
-        while self.order[base + at] != c:
+        order: cython.p_longlong = self.order
+        while order[base + at] != c:
             at += 1
+        last: i64 = base + self.ordered[u] - 1
         self.ordered[u] -= 1
-        while at < self.ordered[u]:
-            self.order[base + at] = self.order[base + at + 1]
+        at += base
+        while at < last:
+            order[at] = order[at + 1]
             at += 1
         self.listed[c] = 0
         if c < self.tasks:
@@ -146,7 +150,7 @@ class Orders(Progress):
             pass
         elif self.u_term0[u] == T_TURN and not self.u_term1[u]:
             # nobody's turn is later: no need to look for its place
-            base: i64 = u * self.width
+            base: i64 = self.u_order0[u]
             at: i64 = 0
             while self.order[base + at] != t:
                 at += 1
@@ -191,7 +195,7 @@ class Orders(Progress):
         key0: cython.p_longlong = self.key0
         key1: cython.p_longlong = self.key1
         running: cython.p_longlong = self.running
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         tasks: i64 = self.tasks
         code: i64 = self.u_term0[u]
         moving: i64 = self.u_dynamic[u] == MOVING and not anew
@@ -245,7 +249,7 @@ class Orders(Progress):
         order: cython.p_longlong = self.order
         waited: cython.p_longlong = self.waited
         since: cython.p_longlong = self.waits_from
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         bar: i64 = 0
         i: i64
         for i in range(self.ordered[u]):
@@ -264,7 +268,7 @@ class Orders(Progress):
         order: cython.p_longlong = self.order
         key0: cython.p_longlong = self.key0
         running: cython.p_longlong = self.running
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         count: i64 = self.ordered[u]
         tick: i64 = self.u_tick[u]
         code: i64 = self.u_term0[u]
@@ -281,7 +285,7 @@ class Orders(Progress):
                 if not running[order[base + i]]:
                     waits = key0[order[base + i]]
                     break
-            most: i64 = FAR // (4 * tick)
+            most: i64 = FAR // (256 * tick)
             for i in range(self.runs[u]):
                 c = self.run[base + i]
                 step: i64 = tick

@@ -8,11 +8,39 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import bits, scaled
+    from cython.cimports.socsched_kernel.arithmetic import (
+        Lanes,
+        bits,
+        common,
+        equal,
+        has,
+        joined,
+        lane_set,
+        lowest,
+        meets,
+        nothing,
+        scaled,
+        some,
+        without,
+    )
     from cython.cimports.socsched_kernel.codes import FAR
     from cython.cimports.socsched_kernel.orders import Orders
 else:
-    from .arithmetic import bits, scaled
+    from .arithmetic import (
+        Lanes,
+        bits,
+        common,
+        equal,
+        has,
+        joined,
+        lane_set,
+        lowest,
+        meets,
+        nothing,
+        scaled,
+        some,
+        without,
+    )
     from .codes import FAR
     from .orders import Orders
 
@@ -33,11 +61,11 @@ class Places(Orders):
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
         self.resident = self.fill(self.tasks, 0)
-        self.last = self.fill(self.width, 0)
+        self.last = self.fill_sets(self.width)
         self.locked = self.fill(self.width, 0)
         self.frozen = self.fill(self.width, 0)
-        self.held = self.fill(self.units, 0)
-        self.shape = self.fill(len(tables["lane_speed"]), -1)
+        self.held = self.fill_sets(self.units)
+        self.shape = self.fill_sets(len(tables["lane_speed"]))
         self.stored = self.fill(self.engines, 0)
         self.uses = 0
         self.host = self.fill(self.units, 0)
@@ -47,50 +75,38 @@ class Places(Orders):
         self.held_from = self.fill(self.units, 0)
         self.used_at = self.fill(self.units, 0)
 
-    def find_place(self, c: i64, taken: i64) -> i64:
-        """Return the lanes a claim gets while `taken` are gone, 0 for none."""
-        mask: i64 = self.mask[c]
+    def find_place(self, c: i64, taken: Lanes) -> Lanes:
+        """Return the lanes a claim gets while `taken` are gone, none where there are too few."""
+        mask: Lanes = self.mask[c]
         wanted: i64 = self.wide[c]
         if wanted == 0:
-            return mask if mask & taken == 0 else 0
-        if self.running[c] and self.lanes[c] & taken == 0:
-            return self.lanes[c]
-        free: i64 = mask & ~taken
+            return nothing() if meets(mask, taken) else mask
+        if self.running[c] and not meets(self.lanes[c], taken):
+            held: Lanes = self.lanes[c]
+            return held
+        free: Lanes = without(mask, taken)
         if bits(free) < wanted:
-            return 0
+            return nothing()
         return self.pick(c, free, wanted)
 
-    def pick(self, c: i64, free: i64, wanted: i64) -> i64:
+    def pick(self, c: i64, free: Lanes, wanted: i64) -> Lanes:
         """Choose lanes: where it ran last, then idle ones, then those of the least urgent; faster lanes first."""
         u: i64 = self.unit[c]
-        base: i64 = u * self.width
-        lane0: i64 = self.n_lane0[self.u_engine[u]]
-        found: i64 = 0
-        idle: i64 = free
+        base: i64 = self.u_order0[u]
+        found: Lanes = nothing()
+        idle: Lanes = free
+        rest: Lanes
         i: i64
         for i in range(self.runs[u]):
             if self.run[base + i] != c:
-                idle &= ~self.lanes[self.run[base + i]]
-        if self.last[c] and self.last[c] & ~idle == 0 and bits(self.last[c]) == wanted and not self.n_uneven:
-            return self.last[c]
-        while wanted and idle:
-            best: i64 = -1
-            lane: i64 = 0
-            rest: i64 = idle
-            while rest:
-                if rest & 1 and (
-                    best < 0
-                    or self.lane_speed[lane0 + lane] > self.lane_speed[lane0 + best]
-                    or (
-                        self.lane_speed[lane0 + lane] == self.lane_speed[lane0 + best]
-                        and self.last[c] >> lane & 1 > self.last[c] >> best & 1
-                    )
-                ):
-                    best = lane
-                rest >>= 1
-                lane += 1
-            found |= 1 << best
-            idle &= ~(1 << best)
+                idle = without(idle, self.lanes[self.run[base + i]])
+        if not self.n_uneven and bits(self.last[c]) == wanted and not some(without(self.last[c], idle)):
+            found = self.last[c]
+            return found
+        while wanted and some(idle):
+            rest = lane_set(self.fastest(c, idle))
+            found = joined(found, rest)
+            idle = without(idle, rest)
             wanted -= 1
         i = self.ordered[u] - 1
         while wanted and i >= 0:
@@ -98,12 +114,35 @@ class Places(Orders):
             i -= 1
             if other == c or not self.running[other]:
                 continue
-            rest = self.lanes[other] & free & ~found
-            while wanted and rest:
-                found |= rest & -rest
-                rest &= rest - 1
+            rest = common(self.lanes[other], without(free, found))
+            while wanted and some(rest):
+                lane: i64 = lowest(rest)
+                found = joined(found, lane_set(lane))
+                rest = without(rest, lane_set(lane))
                 wanted -= 1
-        return found if wanted == 0 else 0
+        return nothing() if wanted else found
+
+    def fastest(self, c: i64, idle: Lanes) -> i64:
+        """Return the fastest of some lanes, of those alike one where a claim ran last, of those the first."""
+        best: i64 = -1
+        rest: Lanes = common(idle, self.last[c])
+        if not self.n_uneven:
+            return lowest(rest) if some(rest) else lowest(idle)
+        lane0: i64 = self.n_lane0[self.u_engine[self.unit[c]]]
+        rest = idle
+        while some(rest):
+            lane: i64 = lowest(rest)
+            rest = without(rest, lane_set(lane))
+            if (
+                best < 0
+                or self.lane_speed[lane0 + lane] > self.lane_speed[lane0 + best]
+                or (
+                    self.lane_speed[lane0 + lane] == self.lane_speed[lane0 + best]
+                    and has(self.last[c], lane) > has(self.last[c], best)
+                )
+            ):
+                best = lane
+        return best
 
     def admits(self, u: i64, c: i64, now: i64) -> i64:
         """Return whether a unit that stays with a process lets a claim in; if not, look again when it may."""
@@ -124,18 +163,18 @@ class Places(Orders):
     def lock(self, c: i64) -> None:
         """Nobody may take a running claim's lanes."""
         self.locked[c] = 1
-        self.held[self.unit[c]] |= self.lanes[c]
+        self.held[self.unit[c]] = joined(self.held[self.unit[c]], self.lanes[c])
 
     def unlock(self, c: i64) -> None:
         """Others may take a claim's lanes again."""
         self.locked[c] = 0
-        self.held[self.unit[c]] &= ~self.lanes[c]
+        self.held[self.unit[c]] = without(self.held[self.unit[c]], self.lanes[c])
 
-    def move_in(self, c: i64, place: i64, now: i64) -> None:
+    def move_in(self, c: i64, place: Lanes, now: i64) -> None:
         """Give lanes to a claim."""
         u: i64 = self.unit[c]
         self.running[c] = 1
-        self.run[u * self.width + self.runs[u]] = c
+        self.run[self.u_order0[u] + self.runs[u]] = c
         self.runs[u] += 1
         self.lanes[c] = place
         if self.n_linger[self.u_engine[u]]:
@@ -148,7 +187,7 @@ class Places(Orders):
     def vacate(self, c: i64, now: i64) -> None:
         """Give a claim's lanes back."""
         u: i64 = self.unit[c]
-        base: i64 = u * self.width
+        base: i64 = self.u_order0[u]
         at: i64 = 0
         if not self.running[c]:
             return
@@ -171,16 +210,18 @@ class Places(Orders):
         """Let the busy-waiting claim take the place of the working one."""
         i: i64
         u: i64 = self.unit[t]
-        self.unit[home], self.mask[home], self.wide[home] = u, self.mask[t], self.wide[t]
-        self.lanes[home], self.last[home] = self.lanes[t], self.last[t]
+        self.unit[home], self.wide[home] = u, self.wide[t]
+        self.mask[home] = self.mask[t]
+        self.lanes[home] = self.lanes[t]
+        self.last[home] = self.last[t]
         self.key0[home], self.key1[home] = self.key0[t], self.key1[t]
         self.running[home], self.locked[home], self.frozen[home] = 1, self.locked[t], self.frozen[t]
         self.running[t] = self.locked[t] = self.frozen[t] = 0
         self.unlist(t)
         self.list_claim(home)
         for i in range(self.runs[u]):
-            if self.run[u * self.width + i] == t:
-                self.run[u * self.width + i] = home
+            if self.run[self.u_order0[u] + i] == t:
+                self.run[self.u_order0[u] + i] = home
         self.open_slice(home, now, 1)
         self.soil(u)
 
@@ -191,8 +232,10 @@ class Places(Orders):
         ran: i64 = self.running[home]
         self.end_slice(home, now)
         self.unlist(home)
-        self.unit[t], self.mask[t], self.wide[t] = u, self.mask[home], self.wide[home]
-        self.lanes[t], self.last[t] = self.lanes[home], self.last[home]
+        self.unit[t], self.wide[t] = u, self.wide[home]
+        self.mask[t] = self.mask[home]
+        self.lanes[t] = self.lanes[home]
+        self.last[t] = self.last[home]
         self.key0[t], self.key1[t] = self.key0[home], self.key1[home]
         self.running[t], self.locked[t], self.frozen[t] = ran, self.locked[home], self.frozen[home]
         self.running[home] = self.locked[home] = self.frozen[home] = 0
@@ -200,8 +243,8 @@ class Places(Orders):
         self.soil(u)
         if ran:
             for i in range(self.runs[u]):
-                if self.run[u * self.width + i] == home:
-                    self.run[u * self.width + i] = t
+                if self.run[self.u_order0[u] + i] == home:
+                    self.run[self.u_order0[u] + i] = t
             self.begin(t, now)
 
     def part(self, u: i64, now: i64) -> None:
@@ -233,18 +276,17 @@ class Places(Orders):
             else:
                 self.keep_pace(t, self.slowed(t, self.load_time(t, self.first[t] + self.place[t])), now)
 
-    def reshape(self, e: i64, place: i64, t: i64) -> None:
+    def reshape(self, e: i64, place: Lanes, t: i64) -> None:
         """Lanes that were last used in another grouping are regrouped first."""
-        lane: i64 = self.n_lane0[e]
-        rest: i64 = place
+        rest: Lanes = place
         changed: i64 = 0
-        while rest:
-            if rest & 1:
-                if self.shape[lane] >= 0 and self.shape[lane] != place:
-                    changed = 1
-                self.shape[lane] = place
-            rest >>= 1
-            lane += 1
+        while some(rest):
+            lane: i64 = lowest(rest)
+            rest = without(rest, lane_set(lane))
+            lane += self.n_lane0[e]
+            if some(self.shape[lane]) and not equal(self.shape[lane], place):
+                changed = 1
+            self.shape[lane] = place
         if changed:
             self.prefix[t] += self.n_reshape[e]
 

@@ -8,12 +8,12 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.arithmetic import Lanes, lane_set, lowest, scaled, some, without
     from cython.cimports.socsched_kernel.codes import SHIFT
     from cython.cimports.socsched_kernel.credits import Credits
     from cython.cimports.socsched_kernel.memory import Combinations
 else:
-    from .arithmetic import scaled
+    from .arithmetic import Lanes, lane_set, lowest, scaled, some, without
     from .codes import SHIFT
     from .credits import Credits
     from .memory import Combinations
@@ -94,13 +94,13 @@ class Progress(Credits):
             )
         if self.n_uneven:
             slowest: i64 = 1024
-            lane: i64 = self.n_lane0[e]
-            rest: i64 = self.lanes[t]
-            while rest:
-                if rest & 1 and self.lane_speed[lane] < slowest:
+            rest: Lanes = self.lanes[t]
+            while some(rest):
+                lane: i64 = lowest(rest)
+                rest = without(rest, lane_set(lane))
+                lane += self.n_lane0[e]
+                if self.lane_speed[lane] < slowest:
                     slowest = self.lane_speed[lane]
-                rest >>= 1
-                lane += 1
             if slowest < 1024:
                 time = scaled(time, 1024, slowest)
         return time

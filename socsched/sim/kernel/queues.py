@@ -16,14 +16,12 @@ else:
     from .codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
     from .jobs import Jobs
 
-PARTS = cython.declare(cython.longlong, 64)
-"""Frames of a join that may be incomplete at once."""
-
 
 class Queues(Jobs):
     """`latest` is the newest output of every task and source; `touched` lists tasks whose queue is to be looked at.
 
-    A join of several inputs waits in `part_have` and `part_release` (the oldest release), by frame modulo PARTS.
+    A join of several inputs waits in `part_have` and `part_release` (the oldest release) from `t_part0` on, by frame
+    modulo `t_parts`: one that is behind by more frames than that is lost.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -31,9 +29,9 @@ class Queues(Jobs):
         self.touched = self.fill(self.tasks, 0)
         self.marked = self.fill(self.tasks, 0)
         self.depth = self.fill(self.tasks, 0)
-        self.part_frame = self.fill(self.tasks * PARTS, -1)
-        self.part_have = self.fill(self.tasks * PARTS, 0)
-        self.part_release = self.fill(self.tasks * PARTS, 0)
+        self.part_frame = self.fill(self.join_room, -1)
+        self.part_have = self.fill(self.join_room, 0)
+        self.part_release = self.fill(self.join_room, 0)
         self.latest = self.fill(self.tasks + self.sources, -1)
         self.touches = 0
 
@@ -58,7 +56,7 @@ class Queues(Jobs):
 
     def join(self, t: i64, frame: i64, release: i64) -> i64:
         """Return the oldest release of what is joined, FAR as long as something is missing."""
-        at: i64 = t * PARTS + frame % PARTS
+        at: i64 = self.t_part0[t] + frame % self.t_parts[t]
         if self.part_frame[at] != frame:
             self.part_frame[at], self.part_have[at], self.part_release[at] = frame, 0, release
         self.part_have[at] += 1
@@ -157,8 +155,7 @@ class Queues(Jobs):
             self.j_before[self.head[t]] = -1
         else:
             self.tail[t] = -1
-        self.up[t] *= 1000 + (size - 1) * self.t_more[t]
-        self.down[t] *= 1000
+        self.lengthen(t, 1000 + (size - 1) * self.t_more[t], 1000)
         self.load(t, self.first[t] + self.place[t])
 
     def end_mates(self, t: i64, slot: i64, now: i64) -> None:
@@ -216,8 +213,10 @@ class Queues(Jobs):
         """The next segment runs on other lanes: leave these, or wait busily on them, and queue up there."""
         home: i64 = self.tasks + t
         holds: i64 = self.g_hold[g]
+        self.credit_anew(t)
         if self.listed[home] and not holds:
             # back home: the claim that waited there goes on with the work, on the lanes it holds
+            self.levels_at[t] = self.g_levels[g]
             if self.running[t]:
                 self.vacate(t, now)
             self.unlist(t)

@@ -8,9 +8,11 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import portion
     from cython.cimports.socsched_kernel.books import Books
     from cython.cimports.socsched_kernel.codes import FAR
 else:
+    from .arithmetic import portion
     from .books import Books
     from .codes import FAR
 
@@ -55,6 +57,6 @@ class Reservations(Books):
         """Wake a reservation up: a new deadline unless what is left fits before the old one (CBS, rule of wake-up)."""
         if not self.t_budget[t] or self.throttled[t]:
             return
-        if self.server[t] <= now or self.budget[t] > (self.server[t] - now) * self.t_budget[t] // self.t_server[t]:
+        if self.server[t] <= now or self.budget[t] > portion(self.server[t] - now, self.t_budget[t], self.t_server[t]):
             self.server[t] = now + self.t_server[t]
             self.budget[t] = self.t_budget[t]

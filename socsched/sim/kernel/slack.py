@@ -8,9 +8,11 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import scaled
     from cython.cimports.socsched_kernel.codes import SHIFT
     from cython.cimports.socsched_kernel.dispatching import Dispatcher
 else:
+    from .arithmetic import scaled
     from .codes import SHIFT
     from .dispatching import Dispatcher
 
@@ -27,7 +29,7 @@ class Slack(Dispatcher):
         super().__init__(tables, hooks, end, record)
         load: i64
         loads: i64 = len(tables["l_task"])
-        room: i64 = tables["numbers"]["points"]
+        self.point_room = tables["numbers"]["points"] + 1
         self.u_load0 = self.own(tables["u_load0"])
         self.u_loads = self.own(tables["u_loads"])
         self.u_region = self.own(tables["u_region"])
@@ -45,8 +47,8 @@ class Slack(Dispatcher):
         self.guarded = self.fill(self.tasks, -1)
         self.ahead_order = self.fill(loads, 0)
         self.ahead_due = self.fill(loads, 0)
-        self.point_due = self.fill(room, 0)
-        self.point_work = self.fill(room, 0)
+        self.point_due = self.fill(self.point_room, 0)
+        self.point_work = self.fill(self.point_room, 0)
         self.sure = self.fill(self.units, 0)
         self.points = self.all_work = 0
         for load in range(loads):
@@ -64,7 +66,8 @@ class Slack(Dispatcher):
         count: i64 = self.u_loads[u]
         least: i64 = need + self.u_region[u]
         spare: i64 = self.u_reach[u] + self.u_region[u]
-        if not self.present(u, now, least):
+        if not self.present(u, now, least) or self.points == self.point_room:
+            # too many deadlines to look at
             return 0
         self.sort_ahead(base, count)
         # what the rates of frames after the next one are rounded up by is at most this much
@@ -85,7 +88,7 @@ class Slack(Dispatcher):
                 cost = self.l_cost[self.ahead_order[base + i]]
                 share = self.l_share[self.ahead_order[base + i]]
                 i += 1
-            work += (rate * (due - before) + (1 << SHIFT) - 1 >> SHIFT) + cost
+            work += scaled(rate, due - before, 1 << SHIFT) + cost
             before = due
             rate += share
             left: i64 = due - now - work
@@ -104,7 +107,7 @@ class Slack(Dispatcher):
         i: i64
         self.points = self.all_work = 0
         for i in range(self.ordered[u]):
-            t: i64 = self.order[u * self.width + i]
+            t: i64 = self.order[self.u_order0[u] + i]
             load: i64 = self.guarded[t]
             if load < 0:
                 continue
@@ -143,6 +146,8 @@ class Slack(Dispatcher):
     def add_point(self, due: i64, work: i64) -> None:
         """Put a deadline in its place among those found."""
         at: i64 = self.points
+        if at == self.point_room:
+            return
         while at > 0 and self.point_due[at - 1] > due:
             self.point_due[at], self.point_work[at] = self.point_due[at - 1], self.point_work[at - 1]
             at -= 1

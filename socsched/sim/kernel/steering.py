@@ -144,7 +144,7 @@ class Steered(Slack):
         lax: i64 = far
         soft_lax: i64 = far
         for i in range(self.ordered[u]):
-            t: i64 = self.order[u * self.width + i]
+            t: i64 = self.order[self.u_order0[u] + i]
             left: i64 = self.remaining(t, now)
             ahead: i64 = self.j_deadline[self.job[t]] - now
             if ahead < 0:
@@ -191,6 +191,8 @@ class Steered(Slack):
                 self.soil(u)
         if self.u_clock[u]:
             level: i64 = self.levels - 1 - self.c_slow[c]
+            if level > self.n_top[e]:
+                level = self.n_top[e]
             if level != self.n_level[e]:
                 self.charge(e, now)
                 self.n_level[e] = level

@@ -8,8 +8,10 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
+    from cython.cimports.socsched_kernel.arithmetic import WORDS
     from cython.cimports.socsched_kernel.columns import Columns
 else:
+    from .arithmetic import WORDS
     from .columns import Columns
 
 
@@ -27,6 +29,9 @@ class Tables(Columns):
         self.engines, self.sources = len(tables["n_lanes"]), len(tables["s_period"])
         self.levels, self.n_uneven = numbers["levels"], numbers["uneven"]
         self.width = 2 * self.tasks
+        self.words, self.order_room, self.join_room = numbers["words"], numbers["order_room"], numbers["join_room"]
+        if self.words > WORDS:
+            raise ValueError("the kernel is compiled for fewer lanes")
         # tasks
         self.t_need = self.own(tables["t_need"])
         self.t_queue = self.own(tables["t_queue"])
@@ -62,7 +67,8 @@ class Tables(Columns):
         self.t_weight = self.own(tables["t_weight"])
         self.t_batch = self.own(tables["t_batch"])
         self.t_more = self.own(tables["t_more"])
-        self.t_levels = self.own(tables["t_levels"])
+        self.t_part0 = self.own(tables["t_part0"])
+        self.t_parts = self.own(tables["t_parts"])
         self.reads = self.own(tables["reads"])
         self.nexts = self.own(tables["nexts"])
         self.times = self.own(tables["times"])
@@ -70,19 +76,21 @@ class Tables(Columns):
         self.g_time = self.own(tables["g_time"])
         self.g_bytes = self.own(tables["g_bytes"])
         self.g_unit = self.own(tables["g_unit"])
-        self.g_mask = self.own(tables["g_mask"])
+        self.g_mask = self.own_sets(tables["g_mask"])
         self.g_width = self.own(tables["g_width"])
         self.g_hold = self.own(tables["g_hold"])
         self.g_name = self.own(tables["g_name"])
         self.g_rest = self.own(tables["g_rest"])
         self.g_class = self.own(tables["g_class"])
+        self.g_levels = self.own(tables["g_levels"])
         # pairs of segments beside each other, host's class first
-        self.classes = numbers["classes"]
+        self.classes, self.segments = numbers["classes"], len(tables["g_time"])
         self.host_time = self.own(tables["host_time"])
         self.guest_time = self.own(tables["guest_time"])
         # units
         self.u_engine = self.own(tables["u_engine"])
-        self.u_mask = self.own(tables["u_mask"])
+        self.u_order0 = self.own(tables["u_order0"])
+        self.u_mask = self.own_sets(tables["u_mask"])
         self.u_kind = self.own(tables["u_kind"])
         self.u_flight = self.own(tables["u_flight"])
         self.u_reset = self.own(tables["u_reset"])
@@ -114,6 +122,7 @@ class Tables(Columns):
         self.n_power = self.own(tables["n_power"])
         self.n_clock = self.own(tables["n_clock"])
         self.n_level = self.own(tables["n_level"])
+        self.n_top = self.own(tables["n_top"])
         self.n_governor = self.own(tables["n_governor"])
         self.n_slow = self.own(tables["n_slow"])
         self.n_fast = self.own(tables["n_fast"])

@@ -6,8 +6,11 @@ cdef long long bin_of(long long value) noexcept
 @cython.final
 cdef class Histograms(Columns):
     cdef tuple books
-    cdef column bins, sum, most, number, least
-    cdef void add(self, long long which, long long value) noexcept
+    cdef object own_bins
+    cdef long long pages, room
+    cdef column page, bins, sum, carried, most, number, least
+    cdef int add(self, long long which, long long value) except -1
+    cdef long long new_page(self, long long where) except *
     cpdef object found(self)
 
 @cython.final
@@ -20,6 +23,6 @@ cdef class Chains(Columns):
     cdef void released(self, long long source, long long now, long long lost) noexcept
     cdef void lost(self, long long task, long long frame) noexcept
     cdef void started(self, long long task, long long frame, column latest) noexcept
-    cdef void finished(self, long long task, long long frame, long long now) noexcept
-    cdef void arrive(self, long long c, long long frame, long long now) noexcept
+    cdef int finished(self, long long task, long long frame, long long now) except -1
+    cdef int arrive(self, long long c, long long frame, long long now) except -1
     cpdef object close(self, long long end)

@@ -24,6 +24,9 @@ else:
     from .columns import Columns
 
 BINS = cython.declare(cython.longlong, 45056)
+PAGE = cython.declare(cython.longlong, 1024)
+PAGES = cython.declare(cython.longlong, 44)
+"""Bins made at once, and how many times as many there are."""
 FRAMES = cython.declare(cython.longlong, 4096)
 """Frames of a chain that may be under way; an older one that never arrived counts as missed."""
 RING = cython.declare(cython.longlong, 1024)
@@ -41,44 +44,64 @@ def bin_of(value: i64) -> i64:
     return octave * 1024 + (value >> octave) if octave <= 42 else BINS - 1
 
 
-def _zeros(count: int) -> Any:
-    """Return that many zeros; most are never touched, so that memory is only taken where values fall."""
-    if cython.compiled:
-        import numpy
-
-        return numpy.zeros(count, numpy.int64)
-    return array("q", bytes(8 * count))
-
-
 class Histograms(Columns):
-    """Histograms side by side, with exact sum and extremes each."""
+    """Histograms side by side, with exact sum and extremes each.
+
+    Bins come in pages of PAGE, made as values fall there: `page[which * PAGES + bin // PAGE]` is where in `bins` one
+    begins (-1: there is none).  `sum` is what `carried` times 2**62 leave.
+    """
 
     def __init__(self, count: i64) -> None:
         super().__init__()
         one: i64 = max(count, 1)
         self.books = (
-            _zeros(BINS * one), array("q", bytes(8 * one)), array("q", [-1]) * one, array("q", bytes(8 * one)),
-            array("q", [1 << 62]) * one,
+            array("q", [-1]) * (PAGES * one), array("q", bytes(8 * one)), array("q", [-1]) * one,
+            array("q", bytes(8 * one)), array("q", [1 << 62]) * one, array("q", bytes(8 * one)),
         )  # fmt: skip
-        self.bins = self.own(self.books[0])
+        self.page = self.own(self.books[0])
         self.sum = self.own(self.books[1])
         self.most = self.own(self.books[2])
         self.number = self.own(self.books[3])
         self.least = self.own(self.books[4])
+        self.carried = self.own(self.books[5])
+        self.pages = 0
+        self.room = 64
+        self.own_bins = array("q", bytes(8 * PAGE * self.room))
+        self.bins = self.own(self.own_bins)
 
     def found(self) -> object:
-        """Return counts a bin, sums, largest values, numbers of values and least values."""
-        return self.books
+        """Return (pages, bins), sums, largest values, numbers of values and least values."""
+        page, sums, most, number, least, carried = self.books
+        whole = [rest + (times << 62) for rest, times in zip(sums, carried)]  # noqa: B905
+        return (page, self.own_bins), whole, most, number, least
 
     def add(self, which: i64, value: i64) -> None:
         """Count one value (ns)."""
-        self.bins[which * BINS + bin_of(value)] += 1
+        bin: i64 = bin_of(value)
+        at: i64 = self.page[which * PAGES + (bin >> 10)]
+        if at < 0:
+            at = self.new_page(which * PAGES + (bin >> 10))
+        self.bins[at + (bin & (PAGE - 1))] += 1
         self.sum[which] += value
+        if self.sum[which] >= 4611686018427387904:
+            self.sum[which] -= 4611686018427387904
+            self.carried[which] += 1
         self.number[which] += 1
         if value > self.most[which]:
             self.most[which] = value
         if value < self.least[which]:
             self.least[which] = value
+
+    def new_page(self, where: i64) -> i64:
+        """Return where the bins of a page begin that no value fell into yet."""
+        if self.pages == self.room:
+            self.room *= 2
+            self.own_bins = self.own_bins + array("q", bytes(8 * PAGE * self.pages))
+            self.bins = self.own(self.own_bins)
+        at: i64 = self.pages * PAGE
+        self.page[where] = at
+        self.pages += 1
+        return at
 
 
 class Chains(Columns):

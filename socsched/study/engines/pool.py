@@ -19,7 +19,9 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
+from socsched.cache import check
 from socsched.errors import MachineError
+from socsched.progress import speaking
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS")
 _AHEAD = 2
@@ -58,6 +60,7 @@ class Pool:
         self._attempts: dict[Any, int] = {}
 
     def __enter__(self) -> Pool:
+        check()
         before = {name: os.environ.get(name) for name in _THREADS}
         os.environ.update((name, "1") for name in _THREADS if before[name] is None)
         try:
@@ -166,8 +169,8 @@ class Pool:
 
 
 def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Do jobs until the pipe ends."""
-    try:
+    """Do jobs until the pipe ends; what there is to notice, the owner says once."""
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError), speaking(lambda text: None):
         call = setup(*arguments)
         while True:
             job = pipe.recv()
@@ -176,8 +179,6 @@ def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...
             except Exception as error:
                 answer = (False, error)
             pipe.send(answer)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
 
 
 def cores() -> int:

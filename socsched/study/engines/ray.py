@@ -18,6 +18,8 @@ from socsched.study.work import Done, Job, open_inputs, perform
 
 _AHEAD = 2
 RETRIES = 5
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray listens on the loopback interface alone where this is 0, on all of them otherwise; read when it is imported."""
 _INSTALL = "pip install socsched[cluster]"
 
 
@@ -30,6 +32,8 @@ class RayEngine:
         self._shared: Any = None
         self._task: Any = None
         self._jobs: dict[Any, tuple[Job, Any]] = {}
+        if self._address is None:
+            os.environ.setdefault(_CLUSTERS, "0")
         self._ray = _ray()
 
     def __enter__(self) -> RayEngine:

@@ -79,6 +79,7 @@ def test_the_longest_chain_is_made_shorter_at_the_cost_of_the_sum() -> None:
     assert sum(by["latency"]) <= sum(by["longest"])
 
 
+@pytest.mark.slow
 def test_the_best_plan_is_no_worse_than_any() -> None:
     pipeline = detectors(3)
 

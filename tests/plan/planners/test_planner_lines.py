@@ -198,6 +198,7 @@ def _orders(keys, sizes, index):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.sampled(3)
 def test_haxconn_program_is_as_good_as_brute_force(seed: int) -> None:
     pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
     rng = Random(seed)

@@ -96,7 +96,7 @@ def _response(
     if finish - arrival <= task.jitter_ns + task.wcet_ns:
         return task.jitter_ns + task.wcet_ns, (("wcet", task.wcet_ns),), (blocked, length)
     terms = [("wcet", task.wcet_ns), ("earlier frames of its own", earlier * task.wcet_ns)]
-    terms += [(f"blocking by {name}", blocked), *inside, ("its arrival in the busy period", -arrival - task.jitter_ns)]
+    terms += [(f"blocking by {name}", blocked), *inside, ("offset within busy period", -arrival - task.jitter_ns)]
     return finish - arrival, tuple(term for term in terms if term[1]), (blocked, length)
 
 

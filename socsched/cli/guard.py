@@ -1,0 +1,186 @@
+"""`socsched guard`: plan, simulate, compare with a baseline, and leave JUnit XML and a Markdown summary for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from socsched.cli.options import (
+    NameOrPath,
+    Output,
+    Percentage,
+    Quantity,
+    mode_option,
+    output_options,
+    planning_options,
+    platform_option,
+    ready_to_write,
+    seed_option,
+    terminal_width,
+)
+
+if TYPE_CHECKING:
+    from socsched.plan.plan import Plan
+    from socsched.report.diff import PlanDiff
+
+JUNIT, SUMMARY = "junit.xml", "summary.md"
+
+
+@click.command("guard", short_help="For CI: plan, simulate, compare with a baseline; JUnit, summary, exit code.")
+@click.argument("pipeline", metavar="PIPELINE|PLAN.json", type=NameOrPath("pipelines"))
+@platform_option(required=False)
+@mode_option
+@planning_options
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The plan.json that was accepted last; nothing may be worse than it by more than --max-regression.",
+)
+@click.option("--max-regression", type=Percentage(), default="5%", show_default=True, help="How much worse it may be.")
+@click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Simulated time.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="guard",
+    show_default=True,
+    help="Folder for junit.xml, summary.md, plan.json and the simulation's results.",
+)
+@seed_option
+@output_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    pipeline: str,
+    platform: str | None,
+    mode: str | None,
+    objective: str,
+    policy: str,
+    profile_file: Path | None,
+    baseline: Path | None,
+    max_regression: float,
+    duration: int,
+    folder: Path,
+    seed: int,
+) -> int:
+    """Plan PIPELINE, simulate the plan, and compare it with a committed one.
+
+    junit.xml and summary.md are written whatever the outcome: infeasible plans, regressions and invalid files too.  To
+    accept a change, commit the plan.json of the folder as the new baseline.
+
+    Exit code 0: feasible, every simulated frame in time, nothing worse than the baseline; 1: not so; 4: undecided.
+    """
+    from socsched.cli import results
+
+    output: Output = ctx.obj
+    if platform is None and not pipeline.endswith(".json"):
+        raise click.UsageError(f"a pipeline needs a platform: socsched guard {pipeline} -p PLATFORM")
+    given = {path.resolve() for path in (baseline, Path(pipeline)) if path is not None}
+    if (folder / results.PLAN).resolve() in given:
+        raise click.UsageError(f"{folder / results.PLAN} would be overwritten: name another folder with -o")
+    ready_to_write(folder=folder)
+    _clear(folder)
+
+    def make() -> Plan:
+        from socsched.cli import line, planning
+
+        if pipeline.endswith(".json"):
+            return planning.plan_from(ctx, pipeline, platform, mode, objective, policy, profile_file)
+        assert platform is not None
+        made = planning.planned(pipeline, platform, mode, planning.How(objective, policy, profile_file))
+        line.save_plan(made, folder / results.PLAN)
+        return made
+
+    try:
+        return _guard(output, make, folder, baseline, max_regression, duration, seed)
+    except Exception as error:
+        _failed(folder, pipeline, error)
+        raise
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier guard left, so that no file speaks of another plan."""
+    from socsched.cli import results
+
+    for name in (results.PLAN, results.RESULT, results.TRACE, results.PERFETTO, results.PAGE, JUNIT, SUMMARY):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _guard(
+    output: Output,
+    make: Callable[[], Plan],
+    folder: Path,
+    baseline: Path | None,
+    allowed: float,
+    duration_ns: int,
+    seed: int,
+) -> int:
+    from socsched.cli import line, results
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.report import junit, summary
+
+    plan = make()
+    trace, result = None, dict[str, Any]()
+    if plan.tasks:
+        trace = line.simulate(plan, duration_ns, seed)
+        result = line.result(plan, trace)
+        results.save(folder, plan, trace, result)
+    else:
+        line.save_plan(plan, folder / results.PLAN)
+    found = _compared(plan, baseline, folder / results.PLAN, allowed)
+    (folder / JUNIT).write_text(junit.render(plan, result, found), encoding="utf-8")
+    text = summary.render(plan, trace, result)
+    if found is not None:
+        from socsched.report.compare_view import markdown
+
+        text += "\n" + markdown(found, str(baseline), str(folder / results.PLAN), allowed)
+    (folder / SUMMARY).write_text(text, encoding="utf-8")
+    output.note(f"wrote {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
+
+    def show() -> None:
+        from socsched.report import terminal
+        from socsched.report.compare_view import view
+
+        screen = terminal.console(terminal_width())
+        screen.print(terminal.verdict(plan))
+        screen.print(terminal.violations(plan))
+        if result:
+            screen.print(terminal.outcome(result))
+        if found is not None:
+            screen.print(view(found, str(baseline), str(folder / results.PLAN), allowed))
+
+    document = {"verdict": plan.verdict, "chains": result.get("chains", {}), "folder": str(folder)}
+    output.result(document | ({"compared": found.document()} if found is not None else {}), show)
+    lost = line.outcome_code(result) if result else EXIT_OK
+    regressed = EXIT_VIOLATED if found is not None and found.regressions else EXIT_OK
+    codes = {line.exit_code(plan), lost, regressed} - {EXIT_OK}
+    return min(codes, default=EXIT_OK)
+
+
+def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> PlanDiff | None:
+    from socsched.cli.line import load_plan
+    from socsched.errors import InputError
+    from socsched.report.diff import diff
+
+    if baseline is None:
+        return None
+    if not baseline.exists():
+        raise InputError(f"{baseline}: there is no baseline", f"look at {made} and commit it as {baseline}")
+    return diff(load_plan(baseline), plan, allowed)
+
+
+def _failed(folder: Path, name: str, error: Exception) -> None:
+    """Leave JUnit and summary of a guard that came to no verdict; those of a verdict that exists stay."""
+    from socsched.errors import SocschedError
+    from socsched.report import junit, summary
+
+    hint = error.hint if isinstance(error, SocschedError) else ""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / JUNIT).exists():
+        (folder / JUNIT).write_text(junit.failed(name, str(error), hint), encoding="utf-8")
+    if not (folder / SUMMARY).exists():
+        (folder / SUMMARY).write_text(summary.failed(name, str(error), hint), encoding="utf-8")

@@ -1,0 +1,168 @@
+"""Files replaced whole: written aside, put on the disk and renamed into place, so that no reader sees half of one.
+
+What is no regular file (a terminal, a pipe, /dev/null) is written to as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+PREFIX = ".socsched-new-"
+"""How the names of files and folders begin that are not yet in place."""
+STALE_S = 3600
+"""Age (s) at which what a killed process left aside is removed; nothing is silent for so long."""
+
+
+def write_file(path: str | Path, data: str | bytes, mode: int | None = None) -> None:
+    """Replace a file by `data` (text as UTF-8); `mode`: its permissions, else those it has.  Raises OSError."""
+    with replacing(path, mode) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def replacing(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
+    """Yield a binary file that takes the place of `path` when the block ends without an error.  Raises OSError."""
+    if not replaceable(path):
+        with open(path, "wb") as file:
+            yield file
+        return
+    place = Path(os.path.realpath(path))  # what a link points to is replaced, the link stays
+    found = _present(place)
+    if mode is None and found is not None:
+        mode = stat.S_IMODE(found.st_mode)
+    aside = place.with_name(f"{PREFIX}{os.urandom(8).hex()}")
+    try:
+        sweep(place.parent)
+        with open(os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, place)
+        sync_folder(place.parent)
+    except OSError as error:
+        if error.filename in (None, str(aside), str(place.parent)):
+            error.filename = str(path)
+        raise
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch(parent: Path) -> Iterator[Path]:
+    """Yield a new folder inside `parent`, for what is then renamed into place, and remove it in the end.
+
+    A process killed here leaves its folder behind; the next one an hour later removes it.  Raises OSError.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    sweep(parent)
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=PREFIX))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(parent: Path) -> None:
+    """Remove what killed processes left aside in a folder."""
+    for name in os.listdir(parent):
+        if name.startswith(PREFIX):
+            leftover = parent / name
+            with suppress(OSError):  # its owner is at work, or has just finished
+                newest = max(path.lstat().st_mtime for path in (leftover, *leftover.rglob("*")))
+                if time.time() - newest > STALE_S:
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def replaceable(path: str | Path) -> bool:
+    """Return whether `path` is a regular file or none yet; what processes hand each other (/dev, /proc) never is."""
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")):
+        return False
+    found = _present(Path(path))
+    return found is None or stat.S_ISREG(found.st_mode)
+
+
+def same(one: str | Path, other: str | Path) -> bool:
+    """Return whether two names are of one existing file."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system that cannot: the rename is whole all the same
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return name -> sha256 of all files below a folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+
+
+def put_in_place(made: Path, folder: Path, first: str, stale: Iterable[str] = (), whole: str = "") -> None:
+    """Move all files of `made` into `folder`, the one that names the others first, and remove `stale` ones there.
+
+    `made` lies on the file system of `folder`.  The subfolder `whole` is replaced as one.  Raises OSError.
+    """
+    files = [path for path in sorted(made.rglob("*")) if path.is_file()]
+    for path in files:
+        _sync_file(path)
+    os.replace(made / first, folder / first)
+    sync_folder(folder)
+    if whole:
+        if (folder / whole).exists():
+            os.rename(folder / whole, made / f"{PREFIX}old")
+        os.rename(made / whole, folder / whole)
+    for path in files:
+        if path.exists():
+            target = folder / path.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def _present(path: Path) -> os.stat_result | None:
+    """Return what is known of an existing file; PermissionError where it may not be written."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(found.st_mode) and not os.access(path, os.W_OK):
+        raise PermissionError(13, os.strerror(13), str(path))
+    return found

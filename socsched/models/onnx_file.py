@@ -1,0 +1,170 @@
+"""ONNX files as protocol buffers: bounded, with weights that lie in files beside the model.
+
+External data (`.onnx.data`, what exporters write today) is looked up in the model's folder, whatever folder socsched
+was called from.  A location that is absolute, has `..` in it, or leads out of the folder through a link is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.bounded import SLACK, read_bytes
+from socsched.errors import InputError
+
+Array = np.ndarray[Any, Any]
+MOST_BYTES = 2**31
+MOST_NODES = 20_000
+_SMALL = 4096
+"""Elements up to which external tensors are put into the model, since shapes may depend on them."""
+_HINT = "check it with onnx.checker"
+_SCALARS = {"Clip": (1, 2), "Pad": (2,), "Range": (0, 1, 2)}
+"""Inputs that are scalars, where exporters write tensors of shape [1]."""
+
+
+class OnnxFile:
+    """A model and the arrays of its initialisers by name; InputError for anything that cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        import onnx
+
+        raw = read_bytes(path, "ONNX file", "give a model with its weights in a file beside it", MOST_BYTES)
+        self.path = path
+        try:
+            self.model = onnx.load_model_from_string(raw)
+        except Exception as error:  # protobuf's errors have no common class
+            raise self.error(f"not a usable ONNX file: {first_line(error)}") from None
+        graph = self.model.graph
+        if not all(isinstance(name, str) for name in _names(self.model)):
+            raise self.error("a name in it is no UTF-8 text")
+        if len(graph.node) > MOST_NODES:
+            raise self.error(f"{len(graph.node)} nodes, at most {MOST_NODES} are read")
+        if graph.sparse_initializer:
+            raise self.error("sparse initialisers are not read")
+        del self.model.functions[:]  # a node that calls one is refused as an operator not known
+        self._folder = path.resolve().parent
+        self._size = len(raw)
+        self._files: dict[str, np.memmap[Any, Any]] = {}
+        self._taken = 0
+        self.constants = {item.name: self.array(item) for item in graph.initializer}
+        if len(self.constants) < len(graph.initializer):
+            raise self.error("two initialisers have the same name")
+        self._put_small()
+        self._put_scalars()
+        _put_padding(graph)
+
+    def error(self, problem: str, hint: str = _HINT) -> InputError:
+        """Return the error for a problem with this file."""
+        return InputError(f"{self.path}: {problem}", hint)
+
+    def array(self, tensor: Any) -> Array:
+        """Return the values of a tensor of the model, wherever they lie; InputError where they are not all there."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        name = tensor.name or "a constant"
+        try:
+            if tensor.data_location != TensorProto.EXTERNAL:
+                found = np.asarray(numpy_helper.to_array(tensor))
+            else:
+                dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+                found = self._external(tensor, name, dtype)
+        except InputError:
+            raise
+        except Exception as error:  # of a damaged tensor numpy_helper may raise anything
+            raise self.error(f"tensor {name!r} cannot be read: {first_line(error)}") from None
+        if found.dtype.kind not in "biuf":
+            raise self.error(f"tensor {name!r} holds {found.dtype}, expected numbers")
+        self._taken += found.nbytes
+        if self._taken > SLACK + 4 * self._size:
+            raise self.error("its tensors are far larger than its files: the same bytes are named many times")
+        return found
+
+    def _external(self, tensor: Any, name: str, dtype: Any) -> Array:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        data = self._data(entries.get("location", ""), name)
+        shape = tuple(int(side) for side in tensor.dims)
+        count = int(np.prod(shape, dtype=object)) if min(shape, default=1) >= 0 else -1
+        offset, length = (int(entries.get(key) or default) for key, default in (("offset", 0), ("length", 0)))
+        needed = count * dtype.itemsize
+        if count < 0 or offset < 0 or (length and length != needed) or offset + needed > len(data):
+            raise self.error(
+                f"tensor {name!r}: {needed} bytes from {offset} on are not in {entries.get('location')}, which has "
+                f"{len(data)}",
+                "export the model again, and copy both files",
+            )
+        return np.frombuffer(data, dtype, count, offset).reshape(shape) if count else np.zeros(shape, dtype)
+
+    def _data(self, location: str, name: str) -> np.memmap[Any, Any]:
+        if location in self._files:
+            return self._files[location]
+        hint = "the file with the weights belongs into the model's folder"
+        relative = Path(location)
+        if not location or "\0" in location or relative.is_absolute() or ".." in relative.parts or "\\" in location:
+            raise self.error(f"tensor {name!r} lies in {location!r}, which is no file of the model's folder", hint)
+        file = self._folder / relative
+        try:
+            real = file.resolve(strict=True)
+            if not real.is_relative_to(self._folder) or not real.is_file():
+                raise self.error(f"tensor {name!r} lies in {location!r}, which leads out of the model's folder", hint)
+            size = real.stat().st_size
+            self._files[location] = np.memmap(real, np.uint8, "r") if size else np.zeros(0, np.uint8)  # type: ignore[assignment]
+        except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+            reason = getattr(error, "strerror", None) or error
+            raise self.error(f"its weights, {file}, cannot be read: {reason}", hint) from None
+        self._size += size
+        return self._files[location]
+
+    def _put_small(self) -> None:
+        """Put small external tensors into the model: shapes may follow from them."""
+        from onnx import TensorProto, numpy_helper
+
+        for item in self.model.graph.initializer:
+            if item.data_location == TensorProto.EXTERNAL and self.constants[item.name].size <= _SMALL:
+                item.CopyFrom(numpy_helper.from_array(np.array(self.constants[item.name]), item.name))
+
+    def _put_scalars(self) -> None:
+        """Give inputs that must be scalars the shape [] where the file has [1]."""
+        from onnx import numpy_helper
+
+        graph = self.model.graph
+        for node in graph.node:
+            for place in _SCALARS.get(node.op_type, ()):
+                name = node.input[place] if place < len(node.input) else ""
+                if name in self.constants and self.constants[name].shape == (1,):
+                    scalar = f"{name}/scalar"
+                    if scalar not in self.constants:
+                        self.constants[scalar] = np.array(self.constants[name]).reshape(())
+                        graph.initializer.append(numpy_helper.from_array(self.constants[scalar], scalar))
+                    node.input[place] = scalar
+
+
+def _names(model: Any) -> Iterator[object]:
+    """Yield every name in a model; protobuf gives those that are no UTF-8 text as bytes."""
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for tensor in (*graph.initializer, *(attribute.t for node in graph.node for attribute in node.attribute)):
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    yield from (opset.domain for opset in model.opset_import)
+
+
+def _put_padding(graph: Any) -> None:
+    """Write SAME, as some exporters do, as ONNX calls it."""
+    for node in graph.node:
+        for item in node.attribute:
+            if item.name == "auto_pad" and item.s == b"SAME":
+                item.s = b"SAME_UPPER"
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    return re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__

@@ -1,0 +1,111 @@
+"""How long segments can take with everything that slows them down, which has an upper limit (`limits.STRETCHED_NS`).
+
+Execution times, overruns, batches, clocks, slow lanes, slowdowns and jobs beside others are known before a simulation
+starts, so that the worst of all of them together is.  What the contention model makes of a time is seen when it is
+asked (`Conductor.stretch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from socsched.errors import UsageError
+from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_RATE, STRETCHED_NS
+from socsched.plan.plan import Plan
+from socsched.sim.faults import Faults, Slowdown
+from socsched.units import format_duration
+
+_MOST_FACTOR = 1000
+_MOST_FRAMES = 10**6
+
+
+def check_faults(faults: Faults) -> None:
+    """Raise UsageError for a fault with a number out of its range; files are checked as they are read."""
+    windows: tuple[Any, ...] = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
+    times = [time for fault in windows for time in (fault.from_ns, fault.until_ns)]
+    times += [burst.at_ns for burst in faults.bursts]
+    factors = [*(slow.factor for slow in faults.slowdowns), *(overrun.factor for overrun in faults.overruns)]
+    wrong = (
+        any(not 0 <= time <= HORIZON_NS for time in times)
+        or any(not 0 <= delay.by_ns <= LONGEST_NS for delay in faults.delays)
+        or any(not 0 <= burst.frames <= _MOST_FRAMES for burst in faults.bursts)
+        or any(not 0 <= hog.bandwidth <= MOST_RATE for hog in faults.hogs)
+        or any(not 1 <= factor <= _MOST_FACTOR for factor in factors)
+        or any(not 0 <= overrun.probability <= 1 for overrun in faults.overruns)
+    )
+    if wrong:
+        raise UsageError(
+            f"faults: times from 0 to {format_duration(HORIZON_NS)}, factors from 1 to {_MOST_FACTOR}, "
+            f"probabilities from 0 to 1 and at most {_MOST_FRAMES} frames in a burst are expected"
+        )
+
+
+def worst_ratios(plan: Plan, tables: dict[str, Any], faults: Faults, segments: Sequence[Any]) -> list[float]:
+    """Return, for every segment row, what its time alone is multiplied by at most.
+
+    UsageError where that makes more of it than the simulator can count.
+    """
+    engines = {engine.id: index for index, engine in enumerate(plan.engines)}
+    places = [_engine_ratio(plan, index, faults.slowdowns) for index in range(len(plan.engines))]
+    ratios = [1.0] * len(segments)
+    overruns = {fault.stage: fault.factor for fault in faults.overruns}
+    beside = _beside(tables)
+    for number, task in enumerate(plan.tasks):
+        own = float(overruns.get(task.name, 1))
+        own *= 1 + (tables["t_batch"][number] - 1) * tables["t_more"][number] / 1000
+        size, cost = tables["t_table"][number], tables["t_cost"][number]
+        if size and cost:
+            own *= max(tables["times"][tables["t_table0"][number] + size - 1] / cost, 1.0)
+        rows = [range(tables[a][number], tables[a][number] + tables[b][number]) for a, b in _SPANS]
+        for row in (row for span in rows for row in span):
+            ratios[row] = own * places[engines[segments[row][0]]] * beside[tables["g_class"][row]]
+            taken = tables["g_time"][row] * ratios[row]
+            # times drawn for a task without work count as they are
+            if taken > STRETCHED_NS:
+                raise too_long(f"task {task.name!r}", taken, "its longest execution time, slow clocks and faults")
+    return ratios
+
+
+_SPANS = (("t_first", "t_count"), ("t_alt", "t_alts"))
+
+
+def too_long(what: str, time_ns: float, cause: str) -> UsageError:
+    """Return the error for a segment that takes too long."""
+    return UsageError(
+        f"{what} takes up to {time_ns / 1e9:.4g} s with {cause}; at most {STRETCHED_NS / 1e9:.0f} s can be simulated"
+    )
+
+
+def _engine_ratio(plan: Plan, index: int, slowdowns: Sequence[Slowdown]) -> float:
+    engine = plan.engines[index]
+    ratio = 1024 / min(engine.capacities, default=1024)
+    if engine.levels:
+        ratio *= max(level.clock_hz for level in engine.levels) / min(level.clock_hz for level in engine.levels)
+    edges = sorted(
+        (time, begins, fault.factor)
+        for fault in slowdowns
+        if fault.engine == engine.id
+        for time, begins in ((fault.from_ns, 1), (fault.until_ns, 0))
+    )
+    now = most = Fraction(1)
+    for _, begins, factor in edges:
+        now = now * factor if begins else now / factor
+        most = max(most, now)
+    return ratio * float(most)
+
+
+def _beside(tables: dict[str, Any]) -> list[float]:
+    """Return by class of segments how much longer one takes beside another at most."""
+    classes = tables["numbers"]["classes"]
+    alone = [0] * classes
+    for time, which in zip(tables["g_time"], tables["g_class"], strict=True):
+        alone[which] = time
+    found = [1.0] * classes
+    for at, (host, guest) in enumerate(zip(tables["host_time"], tables["guest_time"], strict=True)):
+        first, second = divmod(at, classes)
+        for which, time in ((first, host), (second, guest)):
+            if time and alone[which]:
+                found[which] = max(found[which], time / alone[which])
+    return found

@@ -1,0 +1,51 @@
+"""Which files of a result folder were written together: made.json names each with its sha256.
+
+It is put in place before the files it names, so that a folder whose update was cut off says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from socsched.errors import InputError
+from socsched.files import file_digest
+
+MADE, FILES = "made.json", "files"
+"""Command line, versions and machine of the simulation or run in a folder, and the digests of what it wrote there."""
+
+_HINT = "simulate or run again with -o into this folder"
+
+
+def require_one(folder: Path, names: Iterable[str]) -> None:
+    """Raise InputError unless those files of a folder are of the ones that were written together last."""
+    told = _told(folder)
+    for name in set(names) & set(told):
+        try:
+            same = file_digest(folder / name) == told[name]
+        except FileNotFoundError:
+            same = False
+        except OSError as error:
+            raise InputError(f"{folder / name}: cannot be read: {error.strerror}", "check permissions") from None
+        if not same:
+            raise InputError(
+                f"{folder / name}: not of the simulation or run that {MADE} tells of: it was changed, or its update "
+                "was cut off",
+                _HINT,
+            )
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """Return the digests a folder was written with; none where it is older than they are."""
+    try:
+        found = json.loads((folder / MADE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{folder / MADE}: cannot be read: {error}", _HINT) from None
+    told = found.get(FILES, {}) if isinstance(found, dict) else None
+    if not isinstance(told, dict):
+        raise InputError(f"{folder / MADE}: expected names of files and their sha256 in {FILES!r}", _HINT)
+    return told

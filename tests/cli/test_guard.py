@@ -1,0 +1,192 @@
+"""`socsched guard`, and the CI templates around it, replayed step by step as a runner would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from socsched.cli.root import run
+
+BOARD = "jetson-agx-orin-64gb"
+FAST = ["-p", BOARD, "--mode", "MAXN", "--duration", "1s", "-q"]
+CHANGES = {
+    "feasible": ("", ""),
+    "infeasible": ("deadline: 100 ms", "deadline: 5 ms"),
+    "regressed": ("model: pointpillars.backbone", "model: pointpillars.backbone\n    engines: [dla0]"),
+    "without an engine": ("model: pointpillars.voxelise", "model: pointpillars.voxelise\n    engines: [dla0]"),
+    "invalid": ("deadline: 100 ms", "deadline: soon"),
+}
+EXIT = {"feasible": 0, "infeasible": 1, "regressed": 1, "without an engine": 1, "invalid": 2}
+SAYS = {
+    "feasible": ("no regression", "**feasible**"),
+    "infeasible": ("**infeasible**", "verdict feasible → infeasible"),
+    "regressed": ("**feasible**", "backbone moved"),
+    "without an engine": ("**infeasible**", "Nothing to simulate"),
+    "invalid": ("no verdict", "deadline"),
+}
+
+
+def changed(checkout: Path, case: str) -> str:
+    """Return the text of the pipeline with the change of a case."""
+    before, after = CHANGES[case]
+    text = (checkout / "pipelines" / "pointpillars.yaml").read_text(encoding="utf-8")
+    assert before in text
+    return text.replace(before, after)
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("baseline") / "plan.json"
+    assert run(["plan", "pointpillars", "-p", BOARD, "--mode", "MAXN", "-q", "-o", str(file)]) == 0
+    return file
+
+
+@dataclass
+class Runner:
+    """A machine that runs a job's steps: one that fails skips all later ones but those that are always run."""
+
+    place: Path
+    checkout: Path
+
+    def __post_init__(self) -> None:
+        tools = self.place / "tools"
+        tools.mkdir()
+        # the install line is looked at, not run: what it installs is the code under test
+        self._tool(tools / "pip", '#!/bin/sh\n[ "$1" = install ] && [ -f "$2/pyproject.toml" ]\n')
+        self._tool(tools / "socsched", f"#!{sys.executable}\nfrom socsched.cli import main\nmain()\n")
+        (self.place / "socsched").symlink_to(self.checkout)
+        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**os.environ, "PATH": path, "PYTHONPATH": str(self.checkout)}
+        self.env["GITHUB_STEP_SUMMARY"] = str(self.place / "step-summary")
+
+    @staticmethod
+    def _tool(file: Path, text: str) -> None:
+        file.write_text(text)
+        file.chmod(0o755)
+
+    def sh(self, script: str, env: dict[str, str]) -> int:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+        return subprocess.run(command, cwd=self.place, env={**self.env, **env}, check=False).returncode
+
+    def job(self, steps: list[dict[str, Any]], env: dict[str, str]) -> dict[str, int]:
+        """Run the steps and return the exit codes of those that ran."""
+        codes: dict[str, int] = {}
+        for step in (step for step in steps if "run" in step):
+            condition = step.get("if", "success()")
+            assert condition in ("success()", "always()")
+            if condition == "always()" or not any(codes.values()):
+                codes[step["name"]] = self.sh(step["run"], {**env, **step.get("env", {})})
+        return codes
+
+
+def left(place: Path, case: str) -> None:
+    """Assert that JUnit and summary are there and say what the case says."""
+    root = ElementTree.fromstring((place / "junit.xml").read_text(encoding="utf-8").split("\n", 1)[1])
+    wrong = [*root.iter("failure"), *root.iter("error")]
+    assert bool(wrong) == (case != "feasible")
+    summary = (place / "summary.md").read_text(encoding="utf-8")
+    for text in SAYS[case]:
+        assert text in summary
+
+
+@pytest.mark.parametrize("case", ["feasible", "infeasible", "regressed"])
+@pytest.mark.sampled(3)
+def test_the_workflow_leaves_summary_and_junit_whatever_the_plan(
+    case: str, checkout: Path, baseline: Path, tmp_path: Path
+) -> None:
+    runner = Runner(tmp_path, checkout)
+    (tmp_path / "baseline").mkdir()
+    shutil.copy(baseline, tmp_path / "baseline" / "plan.json")
+    (tmp_path / "mine.yaml").write_text(changed(checkout, case), encoding="utf-8")
+    job = yaml.safe_load((checkout / "docs/ci/github-actions.yml").read_text(encoding="utf-8"))["jobs"]["deployment"]
+    codes = runner.job(job["steps"], {**job["env"], "PIPELINE": "mine.yaml"})
+    assert codes == {"Install": 0, "Guard": EXIT[case], "Summary": 0}
+    left(tmp_path / "out", case)
+    assert (tmp_path / "step-summary").read_text() == (tmp_path / "out" / "summary.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_composite_action_passes_its_inputs_to_the_guard(checkout: Path, baseline: Path, tmp_path: Path) -> None:
+    action = yaml.safe_load((checkout / "docs/ci/guard/action.yml").read_text(encoding="utf-8"))
+    given = {name: entry.get("default") for name, entry in action["inputs"].items()}
+    given |= {"socsched": "./socsched", "pipeline": "mine.yaml", "platform": BOARD, "mode": "MAXN"}
+    given |= {"baseline": str(baseline), "output": "a folder"}
+    used: set[str] = set()
+
+    def filled(text: str) -> str:
+        used.update(re.findall(r"\${{ inputs\.([a-z-]+) }}", text))
+        return re.sub(r"\${{ inputs\.([a-z-]+) }}", lambda found: str(given[found[1]]), text)
+
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step.get("run", ""), "an input's text would be run by the shell"
+        step["env"] = {name: filled(value) for name, value in step.get("env", {}).items()}
+    assert used == set(given)
+    (tmp_path / "mine.yaml").write_text(changed(checkout, "infeasible"), encoding="utf-8")
+    codes = Runner(tmp_path, checkout).job(action["runs"]["steps"], {})
+    assert codes == {"Install": 0, "Guard": 1, "Summary": 0}
+    left(tmp_path / "a folder", "infeasible")
+
+
+def test_the_other_templates_run_the_same_guard_and_keep_what_it_leaves(checkout: Path) -> None:
+    folder = checkout / "docs" / "ci"
+    (line,) = re.findall(r"run: (socsched guard .*)", (folder / "github-actions.yml").read_text(encoding="utf-8"))
+    gitlab = yaml.safe_load((folder / "gitlab-ci.yml").read_text(encoding="utf-8"))["deployment"]
+    assert gitlab["script"][-1] == line
+    assert gitlab["artifacts"] == {"when": "always", "paths": ["out/"], "reports": {"junit": "out/junit.xml"}}
+    jenkins = (folder / "Jenkinsfile").read_text(encoding="utf-8")
+    assert f".venv/bin/{line}" in jenkins
+    assert "junit 'out/junit.xml'" in jenkins[jenkins.index("always {") :]
+
+
+@pytest.mark.parametrize("case", ["without an engine", "invalid"])
+def test_a_guard_without_anything_to_simulate_leaves_summary_and_junit(
+    case: str, checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(changed(checkout, case), encoding="utf-8")
+    assert run(["guard", str(tmp_path / "mine.yaml"), *FAST, "-o", str(tmp_path / "out")]) == EXIT[case]
+    left(tmp_path / "out", case)
+    assert (tmp_path / "out" / "plan.json").exists() == (case != "invalid")
+
+
+def test_a_guard_without_its_baseline_says_how_to_make_one(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["guard", str(baseline), "--duration", "1s", "-q", "-o", str(tmp_path / "out")]
+    assert run([*line, "--baseline", str(tmp_path / "none.json")]) == 2
+    assert "commit it as" in capsys.readouterr().err
+    for name in ("junit.xml", "summary.md"):
+        assert "there is no baseline" in (tmp_path / "out" / name).read_text(encoding="utf-8")
+    # nothing of the first guard is left once the second has a verdict
+    assert run([*line, "--baseline", str(baseline)]) == 0
+    assert "no regression" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_guard_never_overwrites_what_it_reads(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = baseline.read_bytes()
+    assert run(["guard", "pointpillars", *FAST, "--baseline", str(baseline), "-o", str(baseline.parent)]) == 2
+    assert "would be overwritten" in capsys.readouterr().err
+    assert baseline.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_image_runs_a_guard(checkout: Path, tmp_path: Path) -> None:
+    tool = next((name for name in ("docker", "podman") if shutil.which(name)), None)
+    if tool is None or subprocess.run([tool, "info"], capture_output=True, check=False).returncode:
+        pytest.skip("no container tool that works")
+    subprocess.run([tool, "build", "-f", "docs/ci/Dockerfile", "-t", "socsched-test", "."], cwd=checkout, check=True)
+    guard = ["guard", "pointpillars", *FAST, "-o", "out"]
+    line = [tool, "run", "--rm", "-v", f"{tmp_path}:/work", "socsched-test", *guard]
+    assert subprocess.run(line, check=False).returncode == 0
+    assert "**feasible**" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")

@@ -1,0 +1,105 @@
+"""Weights and checkpoints from strangers: small files that claim large arrays, and what is no array at all."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_checkpoints import save
+
+from socsched.errors import InputError
+from socsched.models.npz import read_npz
+from socsched.models.torch_file import load
+from socsched.models.weights import load_weights
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    """Return an .npy file with any header."""
+    text = header.encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+def npz(path: Path, **members: bytes) -> Path:
+    """Write an .npz of .npy files as they are."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def head(shape: str, dtype: str = "<f4") -> str:
+    return f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}}}"
+
+
+def test_an_archive_that_expands_is_refused(tmp_path: Path) -> None:
+    """300 KB of zeros took 300 MB; now 64 MiB and 16 times the file are the most."""
+    np.savez_compressed(tmp_path / "w.npz", w=np.zeros(75 * 2**20, np.float32))
+    with pytest.raises(InputError, match="expands to"):
+        load_weights(tmp_path / "w.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (npy(head(f"({2**40},)")), "needs 4398046511104 bytes, not 0"),
+        (npy(head(f"({2**62}, 8)")), "needs"),
+        (npy(head("(-1,)")), "no shape"),
+        (npy(head("(1,)", "|O"), b"\x80\x04N."), "expected numbers"),
+        (npy(head("(1,)", "<U4"), bytes(16)), "expected numbers"),
+        (npy(head("(1,)", "<c8"), bytes(8)), "expected numbers"),
+        (npy(head("(2,)"), bytes(12)), "needs 8 bytes, not 12"),
+        (npy("{'descr': __import__('os').system('id')}"), "not a readable"),
+        (b"\x93NUMPY\x09\x00", "version"),
+        (b"", "not a readable"),
+    ],
+)
+def test_a_header_is_believed_as_far_as_there_are_bytes(content: bytes, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=problem):
+        read_npz(npz(tmp_path / "w.npz", w=content))
+
+
+def test_arrays_come_back_as_numpy_wrote_them(tmp_path: Path) -> None:
+    arrays = {
+        "c": np.arange(24.0).reshape(2, 3, 4), "f": np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3)),
+        "scalar": np.array(7), "empty": np.zeros((0, 3), np.float16), "big": np.arange(3, dtype=">i4"),
+        "truth": np.array([True, False]),
+    }  # fmt: skip
+    np.savez(tmp_path / "w.npz", **arrays)
+    found = read_npz(tmp_path / "w.npz")
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert np.array_equal(found[name], array) and found[name].dtype == array.dtype
+
+
+def test_a_tensor_that_repeats_a_storage_is_refused(tmp_path: Path) -> None:
+    """With strides of 0, 1 KB of checkpoint became 2 GB."""
+    save(tmp_path / "w.pth", {"state_dict": {"w": np.ones((3, 5), np.float32)}})
+    assert load(tmp_path / "w.pth")["state_dict"]["w"].shape == (3, 5)
+    with zipfile.ZipFile(tmp_path / "w.pth") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    (name,) = (name for name in members if name.endswith("data.pkl"))
+    # sizes (3, 5) and strides (5, 1), written as BININT1, become (2^30, 5) and (0, 1)
+    changed = members[name].replace(b"K\x03K\x05", b"J\x00\x00\x00\x40K\x05").replace(b"K\x05K\x01", b"K\x00K\x01")
+    assert changed != members[name]
+    with zipfile.ZipFile(tmp_path / "evil.pth", "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, changed if member == name else content)
+    with pytest.raises(InputError, match="far larger than the file"):
+        load(tmp_path / "evil.pth")
+
+
+def test_a_checkpoint_that_expands_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "w.pth", {"w": np.ones(3, np.float32)})
+    made = io.BytesIO((tmp_path / "w.pth").read_bytes())
+    with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/99", bytes(2**28))
+    (tmp_path / "w.pth").write_bytes(made.getvalue())
+    with pytest.raises(InputError, match="expands to"):
+        load(tmp_path / "w.pth")

@@ -1,0 +1,112 @@
+"""Plans and task sets up to every documented limit: compiled, interpreted and the reference simulators agree."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from extreme_plans import LANES, case, task_set
+from reference.engine import simulate as reference
+from reference.processors import finishes
+from test_twins import compiled, content, same
+
+from socsched.errors import UsageError
+from socsched.sim.engine import Simulated, run
+from socsched.sim.lower import NARROW_LANES
+from socsched.sim.tasksets import simulate_taskset
+
+FEW, MANY = range(9), range(1000)
+
+
+def equal_outcomes(one: Simulated, other: Simulated) -> None:
+    """Raise AssertionError unless two simulations found the same, figures and trace."""
+    assert one.trace is not None and other.trace is not None
+    same(one.trace, other.trace)
+    for name in sorted(one.outcome.found.keys() - {"execs", "responses", "chains", "guest_energy"}):
+        ours, theirs = one.outcome.found[name], other.outcome.found[name]
+        assert list(ours) == list(theirs) if hasattr(ours, "__len__") else ours == theirs, name
+    for name in ("execs", "responses", "chains"):
+        for which in range(1, 5):
+            assert np.array_equal(one.outcome.ints_of(name, which), other.outcome.ints_of(name, which)), name
+
+
+def check_plan(seed: int) -> bool:
+    """Compare the plan of a seed; False where it is one that cannot be simulated, alike in both."""
+    drawn = case(seed)
+    found: list[Any] = []
+    for implementation in (compiled(), "python"):
+        try:
+            found.append(run(drawn.plan, drawn.duration_ns, seed, None, drawn.faults, implementation=implementation))
+        except UsageError as error:
+            found.append(str(error))
+    if isinstance(found[0], str) or isinstance(found[1], str):
+        assert found[0] == found[1]
+        return False
+    equal_outcomes(*found)
+    for column in ("done", "late", "spent", "released"):
+        assert int(found[0].outcome.ints(column).min(initial=0)) >= 0
+    if drawn.plain:
+        same(reference(drawn.plan, drawn.duration_ns, seed, None, drawn.faults), found[0].trace)
+    return True
+
+
+def check_task_set(seed: int) -> None:
+    """Compare the task set of a seed."""
+    tasks, horizon = task_set(seed)
+    ours, theirs = (_simulated(tasks, horizon, which) for which in (compiled(), "python"))
+    equal_outcomes(ours, theirs)
+    assert ours.trace is not None
+    ends: dict[str, list[int]] = {str(task.id): [] for task in tasks.tasks}
+    for job in ours.trace.jobs:
+        if job.status == "done":
+            ends[job.task].append(job.finish_ns)
+    assert list(ends.values()) == finishes(tasks, horizon)
+
+
+def _simulated(tasks: Any, horizon: int, implementation: str) -> Simulated:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOCSCHED_KERNEL", implementation)
+        return simulate_taskset(tasks, horizon, record=True)
+
+
+@pytest.mark.needs("Python headers")
+def test_plans_of_narrow_engines_agree() -> None:
+    """Those of wider engines take a second kernel, which compiles for 20 s."""
+    narrow = (seed for seed in MANY if all(engine.lanes <= NARROW_LANES for engine in case(seed).plan.engines))
+    assert sum(check_plan(seed) for seed in islice(narrow, len(FEW))) > len(FEW) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
+def test_plans_up_to_the_limits_agree(part: int) -> None:
+    seeds = FEW[part::3]
+    assert sum(check_plan(seed) for seed in seeds) > len(seeds) // 2
+
+
+@pytest.mark.needs("Python headers")
+def test_task_sets_of_few_processors_agree() -> None:
+    for seed in islice((seed for seed in MANY if task_set(seed)[0].processors <= NARROW_LANES), len(FEW)):
+        check_task_set(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_a_thousand_plans_agree(part: int) -> None:
+    seeds = MANY[part::20]
+    simulated = sum(check_plan(seed) for seed in seeds)
+    print(f"{simulated} of {len(seeds)} plans simulated")
+    assert simulated > 0.8 * len(seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_a_thousand_task_sets_agree(part: int) -> None:
+    for seed in MANY[part::20]:
+        check_task_set(seed)
+
+
+def test_the_borders_of_words_are_among_what_is_tried() -> None:
+    assert {31, 32, 33, 62, 63, 64, 65, 1023, 1024} <= set(LANES)
+    assert content is not None

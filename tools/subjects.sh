@@ -1,0 +1,16 @@
+#!/bin/sh
+# Prints the tests whose subject changed since a commit: for .ci/run, which runs their long ones.
+# usage: subjects.sh COMMIT
+set -eu
+cd "$(dirname "$0")/.."
+git diff --name-only "$1" -- | while IFS= read -r path; do
+  case $path in
+    socsched/*/*) echo "tests/$(echo "$path" | cut -d/ -f2)" ;;
+    tests/*/test_*.py | tests/test_*.py) echo "$path" ;;
+    platforms/*) echo tests/plan; echo tests/oracle ;;
+    pipelines/*) echo tests/plan; echo tests/models ;;
+    README.md | docs/*.md) echo tests/test_docs.py; echo tests/cli/test_readme.py ;;
+  esac
+done | sort -u | while IFS= read -r test; do
+  if [ -e "$test" ]; then echo "$test"; fi
+done

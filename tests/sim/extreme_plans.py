@@ -14,12 +14,14 @@ from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
 from socsched.limits import HORIZON_NS, LONGEST_NS
 from socsched.plan.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task, Throttle
 from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
-from socsched.sim.policies import descriptions
+from socsched.sim.policies import descriptions, policy
 
 LANES = (1, 2, 3, 8, 31, 32, 33, 40, 61, 62, 63, 64, 65, 127, 128, 129, 1000, 1023, 1024)
 """Numbers of lanes around the borders of words, and the most there may be."""
 SPAN = 3_000
 """Units of time that a plan is simulated for."""
+_TICKS = 20_000
+"""Policies that look again at every tick are simulated for so many."""
 _UNITS = (1, 1, 7, 1000, 10**6, 10**9, LONGEST_NS // 400)
 _LOADS = (0, 1, 50, 200)
 
@@ -59,6 +61,9 @@ def case(seed: int) -> Case:
     duration = unit * rng.choice((SPAN, SPAN, 8000))
     if unit == _UNITS[-1] and rng.random() < 0.3:
         duration = HORIZON_NS
+    ticks = [found.tick_ns for found in (policy(host.policy) for host in hosts) if found.dynamic]
+    if ticks:
+        duration = min(duration, _TICKS * min(ticks))
     return Case(made, harm, duration, plain and not _drifting(tasks))
 
 

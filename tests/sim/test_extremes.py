@@ -17,7 +17,7 @@ from socsched.sim.engine import Simulated, run
 from socsched.sim.lower import NARROW_LANES
 from socsched.sim.tasksets import simulate_taskset
 
-FEW, MANY = range(9), range(1000)
+FEW, SETS, MANY = range(9), range(200), range(1000)
 
 
 def equal_outcomes(one: Simulated, other: Simulated) -> None:
@@ -62,7 +62,8 @@ def check_task_set(seed: int) -> None:
     for job in ours.trace.jobs:
         if job.status == "done":
             ends[job.task].append(job.finish_ns)
-    assert list(ends.values()) == finishes(tasks, horizon)
+    # simulated to 1 ns past the horizon, so that jobs are released at the horizon itself
+    assert list(ends.values()) == finishes(tasks, horizon + 1)
 
 
 def _simulated(tasks: Any, horizon: int, implementation: str) -> Simulated:
@@ -101,9 +102,9 @@ def test_a_thousand_plans_agree(part: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(20))
-def test_a_thousand_task_sets_agree(part: int) -> None:
-    for seed in MANY[part::20]:
+@pytest.mark.parametrize("part", range(10))
+def test_task_sets_up_to_the_limits_agree(part: int) -> None:
+    for seed in SETS[part::10]:
         check_task_set(seed)
 
 

@@ -5,7 +5,8 @@ DEMO   ?= demo-out
 BIN    := $(VENV)/bin
 # Tests compile small kernels; more threads than this only fight over the cores that the test workers use.
 THREADS ?= 1
-JOBS    ?= auto
+# One more than there are cores: tests wait too, for compilers and deadlines.
+JOBS    ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 # Seconds within which `make long` starts tests.
 LONG    ?= 900
 TESTS   ?= tests

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from socsched.cli.options import NameOrPath, Output, echo, output_options, terminal_width
+from socsched.cli.options import NameOrPath, Output, echo, output_options, source_option, terminal_width
 
 
 @click.command("analyze", short_help="Show bounds, their terms and the slack of a plan or task set.")
 @click.argument("file", metavar="PLAN.json|FILE.taskset.json", type=click.Path(path_type=Path))
 @click.option("--add", "new", type=NameOrPath("pipelines"), help="Ask whether this pipeline fits beside the plan.")
-@click.option("--pipeline", "own", help="File of the plan's own pipeline, with --add; absent: the shipped one.")
+@source_option
 @output_options
 @click.pass_obj
-def command(output: Output, file: Path, new: str | None, own: str | None) -> int:
+def command(output: Output, file: Path, new: str | None, source: str | None) -> int:
     """Show every bound term by term, and which schedulability tests gave it.
 
     Of a plan: chains, utilisation per engine, and how much slower stages may become. Of a task-set file (JSON or YAML):
@@ -27,18 +27,18 @@ def command(output: Output, file: Path, new: str | None, own: str | None) -> int
     from socsched.cli.tasksets import is_taskset
 
     if new:
-        return _add(output, file, new, own)
+        return _add(output, file, new, source)
     return _taskset(output, file) if is_taskset(file) else _plan(output, file)
 
 
-def _add(output: Output, file: Path, new: str, own: str | None) -> int:
+def _add(output: Output, file: Path, new: str, source: str | None) -> int:
     from socsched.cli import line
     from socsched.compile.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.plan.addition import add
 
     made = line.load_plan(file)
-    pipeline = line.pipeline_of(made, own, output.warn)
+    pipeline = line.pipeline_of(made, source, output.warn)
     found = add(made, pipeline, get_pipeline(new), get_platform(made.platform), stage_work)
     document = {
         "answer": found.answer,

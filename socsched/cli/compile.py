@@ -8,12 +8,21 @@ from typing import Any
 import click
 
 from socsched.cli.names import ENGINE, STAGE
-from socsched.cli.options import NameOrPath, Output, output_options, platform_option, ready_to_write, terminal_width
+from socsched.cli.options import (
+    NameOrPath,
+    Output,
+    output_options,
+    platform_option,
+    ready_to_write,
+    source_option,
+    terminal_width,
+)
 
 
 @click.command("compile", short_help="Compile a plan, or the stages of a pipeline, for a platform.")
 @click.argument("pipeline", metavar="PLAN.json|PIPELINE", type=NameOrPath("pipelines"))
 @platform_option(required=False)
+@source_option
 @click.option("--stage", type=STAGE, help="Only this stage.")
 @click.option("--engine", type=ENGINE, help="Only for this engine.")
 @click.option("--part", help="With --stage: only the layers between two cuts, BEGIN:END (layer names joined by +).")
@@ -36,6 +45,7 @@ def command(
     ctx: click.Context,
     pipeline: str,
     platform: str | None,
+    source: str | None,
     stage: str | None,
     engine: str | None,
     part: str | None,
@@ -66,7 +76,7 @@ def command(
         plan = line.load_plan(Path(pipeline))
         if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
             raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: leave --platform out")
-        chosen, board = line.pipeline_of(plan, None, output.warn), get_platform(plan.platform)
+        chosen, board = line.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
         shares = planned_shares(plan.tasks)
         request = Request(planned(plan.tasks), shares=shares, plan=line.plan_document(plan), **options)
     elif platform is None:

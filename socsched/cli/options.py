@@ -170,6 +170,12 @@ def pipeline_argument(function: F) -> F:
     return click.argument("pipeline", type=NameOrPath("pipelines"))(function)
 
 
+def source_option(function: F) -> F:
+    """Add --pipeline: the file a plan was made of, where its name does not find it."""
+    text = "File or name of the plan's pipeline, where its name does not find it."
+    return click.option("--pipeline", "source", type=NameOrPath("pipelines"), help=text)(function)
+
+
 def platform_option(required: bool = True) -> Callable[[F], F]:
     """Return a decorator that adds -p/--platform."""
     return click.option(

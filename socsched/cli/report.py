@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, echo, output_options, ready_to_write
+from socsched.cli.options import Output, echo, output_options, ready_to_write, source_option
 
 if TYPE_CHECKING:
     from socsched.cli import results
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pareto", is_flag=True, help="First plan every power mode (it takes a while) for the front on the page."
 )
-@click.option("--pipeline", help="File or name of the plan's pipeline, where its name does not find it (rooflines).")
+@source_option
 @click.option("-p", "--platform", help="The same of the plan's platform.")
 @output_options
 @click.pass_obj
@@ -45,7 +45,7 @@ def command(
     file: Path | None,
     open_page: bool,
     pareto: bool,
-    pipeline: str | None,
+    source: str | None,
     platform: str | None,
 ) -> None:
     """Render the results in DIR (of `simulate -o`, `run -o` or `demo`), or a plan.
@@ -64,7 +64,7 @@ def command(
         raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")
     results.folders(folder)  # else the folder of the page would be made, which here is that of the results
     ready_to_write(file=file)
-    sources = results.Sources(pipeline, platform)
+    sources = results.Sources(source, platform)
     _check(sources)
     if pareto:
         _explore(output, folder, sources)

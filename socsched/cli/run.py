@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from socsched.cli.options import (
-    NameOrPath,
     Output,
     Quantity,
     folder_option,
     input_option,
     output_options,
     seed_option,
+    source_option,
     terminal_width,
 )
 from socsched.cli.run_options import run_options
@@ -42,9 +42,7 @@ from socsched.cli.run_options import run_options
     show_default=True,
     help="Release frames at the sensor's rate, or as fast as it goes.",
 )
-@click.option(
-    "--pipeline", type=NameOrPath("pipelines"), help="Where the plan's pipeline file is, if its name does not tell."
-)
+@source_option
 @click.option("--loop", is_flag=True, help="With --duration: go round the files of --input until it is over.")
 @click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
 @run_options
@@ -62,7 +60,7 @@ def command(
     weights: Path | None,
     scales: Path | None,
     pace: bool,
-    pipeline: str | None,
+    source: str | None,
     stats: bool,
     loop: bool,
     seed: int,
@@ -85,7 +83,7 @@ def command(
     made = line.load_plan(plan)
     if not made.tasks:
         return line.refused(output, made)
-    found = line.pipeline_of(made, pipeline, output.warn)
+    found = line.pipeline_of(made, source, output.warn)
     board = board_of(how)
     if folder:
         line.save_plan(made, folder / results.PLAN)

@@ -17,6 +17,7 @@ from socsched.cli.options import (
     platform_option,
     ready_to_write,
     seed_option,
+    source_option,
     terminal_width,
 )
 
@@ -91,12 +92,14 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="With --functional: npz with weights."
 )
 @click.option("--scales", type=click.Path(path_type=Path), help="With --functional: int8 scales from `calibrate`.")
+@source_option
 @folder_option
 @output_options
 @click.pass_context
 def command(
     ctx: click.Context,
     plan: str,
+    source: str | None,
     platform: str | None,
     mode: str | None,
     objective: str,
@@ -156,7 +159,7 @@ def command(
         output.note(f"interrupted: the result covers the first {format_duration(done.duration_ns)}")
     if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
-        pipeline = line.pipeline_of(made, None if plan.endswith(".json") else plan, output.warn)
+        pipeline = line.pipeline_of(made, source or (None if plan.endswith(".json") else plan), output.warn)
         scans = runs.scans_of(input_path)
         trace.details.update(
             runs.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)

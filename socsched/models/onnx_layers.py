@@ -67,7 +67,8 @@ class Translation:
         if node.domain:
             hint = f"export with ONNX's own operators in place of those of {node.domain}"
         else:
-            hint = help_for(node.op) or f"known are {', '.join(sorted(HANDLERS))}"
+            hint = "; ".join(dict.fromkeys(filter(None, (help_for(one.op) for one in first.values()))))
+            hint = hint or f"known are {', '.join(sorted(HANDLERS))}"
         raise self.graph.refused(node, f"operator {node.op} is not known{more}", hint)
 
     # What handlers use.

@@ -63,5 +63,6 @@ def with_wcet(tasks: Sequence[Task], contention: ContentionModel, foreign: Seque
         others += [[rival] for rival in foreign]
         variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
         worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
-        result.append(replace(task, wcet_ns=longest_ns(task, worst)))
+        wcet_ns = longest_ns(task, worst)
+        result.append(task if wcet_ns == task.wcet_ns else replace(task, wcet_ns=wcet_ns))
     return result

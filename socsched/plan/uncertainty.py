@@ -123,28 +123,30 @@ def _alternatives(
 ) -> Iterator[tuple[Cost, float, float, list[tuple[Cost, float]]]]:
     """Yield (other cost of a stage, difference, its error, gain of measuring either) of every tie that is feasible."""
 
-    def value(name: str, cost: Cost) -> float | None:
+    def value(name: str, cost: Cost | None) -> float | None:
         try:
-            return worth(deploy(workload, {**mapping, name: cost}))
+            return worth(deploy(workload, {**mapping, name: cost} if cost else mapping))
         except Unconnectable:
             return None
 
     close: list[tuple[float, float, Cost, list[tuple[Cost, float]]]] = []
+    here = value("", None)
     for name, chosen in mapping.items():
-        if clock.over():
+        if here is None or clock.over():
             break
-        here = value(name, chosen)
-        mine = [value(name, at(chosen, time)) for time in interval_ns(chosen)]
+        low, high = (value(name, at(chosen, time)) for time in interval_ns(chosen))
+        if low is None or high is None:
+            continue
         for other in workload.model.candidates(workload.graph.stage(name)):
             if (other.precision, other.source, other.error) == (chosen.precision, chosen.source, chosen.error):
                 continue
-            there = value(name, other)
-            theirs = [value(name, at(other, time)) for time in interval_ns(other)]
-            if here is None or there is None or None in mine or None in theirs:
+            fastest, slowest = interval_ns(other)
+            # most are worse even at their fastest, and that is all to know about them
+            least = value(name, at(other, fastest))
+            if least is None or least > high:
                 continue
-            low, high = (float(v or 0) for v in mine)
-            least, most = (float(v or 0) for v in theirs)
-            if least > high or most < low:
+            most, there = value(name, at(other, slowest)), value(name, other)
+            if most is None or there is None or most < low:
                 continue
             gains = [(other, _expected(here - least, here - most)), (chosen, _expected(high - there, low - there))]
             close.append((there - here, (high - low + most - least) / 2, other, gains))

@@ -77,6 +77,8 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     engines = {engine.id: index for index, engine in enumerate(plan.engines)}
     for task in plan.tasks:
         _check(task, plan, engines)
+    if not plan.tasks:
+        raise UsageError("the plan has no tasks, so there is nothing to simulate")
     policies = tuple(policy(override or engine.policy) for engine in plan.engines)
     places = _Places(plan, engines)
     units = places.units

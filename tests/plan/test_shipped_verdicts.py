@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,8 @@ def test_few_of_the_requirements_violated_stand_in_each_others_way(many: dict[tu
 @pytest.mark.slow
 def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
     pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
-    plan = make_plan(pipeline, platform, "15W", work=stage_work, budget=5, time_limit=1.0)
+    hasty = replace(pipeline, chains=tuple(replace(c, deadline_ns=c.deadline_ns // 2) for c in pipeline.chains))
+    plan = make_plan(hasty, platform, "30W", work=stage_work, budget=5, time_limit=1.0)
     assert plan.verdict == "undecided" and plan.tasks and plan.violations
     assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
 

@@ -58,6 +58,7 @@ def test_tokens_are_kept_for_tasks_that_come_from_another_engine(policy: str) ->
 @pytest.mark.parametrize(
     ("made", "said"),
     [
+        (plan([]), "the plan has no tasks"),
         (plan([task("a", 10, queue=-1)]), "tasks[0].queue (task 'a')"),
         (plan([task("a", 10, queue=MOST_QUEUE + 1)]), "tasks[0].queue"),
         (plan([task("a", -10)]), "tasks[0]"),
@@ -284,8 +285,8 @@ def checked(script: str) -> subprocess.CompletedProcess[str]:
 def test_the_checked_kernel_sees_an_index_out_of_bounds() -> None:
     """The build is good for something: without the check of tables it ends at the first wrong access."""
     script = (
-        "from rich_plan import rich_plan; import socsched.sim.lower as lower;"
-        "lower.check_tables = lambda tables, plan: tables['nexts'].__setitem__(0, 1 << 22);"
+        "from rich_plan import rich_plan; import socsched.sim.sound as sound;"
+        "sound.check_tables = lambda tables, plan: tables['nexts'].__setitem__(0, 1 << 22);"
         "from socsched.sim.engine import run; run(rich_plan(), 100_000, implementation='checked')"
     )
     done = checked(script)
@@ -296,7 +297,7 @@ def test_the_checked_kernel_sees_an_index_out_of_bounds() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_the_checked_kernel_finds_nothing_in_mutated_plans(part: int) -> None:
     seeds = f"range({1000 * part}, {1000 * part + 1000})"
-    done = checked(f"from test_hostile_plans import mutate_and_run; print(mutate_and_run({seeds}, 'checked'))")
+    done = checked(f"from test_unsound_tables import mutate_and_run; print(mutate_and_run({seeds}, 'checked'))")
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -36,6 +36,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("calibrate pointpillars --weights {root}/broken.npz", "broken.npz"),
     ],
     "compile": [
+        ("compile {root}/plan.json --pipeline nothing", "no pipeline is called 'nothing'"),
         ("compile nothing -p host", "nothing"),
         ("compile pointpillars", "needs a platform"),
         ("compile pointpillars -p nowhere", "nowhere"),
@@ -80,6 +81,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("analyze {root}/plan.json --add camera-detection --pipeline nothing", "nothing"),
     ],
     "simulate": [
+        ("simulate {root}/plan.json --functional --pipeline nothing", "no pipeline is called 'nothing'"),
         ("simulate nothing -p host", "nothing"),
         ("simulate pointpillars", "needs a platform"),
         ("simulate pointpillars -p nowhere", "nowhere"),

@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    scan -> plan -> simulate -> run, with a report in $(DEMO)/"
-	@echo "make test    the test suite (6 to 7 minutes on 2 cores, the first time)"
+	@echo "make test    the test suite (3 to 4 minutes on 2 cores, the first time)"
 	@echo "make check   ruff, mypy --strict and the test suite"
 	@echo "make slow    the long tests too"
 	@echo "make long    of the long tests what starts within $(LONG) s, TESTS=\"tests/plan ...\""

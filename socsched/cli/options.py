@@ -299,6 +299,7 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
         if file is not None:
             _no_input(file)
             if not replaceable(file):
+                file.parent.stat()
                 return
         made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
         place.mkdir(parents=True, exist_ok=True)

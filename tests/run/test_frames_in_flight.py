@@ -135,9 +135,9 @@ def test_idle_lanes_take_jobs_of_like_ones_only_when_asked_to() -> None:
     made = plan(task("slow", "s"), task("rare", "t", lanes=(1,)), sensors={"s": MS, "t": 10**6 * MS})
     for steal, threads in ((False, {"cpu[0]"}), (True, {"cpu[0]", "cpu[1]"})):
         backend = Scripted(lambda name, _: sleep(4 if name == "slow" else 0))
-        trace = run(made, backend, frames=10, pace="asap", options=Options(in_flight=3, steal=steal))
+        trace = run(made, backend, frames=40, pace="asap", options=Options(in_flight=3, steal=steal))
         assert backend.threads["slow"] == threads
-        assert sum(job.status == "done" for job in trace.jobs if job.task == "slow") == 10
+        assert sum(job.status == "done" for job in trace.jobs if job.task == "slow") == 40
 
 
 def test_joins_survive_frames_that_overtake_each_other() -> None:

@@ -1,0 +1,72 @@
+"""Policies from a file of one's own: served like built-in ones, and refused where they would take a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import plan, sensor, task
+
+from socsched.errors import UsageError
+from socsched.sim.engine import simulate
+from socsched.sim.policies import POLICIES
+from socsched.sim.policies.from_file import registered
+
+FILE = """
+from socsched.sim.policies import Policy, Term
+EARLIEST = Policy("earliest", (Term.DEADLINE, Term.ACTIVATION))
+EDF = Policy("edf", (Term.DEADLINE,))
+NUMBER = 3
+
+def latest_first(job, now_ns):
+    return (-job.activation_ns,)
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("earliest", "latest_first"):
+        monkeypatch.delitem(POLICIES, name, raising=False)
+
+
+def written(folder: Path, text: str = FILE) -> Path:
+    file = folder / "own.py"
+    file.write_text(text)
+    return file
+
+
+def test_a_policy_of_a_file_serves_as_the_built_in_one_of_that_order(tmp_path: Path) -> None:
+    tasks = [task("a", 7, after=("s",), deadline_ns=30), task("b", 9, after=("s",), deadline_ns=20)]
+    made = plan(tasks, sensors=(sensor("s", 40, jitter_ns=5),))
+    name = registered(f"{written(tmp_path)}:EARLIEST")
+    assert name == "earliest"
+    assert simulate(made, 2_000, policy=name).jobs == simulate(made, 2_000, policy="edf").jobs
+
+
+def test_a_function_of_a_file_orders_jobs_and_np_keeps_what_runs(tmp_path: Path) -> None:
+    assert registered(f"{written(tmp_path)}:latest_first") == "latest_first"
+    made = plan([task("a", 10, period_ns=40), task("b", 3, period_ns=40, offset_ns=2)])
+    finish = {job.task: job.finish_ns for job in simulate(made, 40, policy="latest_first").jobs}
+    assert finish == {"a": 13, "b": 5}
+    assert registered(f"np-{written(tmp_path)}:latest_first") == "np-latest_first"
+    finish = {job.task: job.finish_ns for job in simulate(made, 40, policy="np-latest_first").jobs}
+    assert finish == {"a": 10, "b": 13}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text", "says"),
+    [
+        ("EDF", FILE, "there is a policy 'edf' already"),
+        ("NUMBER", FILE, "has no policy 'NUMBER'"),
+        ("NOTHING", FILE, "has no policy 'NOTHING'"),
+        ("EDF", "1 / 0", "fails: ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_policy_is_refused(tmp_path: Path, attribute: str, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        registered(f"{written(tmp_path, text)}:{attribute}")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        registered(f"{tmp_path}/none.py:EDF")

@@ -38,7 +38,7 @@ def descriptions() -> dict[str, str]:
     """Return what every known policy does, in a line, by name; an installed one is told by what it is registered as."""
     told = {name: (module.__doc__ or "").split("\n")[0] for name, module in _MODULES.items()}
     installed = {entry.name: f"installed: {entry.value}" for entry in entry_points(group=GROUP)}
-    return {name: {**installed, **told}[name] for name in known()}
+    return {name: {**installed, **told}.get(name, "from a file") for name in known()}
 
 
 def policy(name: str) -> Policy:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from socsched.bounded import read_bytes
+from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.errors import InputError
 from socsched.plan.plan import Plan
 from socsched.report.diff import Move, blame, moves
 from socsched.trace.generation import require_one
 from socsched.units import format_duration
+
+_FIGURES = (("stages", "exec_ns", "p50"), ("chains", "response_time_ns", "p99"))
+_COUNTS = ("released", "missed", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +73,34 @@ def load_result(folder: Path) -> dict[str, Any]:
     if folder.is_dir():
         require_one(folder, ("plan.json", "result.json"))
     hint = "expected a folder written by `socsched simulate -o` or `socsched run -o`"
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}", hint) from None
-    except ValueError as error:
-        raise InputError(f"{file}: not JSON: {error}", hint) from None
+    source = JsonFile(read_bytes(file, "result", hint, MAX_BYTES), str(file), hint)
+    document = source.data
     if (
         not isinstance(document, dict)
         or not isinstance(document.get("stages"), dict)
         or not isinstance(document.get("chains"), dict)
     ):
         raise InputError(f"{file}: no result: `stages` and `chains` are missing", hint)
+    source.check(_faults(document))
     return document
+
+
+def _faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield where the figures that are compared are none, and what was expected there."""
+    for group, key, figure in _FIGURES:
+        for name, entry in document[group].items():
+            if not isinstance(entry, dict):
+                yield (group, name), "expected the figures of one of the " + group
+                continue
+            counts: dict[tuple[str, ...], Any] = {(count,): entry.get(count) for count in _COUNTS}
+            times = entry.get(key)
+            if times is not None and not isinstance(times, dict):
+                yield (group, name, key), "expected times by percentile"
+            elif times:
+                counts[key, figure] = times.get(figure)
+            for path, value in counts.items():
+                if value is not None and (type(value) not in (int, float) or not 0 <= value < 2**63):
+                    yield (group, name, *path), f"expected a number not below 0, got {value!r:.40}"
 
 
 def compare(
@@ -127,7 +146,7 @@ def _because(
 
 
 def _pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float]]:
-    for group, key, figure in (("stages", "exec_ns", "p50"), ("chains", "response_time_ns", "p99")):
+    for group, key, figure in _FIGURES:
         for name, entry in a[group].items():
             first = (entry.get(key) or {}).get(figure)
             second = (b[group].get(name, {}).get(key) or {}).get(figure)
@@ -151,4 +170,4 @@ def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 def _loss(chain: Mapping[str, Any]) -> float:
     released = chain.get("released") or 0
-    return (chain.get("missed", 0) + chain.get("dropped", 0)) / released if released else 0.0
+    return ((chain.get("missed") or 0) + (chain.get("dropped") or 0)) / released if released else 0.0

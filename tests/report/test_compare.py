@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.errors import InputError
+from socsched.errors import DescriptorError, InputError
 from socsched.report.compare import compare, load_result
 
 
@@ -55,8 +55,25 @@ def test_a_stage_without_jobs_has_no_figures_to_compare(result: dict[str, Any]) 
 def test_a_folder_without_result_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "result.json").write_text(content)
-    with pytest.raises(InputError, match=r"result\.json"):
+    with pytest.raises((InputError, DescriptorError), match=r"result\.json"):
         load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"stages": {}, "chains": {"c": 3}}', "chains.c: expected the figures of one of the chains"),
+        ('{"stages": {"a": {"exec_ns": 3}}, "chains": {}}', "stages.a.exec_ns: expected times by percentile"),
+        ('{"stages": {"a": {"exec_ns": {"p50": -1}}}, "chains": {}}', "stages.a.exec_ns.p50: expected a number"),
+        ('{"stages": {}, "chains": {"c": {"missed": "x"}}}', "chains.c.missed: expected a number"),
+        ("[" * 100_000, "expected"),
+    ],
+)
+def test_a_result_that_cannot_be_compared_is_refused_with_its_place(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(DescriptorError) as error:
+        load_result(tmp_path)
+    assert says in str(error.value) and "result.json:1:" in str(error.value)
 
 
 def test_a_result_is_found_by_folder_or_file(tmp_path: Path, result: dict[str, Any]) -> None:

@@ -165,9 +165,10 @@ _OPERATORS = (
 
 
 def _result(file: Path) -> None:
-    from socsched.report.compare import load_result
+    from socsched.report.compare import compare, load_result
 
-    load_result(file)
+    loaded = load_result(file)
+    compare(loaded, loaded, 0.05).document()
 
 
 def _loader(module: str, name: str, with_plan: bool = False) -> Callable[[Path], Any]:

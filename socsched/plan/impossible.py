@@ -20,7 +20,8 @@ from socsched.plan.plan import Violation
 from socsched.plan.workload import Workload
 
 _SECOND = 10**9
-_PICOJOULE = 10**6
+_MICROWATTS = 1000
+"""Microwatts (µJ/s) of a milliwatt."""
 _SETS = 256
 """Groups of engines whose capacity is looked at; a platform has fewer."""
 Terms = tuple[tuple[str, int], ...]
@@ -189,7 +190,7 @@ def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
         fixed = power_terms(model.platform, model.mode, {}, sensors)
         # Terms are rounded one by one: half a milliwatt each.
         slack = 1 + len(fixed) // 2
-        jobs = sum(max(piece.uj, 0.0) * _SECOND / period[piece.stage] for piece in pieces) / _PICOJOULE
+        jobs = sum(max(piece.uj, 0.0) * _SECOND / period[piece.stage] for piece in pieces) / _MICROWATTS
         terms = (*fixed, ("stages: least energy there is, on any engine", max(int(jobs) - slack, 0)))
         yield from _violation("mean power", terms, min(caps), "mW")
     rates: dict[str, int] = {}

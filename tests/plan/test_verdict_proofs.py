@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from random_pipelines import PLATFORMS, feasible_neighbour, load
 
 from socsched.compile.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.pipeline import Pipeline
 from socsched.plan.known import Known
 from socsched.plan.plan import Plan
 from socsched.plan.planner import make_plan
-from socsched.plan.workload import Limits
+from socsched.plan.workload import NO_LIMITS, Limits
 
 ORIN = "jetson-agx-orin-64gb"
 
@@ -76,3 +78,40 @@ def test_a_cap_below_what_stages_need_at_least_is_refused_with_a_proof(limits: L
     assert plan.verdict == "infeasible" and plan.solver["proof"]["text"].startswith(requirement)
     (found,) = [v for v in plan.violations if v.requirement == requirement]
     assert found.demand > found.bound
+
+
+def assert_own_figures_are_possible(pipeline: Pipeline, platform: str, mode: str | None) -> None:
+    """AssertionError where a plan of the least power, or of the least traffic, is ruled out by a cap it keeps."""
+    board = get_platform(platform)
+    known = Known(board, stage_work)
+
+    def planned(objective: str, limits: Limits) -> Plan:
+        given: dict[str, Any] = {"known": known, "limits": limits, "explain": False, "budget": 120}
+        return make_plan(pipeline, board, mode, objective, work=stage_work, **given)
+
+    for objective in ("energy", "latency"):
+        free = planned(objective, NO_LIMITS)
+        traffic = round(free.bandwidth["expected_gbps"] * 1e9) + 1000  # a plan rounds to kB/s
+        capped = planned(objective, Limits(free.power["expected_mw"], traffic))
+        ruled = str(capped.solver.get("proof", {}).get("text", ""))
+        assert not ruled.startswith(("mean power", "DRAM")), f"{pipeline.name} on {platform}: {ruled}"
+
+
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+def test_no_plan_needs_less_than_the_least_there_is(platform: str, mode: str) -> None:
+    for seed in range(3):
+        assert_own_figures_are_possible(load(Random(seed), True), platform, mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+def test_no_plan_of_many_needs_less_than_the_least_there_is(platform: str, mode: str) -> None:
+    for seed in range(100, 160):
+        assert_own_figures_are_possible(load(Random(seed), True), platform, mode)
+
+
+def test_the_least_power_of_pointpillars_is_near_that_of_its_plan() -> None:
+    board, pipeline = get_platform(ORIN), get_pipeline("pointpillars")
+    plan = make_plan(pipeline, board, "MAXN", work=stage_work, limits=Limits(10_000))
+    (bound,) = [v for v in plan.conflicts[0].requirements if v.requirement == "mean power"]
+    assert 0.98 * plan.power["expected_mw"] < bound.demand <= plan.power["expected_mw"]

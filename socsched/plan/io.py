@@ -13,8 +13,8 @@ from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.errors import unwritable
 from socsched.files import write_file
 from socsched.models.parts import part_of
+from socsched.plan import ranges, references
 from socsched.plan.plan import SCHEMA_VERSION, Plan, Task, Transition
-from socsched.plan.references import faults
 from socsched.plan.summaries import Head, Summaries
 
 _HINT = "write it anew with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
@@ -86,7 +86,8 @@ def _checked(raw: bytes, file: str) -> Plan:
     source.load(Head)
     plan: Plan = source.load(Plan)
     source.load(Summaries)
-    source.check(faults(plan))
+    source.check(references.faults(plan))
+    source.check(ranges.faults(plan))
     return plan
 
 

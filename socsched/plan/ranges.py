@@ -25,6 +25,7 @@ from socsched.limits import (
     MOST_TIMES,
 )
 from socsched.plan.plan import Plan
+from socsched.plan.references import Where
 
 _Range = tuple[float, float]
 _TIME, _BYTES, _RATE, _POWER = (0, LONGEST_NS), (0, MOST_BYTES), (0, MOST_RATE), (0, MOST_MW)
@@ -54,54 +55,54 @@ _PLAN: dict[str, _Range] = {
 }  # fmt: skip
 
 
-def faults(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield every field of `plan` that is out of range, as (path, what is expected): ``tasks[3].queue``."""
-    yield from _outside(plan, _PLAN, "")
+def faults(plan: Plan) -> Iterator[tuple[Where, str]]:
+    """Yield every field of `plan` that is out of range: its path in plan.json, and what is expected there."""
+    yield from _outside(plan, _PLAN, ())
     sizes = (("engines", MOST_ENGINES), ("sensors", MOST_SENSORS), ("tasks", MOST_TASKS), ("chains", MOST_CHAINS))
     for name, most in sizes:
         if len(getattr(plan, name)) > most:
-            yield name, f"at most {most}, got {len(getattr(plan, name))}"
+            yield (name,), f"expected at most {most}, got {len(getattr(plan, name))}"
     for index, engine in enumerate(plan.engines):
-        path = f"engines[{index}]"
+        path: Where = ("engines", index)
         yield from _outside(engine, _ENGINE, path)
         for place, level in enumerate(engine.levels):
-            yield from _outside(level, _LEVEL, f"{path}.levels[{place}]")
+            yield from _outside(level, _LEVEL, (*path, "levels", place))
         if any(after.clock_hz < before.clock_hz for before, after in pairwise(engine.levels)):
-            yield f"{path}.levels", "operating points in the order of their clocks, slowest first"
+            yield (*path, "levels"), "expected operating points in the order of their clocks, slowest first"
         if engine.capacities and (
             len(engine.capacities) != engine.lanes or not all(0 < speed <= 1024 for speed in engine.capacities)
         ):
-            yield f"{path}.capacities", f"{engine.lanes} capacities from 1 to 1024"
+            yield (*path, "capacities"), f"expected {engine.lanes} capacities from 1 to 1024"
     for kind, ranges, members in (("sensors", _SENSOR, plan.sensors), ("chains", _CHAIN, plan.chains)):
         for index, member in enumerate(members):
-            yield from _outside(member, ranges, f"{kind}[{index}]")
+            yield from _outside(member, ranges, (kind, index))
     segments = times = 0
     for index, task in enumerate(plan.tasks):
-        path = f"tasks[{index}]"
+        path = ("tasks", index)
         yield from _outside(task, _TASK, path)
         for name, parts in (("segments", task.segments), ("degraded", task.degraded)):
             segments += len(parts)
             for place, segment in enumerate(parts):
-                yield from _outside(segment, _SEGMENT, f"{path}.{name}[{place}]")
+                yield from _outside(segment, _SEGMENT, (*path, name, place))
             if sum(segment.time_ns for segment in parts) > LONGEST_NS:
-                yield f"{path}.{name}", f"times of at most {LONGEST_NS} ns in all"
+                yield (*path, name), f"expected times of at most {LONGEST_NS} ns in all"
         if task.times is not None:
             values = task.times.values_ns
             times += len(values)
             if not values or min(values) < 0 or max(values) > LONGEST_NS:
-                yield f"{path}.times", f"one or more times from 0 to {LONGEST_NS} ns"
+                yield (*path, "times"), f"expected one or more times from 0 to {LONGEST_NS} ns"
             elif any(after < before for before, after in pairwise(values)):
-                yield f"{path}.times", "ascending times"
+                yield (*path, "times"), "expected ascending times"
     for what, count, most in (("segments", segments, MOST_SEGMENTS), ("execution times", times, MOST_TIMES)):
         if count > most:
-            yield "tasks", f"at most {most} {what} in all, got {count}"
+            yield ("tasks",), f"expected at most {most} {what} in all, got {count}"
     if plan.throttle is not None:
-        yield from _outside(plan.throttle, _THROTTLE, "throttle")
+        yield from _outside(plan.throttle, _THROTTLE, ("throttle",))
 
 
-def _outside(member: Any, ranges: dict[str, _Range], path: str) -> Iterator[tuple[str, str]]:
+def _outside(member: Any, ranges: dict[str, _Range], path: Where) -> Iterator[tuple[Where, str]]:
     for name, (least, most) in ranges.items():
         value = getattr(member, name)
         # written so that a number that is none (nan) is outside too
         if not least <= value <= most:
-            yield f"{path}.{name}" if path else name, f"from {least} to {most}, got {value}"
+            yield (*path, name), f"expected from {least} to {most}, got {value}"

@@ -5,7 +5,6 @@ Names and numbers of the plan are checked here, and the tables once more as a wh
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +14,14 @@ from typing import Any
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.plan.plan import Plan, PlannedEngine, Task
-from socsched.plan.ranges import faults
 from socsched.sim.chains import chain_tables
+from socsched.sim.checks import CRITICALITY, LATE, check_plan, check_task
 from socsched.sim.controls import control_tables
 from socsched.sim.mechanisms import add_waits, dynamic, pairs, taken, task_row, unit_row
 from socsched.sim.policies import Policy, Term, policy
 
 FAR = 1 << 62
 KINDS = {"full": 0, "segment": 1, "none": 2, "restart": 3}
-LATE = {"continue": 0, "skip": 1, "abort": 2, "degrade": 3}
-CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
 NARROW_LANES, WIDE_WORDS = 62, 16
 """Lanes that one word of a mask holds, as traces write it; words for the lanes of larger engines (64 each)."""
 MOST_APART = 1024
@@ -73,10 +70,10 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
 
     `override`: policy of every engine instead of its own.
     """
-    _check_plan(plan)
+    check_plan(plan)
     engines = {engine.id: index for index, engine in enumerate(plan.engines)}
     for task in plan.tasks:
-        _check(task, plan, engines)
+        check_task(task, plan, engines)
     if not plan.tasks:
         raise UsageError("the plan has no tasks, so there is nothing to simulate")
     policies = tuple(policy(override or engine.policy) for engine in plan.engines)
@@ -162,59 +159,6 @@ class _Streams:
     def new(self, what: str) -> int:
         self.names.append(f"{self.seed}:{what}")
         return len(self.names) - 1
-
-
-def _check_plan(plan: Plan) -> None:
-    """Raise UsageError unless every number is in its range, every name is there once, and every chain has tasks."""
-    wrong = next(faults(plan), None)
-    if wrong is not None:
-        path, expected = wrong
-        owner = _owner(plan, path)
-        raise UsageError(f"plan: {path}{owner}: expected {expected}", hint="docs/simulator.md has the limits")
-    for what, names in (
-        ("engine", [engine.id for engine in plan.engines]),
-        ("task or sensor", [*(task.name for task in plan.tasks), *(sensor.name for sensor in plan.sensors)]),
-    ):
-        if len(set(names)) < len(names):
-            twice = next(name for place, name in enumerate(names) if name in names[:place])
-            raise UsageError(f"plan: {what} {twice!r} is there twice")
-    for chain in plan.chains:
-        if not chain.path:
-            raise UsageError(f"plan: chain {chain.name!r} leads nowhere")
-
-
-def _owner(plan: Plan, path: str) -> str:
-    """Return whose field is meant by ``tasks[3].queue``, as a remark."""
-    found = re.match(r"(tasks|sensors|chains|engines)\[(\d+)\]", path)
-    if not found:
-        return ""
-    member = getattr(plan, found[1])[int(found[2])]
-    return f" ({found[1][:-1]} {getattr(member, 'name', None) or member.id!r})"
-
-
-def _check(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
-    where = f"plan: task {task.name!r}"
-    places = [(task.engine, task.lanes)]
-    for segment in (*task.segments, *task.degraded):
-        if segment.engine:
-            places.append((segment.engine, segment.lanes))
-    for name, lanes in places:
-        if name not in engines:
-            raise UsageError(f"{where}: engine {name!r} is not in the plan", hint=f"engines: {', '.join(engines)}")
-        count = plan.engines[engines[name]].lanes
-        if not lanes or min(lanes) < 0 or max(lanes) >= count:
-            raise UsageError(f"{where}: lanes {list(lanes)} are not among the {count} of engine {name!r}")
-    if task.timer == bool(task.after):
-        raise UsageError(f"{where}: exactly one of a timer and `after` must trigger it")
-    if task.timer and task.period_ns <= 0:
-        raise UsageError(f"{where}: a timer needs a period above 0, got {task.period_ns} ns")
-    if not 0 <= task.width <= len(set(task.lanes)):
-        raise UsageError(f"{where}: a width of {task.width} of {len(set(task.lanes))} lanes")
-    for value, known, field in ((task.on_late, LATE, "on_late"), (task.criticality, CRITICALITY, "criticality")):
-        if value not in known:
-            raise UsageError(f"{where}: {field} {value!r} is unknown", hint=f"known: {', '.join(known)}")
-    if task.budget_ns and not 0 < task.budget_ns <= task.server_ns:
-        raise UsageError(f"{where}: a budget of {task.budget_ns} ns in every {task.server_ns} ns is no reservation")
 
 
 class _Places:

@@ -85,6 +85,7 @@ DAMAGE = {
     "pipeline: expected a name": _set("pipeline", to="x\ntouch PWNED"),
     "platform: expected a name": _set("platform", to="../../etc/passwd"),
     "tasks[1].cost_ns: expected a number not below 0": _set("tasks", 1, "cost_ns", to=-1),
+    "tasks[1].cost_ns: expected from 0 to 3600000000000": _set("tasks", 1, "cost_ns", to=9 * 10**12),
     "tasks[1].wcet_ns: expected a number not above": _set("tasks", 1, "wcet_ns", to=2**60),
     "tasks[1].queue: expected a number not below 0": _set("tasks", 1, "queue", to=-1),
     "tasks[1].period_ns: expected a number not below 1": _set("tasks", 1, "period_ns", to=0),

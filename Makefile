@@ -24,7 +24,7 @@ help:
 	@echo "make test    the test suite (3 to 4 minutes on 2 cores, the first time)"
 	@echo "make check   ruff, mypy --strict and the test suite"
 	@echo "make slow    the long tests too"
-	@echo "make long    of the long tests what starts within $(LONG) s, TESTS=\"tests/plan ...\""
+	@echo "make long    of the long tests what starts within $(LONG) s, TESTS=\"tests/planning ...\""
 	@echo "make optional  the tests that need one of the tools below, alone"
 	@echo "make clean   remove $(VENV), caches and $(DEMO)/"
 	@echo

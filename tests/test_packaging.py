@@ -37,7 +37,7 @@ def test_descriptors_and_assets_are_in_the_wheel(wheel: list[str], checkout: Pat
     for file in (checkout / "socsched" / "trained").iterdir():
         assert f"socsched/trained/{file.name}" in wheel
     for asset in ("report.css", "gantt.js"):
-        assert f"socsched/report/assets/{asset}" in wheel
+        assert f"socsched/reporting/assets/{asset}" in wheel
     assert "socsched/py.typed" in wheel
 
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from random_systems import uunifast
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.plan.schedulability.published.choose import problems
-from socsched.plan.schedulability.published.registry import tests
+from socsched.planning.schedulability.published.choose import problems
+from socsched.planning.schedulability.published.registry import tests
 
 Draw = Callable[[Random, float], list[PeriodicTask]]
 SHORTEST, LONGEST, UNIT = 10_000, 100_000, 1_000

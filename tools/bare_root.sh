@@ -103,7 +103,7 @@ for step in $steps; do
     demo) command="make demo" ;;
     test) command="make test" ;;
     fast) command="make .venv/.dev && .venv/bin/python -m pytest -q -n 3 -m 'not slow' \
-      tests/descriptor tests/graph tests/trace tests/plan/test_theory.py tests/test_units.py tests/test_imports.py" ;;
+      tests/descriptor tests/graph tests/trace tests/planning/test_theory.py tests/test_units.py tests/test_imports.py" ;;
   esac
   code=0
   inside "$command" "$@" >"$log" 2>&1 || code=$?

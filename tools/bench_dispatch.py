@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
-from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
-from socsched.run.executor import execute
-from socsched.run.options import Options
-from socsched.run.overheads import dispatch_waits, overheads, summary
-from socsched.run.realtime import CLASSES
+from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.runtime.executor import execute
+from socsched.runtime.options import Options
+from socsched.runtime.overheads import dispatch_waits, overheads, summary
+from socsched.runtime.realtime import CLASSES
 
 MS = 1_000_000
 BAR_NS = 30_000

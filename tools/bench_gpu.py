@@ -30,11 +30,11 @@ import gpu_common as bench
 import numpy as np
 import torch
 
-from socsched.compile.environment import tvm
-from socsched.compile.fusion import read
-from socsched.compile.gpu.lower import lower
-from socsched.compile.gpu.runtime import GpuStage
-from socsched.compile.relax_import import import_network
+from socsched.compiler.environment import tvm
+from socsched.compiler.fusion import read
+from socsched.compiler.gpu.lower import lower
+from socsched.compiler.gpu.runtime import GpuStage
+from socsched.compiler.relax_import import import_network
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
 
 TOLERANCE = 1e-2

@@ -84,17 +84,17 @@ def compiled(
     network: Network, weights: dict[str, Array], canvases: list[Array]
 ) -> tuple[Callable[[], Any], int, Callable[[Any], list[Array]]]:
     """Return (call, operations, conversion of its results to plain NCHW) of the int8 lowering."""
-    from socsched.compile.aligned import from_tvm, to_tvm
-    from socsched.compile.analyze import operators
-    from socsched.compile.cpu.int8_dot import dot_for, int8_options
-    from socsched.compile.cpu.int8_lower import lower_int8
-    from socsched.compile.environment import relax, tvm
-    from socsched.compile.fusion import read
-    from socsched.compile.layouts import convert
-    from socsched.compile.quantize.calibrate import calibrate
-    from socsched.compile.quantize.network import quantised
-    from socsched.compile.relax_import import import_network
-    from socsched.compile.targets import resolve
+    from socsched.compiler.aligned import from_tvm, to_tvm
+    from socsched.compiler.analyze import operators
+    from socsched.compiler.cpu.int8_dot import dot_for, int8_options
+    from socsched.compiler.cpu.int8_lower import lower_int8
+    from socsched.compiler.environment import relax, tvm
+    from socsched.compiler.fusion import read
+    from socsched.compiler.layouts import convert
+    from socsched.compiler.quantize.calibrate import calibrate
+    from socsched.compiler.quantize.network import quantised
+    from socsched.compiler.relax_import import import_network
+    from socsched.compiler.targets import resolve
     from socsched.graph.operators import TensorType
 
     spec = resolve({"kind": "llvm", "host": True})

@@ -99,12 +99,12 @@ def alternate(calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, lis
 
 def peak() -> float:
     """Return the GFLOP/s of one core on multiply-adds that stay in registers, the best of five runs."""
-    from socsched.compile.aligned import empty
-    from socsched.compile.cpu import conv_kernels
-    from socsched.compile.cpu.shapes import Lying, Order, Window
-    from socsched.compile.cpu.vector import tile
-    from socsched.compile.environment import tvm
-    from socsched.compile.targets import resolve, vector_unit
+    from socsched.compiler.aligned import empty
+    from socsched.compiler.cpu import conv_kernels
+    from socsched.compiler.cpu.shapes import Lying, Order, Window
+    from socsched.compiler.cpu.vector import tile
+    from socsched.compiler.environment import tvm
+    from socsched.compiler.targets import resolve, vector_unit
 
     spec = resolve({"kind": "llvm", "host": True})
     vector = vector_unit(spec)
@@ -131,8 +131,8 @@ def peak() -> float:
 
 def host_stage(name: str, model: str, params: dict[str, Any], threads: int) -> Any:
     """Return a stage compiled for this machine and loaded, and the layouts it wants."""
-    from socsched.compile.builder import compile_stage
-    from socsched.compile.runtime import load
+    from socsched.compiler.builder import compile_stage
+    from socsched.compiler.runtime import load
     from socsched.descriptor.catalog import get_platform
     from socsched.descriptor.pipeline import Stage
 
@@ -145,7 +145,7 @@ def plain(results: Any, stage: Any) -> list[Array]:
     """Return a stage's outputs in NCHW."""
     from dataclasses import replace
 
-    from socsched.compile.layouts import convert
+    from socsched.compiler.layouts import convert
 
     pairs = zip(results, stage.outputs, strict=True)
     return [convert(a, t, replace(t, layout="NCHW")) if len(t.shape) == 4 else a for a, t in pairs]
@@ -155,7 +155,7 @@ def from_file(name: str, threads: int, folder: Path) -> tuple[Call, Call]:
     """Return calls of a network from an ONNX file: ours and ONNX Runtime's."""
     from reference_networks import NETWORKS
 
-    from socsched.compile.layouts import convert
+    from socsched.compiler.layouts import convert
     from socsched.graph.operators import TensorType
 
     path = NETWORKS[name](folder / f"{name}.onnx")
@@ -194,7 +194,7 @@ def pointpillars(threads: int) -> tuple[Call, Call]:
 
 def frame() -> tuple[Array, Array, Array, Array]:
     """Return voxels [P, S, 4], counts, coordinates and the decorated features [P, S, 9] of a random frame."""
-    from socsched.compile.aligned import empty
+    from socsched.compiler.aligned import empty
     from socsched.models.pointpillars.grid import KITTI
 
     generator = np.random.default_rng(0)
@@ -271,14 +271,14 @@ def onnx_session(model: bytes, threads: int) -> Any:
 
 def layers(threads: int, repeat: int) -> None:
     """Print every kernel of backbone and head: median ms, GFLOP/s counted as direct convolution."""
-    from socsched.compile.analyze import operators
-    from socsched.compile.cpu.fuse import fused
-    from socsched.compile.cpu.lower import lower
-    from socsched.compile.environment import relax, tvm
-    from socsched.compile.fusion import read
-    from socsched.compile.layouts import physical_shape
-    from socsched.compile.relax_import import import_network
-    from socsched.compile.targets import resolve, vector_unit
+    from socsched.compiler.analyze import operators
+    from socsched.compiler.cpu.fuse import fused
+    from socsched.compiler.cpu.lower import lower
+    from socsched.compiler.environment import relax, tvm
+    from socsched.compiler.fusion import read
+    from socsched.compiler.layouts import physical_shape
+    from socsched.compiler.relax_import import import_network
+    from socsched.compiler.targets import resolve, vector_unit
     from socsched.models.pointpillars.network import backbone_network, head_network
     from socsched.models.weights import seeded_weights
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gpu_common as bench
 import numpy as np
 
-from socsched.compile.native.loops import loops
+from socsched.compiler.native.loops import loops
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
@@ -41,13 +41,13 @@ from socsched.models.pointpillars.network import backbone_network, head_network,
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
-from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition
-from socsched.run.discipline import EXECUTORS
-from socsched.run.executor import execute
-from socsched.run.faults import Dropout, Faults
-from socsched.run.inputs import Scenes
-from socsched.run.options import Options
-from socsched.run.overheads import overheads
+from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition
+from socsched.runtime.discipline import EXECUTORS
+from socsched.runtime.executor import execute
+from socsched.runtime.faults import Dropout, Faults
+from socsched.runtime.inputs import Scenes
+from socsched.runtime.options import Options
+from socsched.runtime.overheads import overheads
 from socsched.trace.trace import Trace
 
 MS = 1_000_000

@@ -23,16 +23,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
-from socsched.compile.aligned import empty
-from socsched.compile.builder import compile_stage
-from socsched.compile.cpu.lower import lower
-from socsched.compile.cpu.shapes import Window
-from socsched.compile.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
-from socsched.compile.environment import online_cores, relax, tvm
-from socsched.compile.fusion import read
-from socsched.compile.relax_import import import_network
-from socsched.compile.runtime import load as load_artifact
-from socsched.compile.targets import resolve, vector_unit
+from socsched.compiler.aligned import empty
+from socsched.compiler.builder import compile_stage
+from socsched.compiler.cpu.lower import lower
+from socsched.compiler.cpu.shapes import Window
+from socsched.compiler.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
+from socsched.compiler.environment import online_cores, relax, tvm
+from socsched.compiler.fusion import read
+from socsched.compiler.relax_import import import_network
+from socsched.compiler.runtime import load as load_artifact
+from socsched.compiler.targets import resolve, vector_unit
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Layer as NetworkLayer
@@ -159,7 +159,7 @@ def single(layer: Layer, choice: Choice | None, llvm: dict[str, Any], vector: An
 
 
 def _physical(tensor: TensorType) -> tuple[int, ...]:
-    from socsched.compile.layouts import physical_shape
+    from socsched.compiler.layouts import physical_shape
 
     return tuple(physical_shape(tensor))
 
@@ -222,8 +222,8 @@ def gpu_tiles(stage: Stage, arch: str = "sm_87") -> None:
     """Print which tiles the model of an SM chooses for all SMs and for shares, and the modelled gain at the share."""
     from dataclasses import replace
 
-    from socsched.compile.gpu import tiles
-    from socsched.compile.gpu.shapes import Convolution
+    from socsched.compiler.gpu import tiles
+    from socsched.compiler.gpu.shapes import Convolution
 
     network = get_model(stage.model or "", stage.params).network
     assert network is not None

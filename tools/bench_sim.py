@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.build import kernel, why_interpreted
 from socsched.sim.engine import Simulated, run
 
@@ -184,9 +184,9 @@ def simso(work: Workload, seconds: int) -> float | None:
 
 def orin() -> Plan:
     """Return the plan of perception-stack on a Jetson AGX Orin."""
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.planner import make_plan
+    from socsched.planning.planner import make_plan
 
     return make_plan(get_pipeline("perception-stack"), get_platform("jetson-agx-orin-64gb"), "MAXN", work=stage_work)
 

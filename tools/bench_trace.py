@@ -29,7 +29,7 @@ import reference_metrics  # noqa: E402
 import reference_perfetto  # noqa: E402
 from builders import chain, engine, plan, sensor, task  # noqa: E402
 
-from socsched.plan.plan import Plan  # noqa: E402
+from socsched.planning.plan import Plan  # noqa: E402
 from socsched.trace import io, metrics, perfetto  # noqa: E402
 from socsched.trace.columns import Columns, InstantColumns, JobColumns, SliceColumns  # noqa: E402
 from socsched.trace.trace import Trace  # noqa: E402

@@ -30,7 +30,7 @@ from pathlib import Path
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.planning.plan import ExecutionTimes, Plan, PlannedEngine, Task
 from socsched.sim.engine import run
 
 MS = 1_000_000

@@ -25,7 +25,7 @@ from socsched.cost.cost import Segment
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Engine, Figure
 from socsched.graph.operators import TensorType
-from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.engine import simulate
 
 MS = 1_000_000

@@ -19,9 +19,9 @@ import click
 from socsched.cli.root import cli
 from socsched.cost.cost import Segment
 from socsched.descriptor import limits
-from socsched.plan import plan as plans
-from socsched.report.compare import Comparison, Row
-from socsched.report.diff import Figure, Move
+from socsched.planning import plan as plans
+from socsched.reporting.compare import Comparison, Row
+from socsched.reporting.diff import Figure, Move
 from socsched.sim.engine import simulate
 from socsched.trace import metrics
 from socsched.trace.why import KINDS, Cause, Explanation, Part

@@ -17,11 +17,11 @@ from torch_networks import random_weights as random_weights
 from torch_networks import torch_forward as torch_forward
 from torch_networks import torch_milliseconds as torch_milliseconds
 
-from socsched.compile.artifact import Artifact
-from socsched.compile.cuda import build_cuda
-from socsched.compile.gpu.cuda_api import Stream, cudart
-from socsched.compile.gpu.runtime import GpuStage
-from socsched.compile.targets import resolve
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.cuda import build_cuda
+from socsched.compiler.gpu.cuda_api import Stream, cudart
+from socsched.compiler.gpu.runtime import GpuStage
+from socsched.compiler.targets import resolve
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 
@@ -115,8 +115,8 @@ def kernel_times(stage: GpuStage, shapes: tuple[tuple[int, ...], ...], inner: in
     """Return (kernel, microseconds) for each launch of a stage, each timed alone as a graph of `inner` launches."""
     import tvm_ffi
 
-    from socsched.compile.environment import tvm
-    from socsched.compile.layouts import NUMPY_DTYPES
+    from socsched.compiler.environment import tvm
+    from socsched.compiler.layouts import NUMPY_DTYPES
 
     device, stream, machine = stage._device, stage._stream, stage._machine
     generator = np.random.default_rng(0)

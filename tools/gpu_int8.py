@@ -13,26 +13,26 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compile"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compiler"))
 
 import gpu_common as bench
 import gpu_networks
 import int8_networks
 import numpy as np
 
-from socsched.compile.artifact import Artifact
-from socsched.compile.cuda import build_cuda
-from socsched.compile.fusion import read
-from socsched.compile.gpu.runtime import GpuStage
-from socsched.compile.layouts import convert
-from socsched.compile.quantize import reference
-from socsched.compile.quantize.build import build_int8
-from socsched.compile.quantize.calibrate import calibrate, seeded_samples
-from socsched.compile.quantize.network import quantised
-from socsched.compile.quantize.scales import FILE, Scales, read_scales
-from socsched.compile.relax_import import import_network
-from socsched.compile.runtime import load
-from socsched.compile.targets import resolve
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.cuda import build_cuda
+from socsched.compiler.fusion import read
+from socsched.compiler.gpu.runtime import GpuStage
+from socsched.compiler.layouts import convert
+from socsched.compiler.quantize import reference
+from socsched.compiler.quantize.build import build_int8
+from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
+from socsched.compiler.quantize.network import quantised
+from socsched.compiler.quantize.scales import FILE, Scales, read_scales
+from socsched.compiler.relax_import import import_network
+from socsched.compiler.runtime import load
+from socsched.compiler.targets import resolve
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
@@ -206,7 +206,7 @@ def compare(cases: list[tuple[Case, Artifact, float]], arch: str, repeats: int, 
 
 def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     """Print every kernel of an int8 stage with its time alone and its share of the products' work."""
-    from socsched.compile.gpu.int8_lower import lower_int8
+    from socsched.compiler.gpu.int8_lower import lower_int8
 
     network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
     q = quantised(read(import_network(network), network), weights, scales)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from socsched.cost.cost import Segment
-from socsched.plan.mapping.problem import (
+from socsched.planning.mapping.problem import (
     FREE,
     Edge,
     Group,

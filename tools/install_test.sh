@@ -42,7 +42,7 @@ for python; do
   $pip install --no-deps "$work/dist-$name"/socsched-*.whl
   "$work/$name/bin/python" -m zipfile -l "$work/dist-$name"/socsched-*.whl >"$work/listing"
   expect socsched/platforms/jetson-agx-orin-64gb.yaml "$work/listing"
-  expect socsched/report/assets/report.css "$work/listing"
+  expect socsched/reporting/assets/report.css "$work/listing"
   if grep -q secret "$work/listing"; then echo "FAIL: an ignored file is in the wheel" >&2; exit 1; fi
   check "$name, wheel" "$work/$name"
 

@@ -31,16 +31,16 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compile"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compiler"))
 
 from aarch64_loops import instructions, products
 
 from socsched.cli.doctor_tools import LLVM_MCA
-from socsched.compile.cpu import conv_kernels, half, winograd
-from socsched.compile.cpu.half import Layer, Method
-from socsched.compile.cpu.shapes import Lying, Order, Window
-from socsched.compile.cpu.vector import NEON, NEON_HALF, Vector, tile
-from socsched.compile.environment import tvm
+from socsched.compiler.cpu import conv_kernels, half, winograd
+from socsched.compiler.cpu.half import Layer, Method
+from socsched.compiler.cpu.shapes import Lying, Order, Window
+from socsched.compiler.cpu.vector import NEON, NEON_HALF, Vector, tile
+from socsched.compiler.environment import tvm
 
 DISPATCH = {"neoverse-n1": 8}
 PROBE = [f"fmla v{register}.4s, v0.4s, v1.s[0]" for register in range(8, 24)]

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compile.builder import compile_stage
-from socsched.compile.layouts import convert
-from socsched.compile.runtime import CompiledStage, load
+from socsched.compiler.builder import compile_stage
+from socsched.compiler.layouts import convert
+from socsched.compiler.runtime import CompiledStage, load
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.operators import TensorType
@@ -43,7 +43,7 @@ from socsched.models.pointpillars.truth import (
 )
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.weights import load_weights
-from socsched.run.functional import simulated
+from socsched.runtime.functional import simulated
 
 Array = np.ndarray[Any, Any]
 STAGES = ("pfn", "scatter", "backbone", "head")

@@ -30,12 +30,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.plan.planner import make_plan
-from socsched.run.executor import execute
-from socsched.run.options import Options
-from socsched.run.overheads import overheads
+from socsched.planning.planner import make_plan
+from socsched.runtime.executor import execute
+from socsched.runtime.options import Options
+from socsched.runtime.overheads import overheads
 
 ALLOWED_BYTES = 2**20
 FIRST_S = 60.0

@@ -24,7 +24,7 @@ from random_systems import FAMILIES
 from reference_simulator import Seen, observed, phasings, simulate
 
 from socsched.descriptor.taskset_model import TaskSet
-from socsched.plan.schedulability.published.choose import Analysis, analyse
+from socsched.planning.schedulability.published.choose import Analysis, analyse
 
 LONGEST_RUN = 700
 

@@ -7,8 +7,8 @@ git diff --name-only "$1" -- | while IFS= read -r path; do
   case $path in
     socsched/*/*) echo "tests/$(echo "$path" | cut -d/ -f2)" ;;
     tests/*/test_*.py | tests/test_*.py) echo "$path" ;;
-    platforms/*) echo tests/plan; echo tests/oracle ;;
-    pipelines/*) echo tests/plan; echo tests/models ;;
+    platforms/*) echo tests/planning; echo tests/oracle ;;
+    pipelines/*) echo tests/planning; echo tests/models ;;
     README.md | docs/*.md) echo tests/test_docs.py; echo tests/cli/test_readme.py ;;
   esac
 done | sort -u | while IFS= read -r test; do

@@ -26,22 +26,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gpu_common as bench
 import numpy as np
 
-from socsched.compile.cuda import find_nvcc, write_cubin
-from socsched.compile.environment import tvm
-from socsched.compile.fusion import read
-from socsched.compile.gpu import gemm, hopper, kernels
-from socsched.compile.gpu.cuda_api import Stream
-from socsched.compile.gpu.device_code import supplied
-from socsched.compile.gpu.lower import lower
-from socsched.compile.gpu.lowering import OPTIONS, tir_pipeline
-from socsched.compile.gpu.patch import Patch, patches
-from socsched.compile.gpu.schedule import schedule
-from socsched.compile.gpu.shapes import Convolution, Tile, up
-from socsched.compile.gpu.tile_table import PATCHES, TABLE
-from socsched.compile.gpu.tiles import candidates, estimate, modelled
-from socsched.compile.relax_import import import_network
+from socsched.compiler.cuda import find_nvcc, write_cubin
+from socsched.compiler.environment import tvm
+from socsched.compiler.fusion import read
+from socsched.compiler.gpu import gemm, hopper, kernels
+from socsched.compiler.gpu.cuda_api import Stream
+from socsched.compiler.gpu.device_code import supplied
+from socsched.compiler.gpu.lower import lower
+from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
+from socsched.compiler.gpu.patch import Patch, patches
+from socsched.compiler.gpu.schedule import schedule
+from socsched.compiler.gpu.shapes import Convolution, Tile, up
+from socsched.compiler.gpu.tile_table import PATCHES, TABLE
+from socsched.compiler.gpu.tiles import candidates, estimate, modelled
+from socsched.compiler.relax_import import import_network
 
-TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compile/gpu/tile_table.py"
+TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compiler/gpu/tile_table.py"
 HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; written by tools/tune_gpu.py."""
 
 from __future__ import annotations

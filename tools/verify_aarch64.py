@@ -19,12 +19,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compile"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compiler"))
 
 import aarch64_emulator
 import small_stages
 
-from socsched.compile.builder import compile_stage
+from socsched.compiler.builder import compile_stage
 
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.0}
 INTEGER = ("backbone", "head")

@@ -23,11 +23,11 @@ os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
 import numpy as np
 
-from socsched.compile.builder import compile_stage
-from socsched.compile.cuda import build_executable
-from socsched.compile.environment import relax, tvm
-from socsched.compile.layouts import convert
-from socsched.compile.runtime import load
+from socsched.compiler.builder import compile_stage
+from socsched.compiler.cuda import build_executable
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.layouts import convert
+from socsched.compiler.runtime import load
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model

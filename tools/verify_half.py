@@ -28,16 +28,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import reference_networks
 
-from socsched.compile.aligned import from_tvm, to_tvm
-from socsched.compile.builder import SEED
-from socsched.compile.cpu import half
-from socsched.compile.cpu.lower import lower
-from socsched.compile.cpu.vector import NEON_HALF, Vector
-from socsched.compile.environment import relax, tvm
-from socsched.compile.fusion import read
-from socsched.compile.layouts import NUMPY_DTYPES, convert
-from socsched.compile.relax_import import import_network
-from socsched.compile.targets import native_target, resolve, vector_unit
+from socsched.compiler.aligned import from_tvm, to_tvm
+from socsched.compiler.builder import SEED
+from socsched.compiler.cpu import half
+from socsched.compiler.cpu.lower import lower
+from socsched.compiler.cpu.vector import NEON_HALF, Vector
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.fusion import read
+from socsched.compiler.layouts import NUMPY_DTYPES, convert
+from socsched.compiler.relax_import import import_network
+from socsched.compiler.targets import native_target, resolve, vector_unit
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType

@@ -34,18 +34,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.cost.profile import Profile, save_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
-from socsched.plan import io
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
-from socsched.report.prediction import Tolerance, predict
-from socsched.run.executor import execute
-from socsched.run.options import Options
-from socsched.run.overheads import overheads
-from socsched.run.profile import measure
+from socsched.planning import io
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
+from socsched.reporting.prediction import Tolerance, predict
+from socsched.runtime.executor import execute
+from socsched.runtime.options import Options
+from socsched.runtime.overheads import overheads
+from socsched.runtime.profile import measure
 from socsched.sim.engine import run as simulate
 from socsched.trace.metrics import result
 

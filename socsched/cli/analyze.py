@@ -33,9 +33,9 @@ def command(output: Output, file: Path, new: str | None, source: str | None) -> 
 
 def _add(output: Output, file: Path, new: str, source: str | None) -> int:
     from socsched.cli import line
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.addition import add
+    from socsched.planning.addition import add
 
     made = line.load_plan(file)
     pipeline = line.pipeline_of(made, source, output.warn)
@@ -48,7 +48,7 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
     }
 
     def show() -> None:
-        from socsched.report.terminal import console, plan_view
+        from socsched.reporting.terminal import console, plan_view
 
         said = {
             "yes": "Yes, with every stage of the plan where it is.",
@@ -65,13 +65,13 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
 
 def _plan(output: Output, file: Path) -> int:
     from socsched.cli import line
-    from socsched.report.analysis import analysis
+    from socsched.reporting.analysis import analysis
 
     made = line.load_plan(file)
     document = analysis(made)
 
     def show() -> None:
-        from socsched.report.terminal import analysis_view, console
+        from socsched.reporting.terminal import analysis_view, console
 
         console(terminal_width()).print(analysis_view(made, document))
 
@@ -82,14 +82,14 @@ def _plan(output: Output, file: Path) -> int:
 def _taskset(output: Output, file: Path) -> int:
     from socsched.descriptor.taskset import load_taskset
     from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
-    from socsched.plan.schedulability.published.choose import analyse
-    from socsched.report import taskset_analysis
+    from socsched.planning.schedulability.published.choose import analyse
+    from socsched.reporting import taskset_analysis
 
     found = analyse(load_taskset(file))
     document = taskset_analysis.document(found)
 
     def show() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(taskset_analysis.view(found, document))
 

@@ -46,12 +46,12 @@ def command(
 ) -> None:
     """Run PIPELINE's networks in fp32 on frames, and choose for every tensor the int8 step that loses least."""
     from socsched.cli.runs import scans_of
-    from socsched.compile.quantize.calibrate import calibrate_pipeline, networks_of
-    from socsched.compile.quantize.scales import write_pipeline_scales
+    from socsched.compiler.quantize.calibrate import calibrate_pipeline, networks_of
+    from socsched.compiler.quantize.scales import write_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline
     from socsched.models.registry import bindings
     from socsched.models.weights import load_weights, seeded_weights
-    from socsched.run.inputs import sources
+    from socsched.runtime.inputs import sources
 
     chosen, files = get_pipeline(pipeline), scans_of(input_path)
     networks = networks_of(chosen)
@@ -78,7 +78,7 @@ def command(
 
 
 def _show(result: dict[str, Any]) -> None:
-    from socsched.report.terminal import console
+    from socsched.reporting.terminal import console
 
     stages = ", ".join(f"{name} ({count} tensors)" for name, count in result["stages"].items()) or "no stage"
     console(terminal_width()).print(f"{result['file']}: int8 scales of {stages} from {result['frames']} frames")

@@ -28,6 +28,6 @@ def say(text: str) -> None:
     from rich.text import Text
 
     from socsched.cli.options import terminal_width
-    from socsched.report.terminal import console
+    from socsched.reporting.terminal import console
 
     console(terminal_width()).print(Text(text))

@@ -10,8 +10,8 @@ import click
 from socsched.cli.options import Output, Percentage, echo, output_options, ready_to_write, terminal_width
 
 if TYPE_CHECKING:
-    from socsched.report.compare import Comparison
-    from socsched.report.diff import PlanDiff
+    from socsched.reporting.compare import Comparison
+    from socsched.reporting.diff import PlanDiff
 
 
 @click.command("compare", short_help="Compare two plans or results; fail on a regression.")
@@ -70,7 +70,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
         )
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.files import write_file
-    from socsched.report.compare_view import markdown, view
+    from socsched.reporting.compare_view import markdown, view
 
     found = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
     names = str(paths[0]), str(paths[1])
@@ -80,7 +80,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
         output.note(f"wrote {file}")
 
     def show() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(view(found, *names, max_regression))
 
@@ -90,7 +90,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
 
 def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
     from socsched.cli.line import load_plan
-    from socsched.report.diff import diff
+    from socsched.reporting.diff import diff
 
     return diff(load_plan(paths[0]), load_plan(paths[1]), allowed)
 
@@ -99,7 +99,7 @@ def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
     """Compare two results, with their plans where both are there."""
     from socsched.cli.line import load_plan
     from socsched.cli.results import PLAN
-    from socsched.report.compare import compare, load_result
+    from socsched.reporting.compare import compare, load_result
 
     a, b = (load_result(path) for path in paths)
     files = [(path if path.is_dir() else path.parent) / PLAN for path in paths]
@@ -110,8 +110,8 @@ def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
 def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int:
     from socsched.cli import line
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.report.compare import load_result
-    from socsched.report.prediction import Tolerance, predict
+    from socsched.reporting.compare import load_result
+    from socsched.reporting.prediction import Tolerance, predict
 
     if not 2 <= len(paths) <= 3:
         raise click.UsageError("expected a plan and one or two result folders: PLAN.json [SIMULATED] MEASURED")
@@ -121,7 +121,7 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
     found = predict(line.load_plan(paths[0]), simulated, results[-1], allowed)
 
     def show() -> None:
-        from socsched.report.terminal import console, table
+        from socsched.reporting.terminal import console, table
         from socsched.units import format_duration
 
         def told(value: float | None, what: str) -> str:

@@ -59,8 +59,8 @@ def command(
     an ONNX model with build scripts for the vendor's toolchain. Results are cached.
     """
     from socsched.cli import line
-    from socsched.compile.deploy import Request, compile_bundle, planned, planned_shares
-    from socsched.compile.quantize.scales import read_pipeline_scales
+    from socsched.compiler.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.graph.partition import parse_part
     from socsched.models.weights import load_weights
@@ -90,7 +90,7 @@ def command(
 
 
 def _show(manifest: dict[str, Any], folder: Path) -> None:
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
 
     rows = [
         [a["stage"], a["engine"], a["precision"], a["target"], ", ".join(a["files"]), "; ".join(a["notes"])]

@@ -11,7 +11,7 @@ import click
 from socsched.cli.options import Output, echo, output_options, ready_to_write, seed_option, terminal_width
 
 if TYPE_CHECKING:
-    from socsched.plan.plan import Plan
+    from socsched.planning.plan import Plan
     from socsched.trace.trace import Trace
 
 PIPELINE, BOARD, MODE = "pointpillars-s", "jetson-agx-orin-64gb", "MAXN"
@@ -58,7 +58,7 @@ def command(
     come along; weights of the KITTI three-class network bring that network.
     """
     from socsched.cli import line, planning, runs
-    from socsched.run.neighbours import Neighbours
+    from socsched.runtime.neighbours import Neighbours
 
     ready_to_write(folder=folder)
     pipeline_name = fitting(weights)
@@ -109,7 +109,7 @@ def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
     `trained`: the user's own weights were used; `others`: processors that other programs took meanwhile, None where
     that is not known.
     """
-    from socsched.run.neighbours import MUCH
+    from socsched.runtime.neighbours import MUCH
     from socsched.units import format_duration
 
     notes = ["Measured just now on this machine, which ran the compiled network on every scan."]
@@ -165,7 +165,7 @@ def _write(
 
 
 def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) -> None:
-    from socsched.report import terminal
+    from socsched.reporting import terminal
 
     screen = terminal.console(terminal_width())
     screen.rule(f"SIMULATED: {board.plan.pipeline} on {BOARD}, mode {board.plan.mode}", align="left")

@@ -51,7 +51,7 @@ def examine() -> list[Check]:
 def _show(checks: list[Check]) -> None:
     from rich.text import Text
 
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
 
     marks = {"ok": "✓ ok", "missing": "– missing", "broken": "✗ BROKEN"}
     rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
@@ -84,7 +84,7 @@ def _python() -> Check:
 def _tvm() -> Check:
     from importlib import metadata
 
-    from socsched.compile.versions import PINNED
+    from socsched.compiler.versions import PINNED
 
     found: dict[str, str] = {}
     for package in PINNED:

@@ -17,7 +17,7 @@ def codegen() -> Check:
     """Return what TVM can build code for; this machine's own processor must be among it."""
     purpose = "compile, run"
     try:
-        from socsched.compile.environment import tvm
+        from socsched.compiler.environment import tvm
 
         processors = set(tvm.target.codegen.llvm_get_targets())
         devices = [
@@ -35,7 +35,7 @@ def codegen() -> Check:
 
 def gpu() -> Check:
     """Return the NVIDIA GPU and its driver, of a Jetson or of a machine with the driver's library."""
-    from socsched.run.meters import Nvml
+    from socsched.runtime.meters import Nvml
 
     tool = OPTIONAL["GPU"]
     model = _text("proc/device-tree/model")
@@ -68,7 +68,7 @@ def tensorrt() -> Check:
     from importlib import util
 
     from socsched.errors import MachineError
-    from socsched.run.backends import tensorrt_dla
+    from socsched.runtime.backends import tensorrt_dla
 
     tool = OPTIONAL["TensorRT"]
     cores = sorted(path.name for path in (ROOT / "dev").glob("nvhost-nvdla*"))
@@ -84,7 +84,7 @@ def tensorrt() -> Check:
 
 def realtime() -> Check:
     """Return whether stages may have real-time priorities and keep their memory."""
-    from socsched.run import realtime as scheduling
+    from socsched.runtime import realtime as scheduling
 
     tool = OPTIONAL["real time"]
     refused = scheduling.refusal()
@@ -94,7 +94,7 @@ def realtime() -> Check:
 def power() -> Check:
     """Return the power sensors this user may read."""
     from socsched.descriptor.host_probe import rapl_domains
-    from socsched.run.meters import Nvml, ina3221_rails
+    from socsched.runtime.meters import Nvml, ina3221_rails
 
     tool = OPTIONAL["power sensors"]
     packages, rails = rapl_domains(ROOT), ina3221_rails(ROOT)

@@ -59,7 +59,7 @@ def _architectures(path: str) -> set[str] | None:
 
 def opencl() -> Check:
     """Return whether OpenCL kernels can be run here; building them takes nothing."""
-    from socsched.compile.opencl.device import Device
+    from socsched.compiler.opencl.device import Device
     from socsched.errors import MachineError
 
     tool = OPTIONAL["OpenCL"]
@@ -73,7 +73,7 @@ def hexagon() -> Check:
     """Return whether objects for Hexagon can be built here; nothing can run them."""
     tool = OPTIONAL["Hexagon"]
     try:
-        from socsched.compile.environment import tvm
+        from socsched.compiler.environment import tvm
 
         able = "hexagon" in tvm.target.codegen.llvm_get_targets()
     except Exception as error:  # whatever is wrong with the compiler is the row above's business

@@ -112,7 +112,7 @@ def _document(done: Driven, argument: str) -> dict[str, Any]:
 
 
 def _show(done: Driven, argument: str) -> None:
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
     from socsched.study import fleet_report
     from socsched.study.fleet import extrapolation
 
@@ -131,7 +131,7 @@ def _show(done: Driven, argument: str) -> None:
 def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Path | None) -> int:
     """Simulate one vehicle again, with a trace; its figures are those of its row."""
     from socsched.cli import line, results
-    from socsched.report import terminal
+    from socsched.reporting import terminal
     from socsched.sim.engine import run
     from socsched.study.fleet import fleet_of, vehicle
     from socsched.study.runs import override

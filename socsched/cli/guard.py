@@ -23,8 +23,8 @@ from socsched.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from socsched.plan.plan import Plan
-    from socsched.report.diff import PlanDiff
+    from socsched.planning.plan import Plan
+    from socsched.reporting.diff import PlanDiff
 
 JUNIT, SUMMARY = "junit.xml", "summary.md"
 
@@ -121,7 +121,7 @@ def _guard(
 ) -> int:
     from socsched.cli import line, results
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.report import junit, summary
+    from socsched.reporting import junit, summary
 
     plan = make()
     trace, result = None, dict[str, Any]()
@@ -135,15 +135,15 @@ def _guard(
     (folder / JUNIT).write_text(junit.render(plan, result, found), encoding="utf-8")
     text = summary.render(plan, trace, result)
     if found is not None:
-        from socsched.report.compare_view import markdown
+        from socsched.reporting.compare_view import markdown
 
         text += "\n" + markdown(found, str(baseline), str(folder / results.PLAN), allowed)
     (folder / SUMMARY).write_text(text, encoding="utf-8")
     output.note(f"wrote {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
     def show() -> None:
-        from socsched.report import terminal
-        from socsched.report.compare_view import view
+        from socsched.reporting import terminal
+        from socsched.reporting.compare_view import view
 
         screen = terminal.console(terminal_width())
         screen.print(terminal.verdict(plan))
@@ -164,7 +164,7 @@ def _guard(
 def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> PlanDiff | None:
     from socsched.cli.line import load_plan
     from socsched.errors import InputError
-    from socsched.report.diff import diff
+    from socsched.reporting.diff import diff
 
     if baseline is None:
         return None
@@ -176,7 +176,7 @@ def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> 
 def _failed(folder: Path, name: str, error: Exception) -> None:
     """Leave JUnit and summary of a guard that came to no verdict; those of a verdict that exists stay."""
     from socsched.errors import SocschedError
-    from socsched.report import junit, summary
+    from socsched.reporting import junit, summary
 
     hint = error.hint if isinstance(error, SocschedError) else ""
     folder.mkdir(parents=True, exist_ok=True)

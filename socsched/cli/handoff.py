@@ -10,7 +10,7 @@ from socsched.errors import UsageError, unwritable
 from socsched.files import write_file
 
 if TYPE_CHECKING:
-    from socsched.plan.plan import Plan
+    from socsched.planning.plan import Plan
     from socsched.trace.trace import Trace
 
 FORMATS = ("stm", "linux", "perfetto")
@@ -34,11 +34,11 @@ def export(plan: Plan, form: str, file: Path) -> None:
 
 def _text(plan: Plan, form: str) -> str:
     if form == "stm":
-        from socsched.plan.handoff.stm import stm
+        from socsched.planning.handoff.stm import stm
 
         return stm(plan)
     from socsched.descriptor.catalog import get_platform
-    from socsched.plan.handoff.linux import linux
+    from socsched.planning.handoff.linux import linux
 
     platform = get_platform(plan.platform)
     first, processors = 0, dict[str, Sequence[int]]()
@@ -53,7 +53,7 @@ def _text(plan: Plan, form: str) -> str:
 
 def preview(plan: Plan) -> Trace:
     """Return a simulation of a plan for a hyperperiod, or two of the longest period where that is longer."""
-    from socsched.plan.handoff.stm import hyperperiod_ns
+    from socsched.planning.handoff.stm import hyperperiod_ns
     from socsched.sim.engine import simulate
 
     if not plan.tasks:

@@ -11,7 +11,7 @@ from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 if TYPE_CHECKING:
     from socsched.cli.options import Output
     from socsched.descriptor.pipeline import Pipeline
-    from socsched.plan.plan import Plan
+    from socsched.planning.plan import Plan
     from socsched.sim.engine import Simulated
     from socsched.trace.trace import Trace
 
@@ -20,14 +20,14 @@ Note = Callable[[str], None]
 
 def load_plan(file: Path) -> Plan:
     """Read plan.json; errors name the field."""
-    from socsched.plan import io
+    from socsched.planning import io
 
     return io.load(file)
 
 
 def save_plan(plan: Plan, file: Path) -> None:
     """Write plan.json, making its folder if needed."""
-    from socsched.plan import io
+    from socsched.planning import io
 
     file.parent.mkdir(parents=True, exist_ok=True)
     io.save(plan, file)
@@ -35,7 +35,7 @@ def save_plan(plan: Plan, file: Path) -> None:
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """Return a plan as plan.json holds it."""
-    from socsched.plan import io
+    from socsched.planning import io
 
     return dict(io.to_document(plan))
 
@@ -50,7 +50,7 @@ def refused(output: Output, plan: Plan) -> int:
 
     def show() -> None:
         from socsched.cli.options import terminal_width
-        from socsched.report.terminal import console, plan_view
+        from socsched.reporting.terminal import console, plan_view
 
         console(terminal_width()).print(plan_view(plan))
 
@@ -134,7 +134,7 @@ def pipeline_of(plan: Plan, given: str | None, warn: Note) -> Pipeline:
     Warns when the file has changed since.
     """
     from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
-    from socsched.plan.cutting.restore import as_planned
+    from socsched.planning.cutting.restore import as_planned
 
     try:
         pipeline = get_pipeline(given or plan.pipeline)
@@ -165,6 +165,6 @@ def given_up(trace: Trace) -> dict[str, dict[str, int]]:
 
 def governed(plan: Plan, governor: str) -> Plan:
     """Return the plan with a governor on every engine that has a choice of clocks."""
-    from socsched.plan.engine_levels import governed as changed
+    from socsched.planning.engine_levels import governed as changed
 
     return changed(plan, governor)

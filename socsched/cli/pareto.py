@@ -13,12 +13,12 @@ from socsched.files import write_file
 
 if TYPE_CHECKING:
     from socsched.cli.planning import How
-    from socsched.plan.pareto import Point
+    from socsched.planning.pareto import Point
 
 
 def show(output: Output, pipeline: str, platform: str, mode: str | None, how: How, file: Path | None) -> int:
     """Print the front, draw it to `file`, and return the exit code: 0 where some mode meets every requirement."""
-    from socsched.report import pareto
+    from socsched.reporting import pareto
 
     if mode not in (None, "auto"):
         raise UsageError("--pareto goes through every mode", "leave --mode out")
@@ -33,7 +33,7 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
         output.note(f"wrote {file}")
 
     def table() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(pareto.view(points))
 
@@ -47,11 +47,11 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
 def explored(pipeline: str, platform: str, how: How) -> list[Point]:
     """Plan every mode of a platform and every objective."""
     from socsched.cli import planning
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.known import Known
-    from socsched.plan.pareto import explore
+    from socsched.planning.known import Known
+    from socsched.planning.pareto import explore
 
     board = get_platform(platform)
     known = Known(board, stage_work, load_profile(how.profile) if how.profile else None)

@@ -11,7 +11,7 @@ from socsched.cli.options import NameOrPath, Output, output_options, strict_opti
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
-    from socsched.plan.homeless import RefusedOperator
+    from socsched.planning.homeless import RefusedOperator
 
 
 @click.group("pipelines", invoke_without_command=True, short_help="List, show and check pipeline descriptors.")
@@ -42,7 +42,7 @@ def list_pipelines(output: Output) -> None:
         rows.append({"name": name, "title": pipeline.title, "stages": stages, "file": pipeline.file})
 
     def show() -> None:
-        from socsched.report.terminal import console, table
+        from socsched.reporting.terminal import console, table
 
         columns = ["name", "title", "stages"]
         console(terminal_width()).print(table("Pipelines", columns, [[r[c] for c in columns] for r in rows]))
@@ -65,7 +65,7 @@ def show_pipeline(output: Output, name: str) -> None:
 
 
 def _show(pipeline: Pipeline) -> None:
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
     from socsched.units import format_duration, format_size
 
     screen = console(terminal_width())
@@ -122,8 +122,8 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
     if platform:
         from dataclasses import asdict
 
-        from socsched.compile.analyze import stage_work
-        from socsched.plan.homeless import refused_operators, require_engines
+        from socsched.compiler.analyze import stage_work
+        from socsched.planning.homeless import refused_operators, require_engines
 
         board = get_platform(platform)
         require_engines(pipeline, board, stage_work)
@@ -140,7 +140,7 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
 
 
 def _show_refused(refused: Sequence[RefusedOperator]) -> None:
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
 
     def few(names: Sequence[str]) -> str:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")

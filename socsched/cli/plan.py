@@ -156,7 +156,7 @@ def command(
         output.note(f"wrote {file}")
 
     def show() -> None:
-        from socsched.report.terminal import console, plan_view
+        from socsched.reporting.terminal import console, plan_view
 
         console(terminal_width()).print(plan_view(plan))
 

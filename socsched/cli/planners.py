@@ -11,7 +11,7 @@ from socsched.errors import UsageError
 
 if TYPE_CHECKING:
     from socsched.cli.planning import How
-    from socsched.plan.plan import Plan
+    from socsched.planning.plan import Plan
 
 
 BEST = "best"
@@ -28,12 +28,12 @@ def by_planner(
     if name == BEST:
         return _best(pipeline, platform, mode, how, settings)
     from socsched.cli.planning import pinned
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.planners import planner
-    from socsched.plan.planners.propose import make_plan
-    from socsched.plan.workload import Limits
+    from socsched.planning.planners import planner
+    from socsched.planning.planners.propose import make_plan
+    from socsched.planning.workload import Limits
 
     board = get_platform(platform)
     plan = make_plan(

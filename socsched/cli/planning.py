@@ -16,8 +16,8 @@ from socsched.resources import nearest
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
-    from socsched.plan.known import Known
-    from socsched.plan.plan import Plan
+    from socsched.planning.known import Known
+    from socsched.planning.plan import Plan
 
 
 def get_mode(platform: Platform, name: str | None) -> PowerMode:
@@ -64,21 +64,21 @@ def planned(
 
     `known` keeps costs from one plan of them to the next.
     """
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.clock import Clock
-    from socsched.plan.known import Known
-    from socsched.plan.observed import NOTHING, Observed
-    from socsched.plan.planner import make_plan
-    from socsched.plan.workload import Limits
+    from socsched.planning.clock import Clock
+    from socsched.planning.known import Known
+    from socsched.planning.observed import NOTHING, Observed
+    from socsched.planning.planner import make_plan
+    from socsched.planning.workload import Limits
 
     clock, board = Clock.of(how.time_limit), get_platform(platform)
     profile = load_profile(how.profile) if how.profile else None
     workload = pinned(get_pipeline(pipeline), board, how.pins)
     known = Known(board, stage_work, profile) if known is None else known
     if how.prefers:
-        from socsched.plan.cutting.prefer import with_preferences
+        from socsched.planning.cutting.prefer import with_preferences
 
         chosen = get_mode(board, None if mode == "auto" else mode)
         wishes = dict(stage_and_engines("--prefer", text, workload, board) for text in how.prefers)

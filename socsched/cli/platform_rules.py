@@ -123,7 +123,7 @@ def _document(engine: Engine) -> dict[str, Any]:
 
 
 def _show(engine: Engine) -> None:
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
 
     rules, screen = engine.operators, console(terminal_width())
     version = f", {rules.runtime} {rules.version}" if rules.runtime else ""

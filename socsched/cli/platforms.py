@@ -46,7 +46,7 @@ def list_platforms(output: Output) -> None:
         rows.append({"name": name, "title": platform.title, "engines": engines, "file": platform.file})
 
     def show() -> None:
-        from socsched.report.terminal import console, table
+        from socsched.reporting.terminal import console, table
 
         columns = ["name", "title", "engines"]
         console(terminal_width()).print(table("Platforms", columns, [[r[c] for c in columns] for r in rows]))
@@ -120,8 +120,8 @@ def _engine(platform: Platform, name: str | None) -> Engine | None:
 def _show(platform: Platform, mode: PowerMode, engine: Engine | None) -> None:
     from dataclasses import replace
 
-    from socsched.report import platform_tables as tables
-    from socsched.report.terminal import console
+    from socsched.reporting import platform_tables as tables
+    from socsched.reporting.terminal import console
 
     screen = console(terminal_width())
     if engine is None:

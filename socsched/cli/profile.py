@@ -69,7 +69,7 @@ def command(
     output.note(f"wrote {file}")
 
     def show() -> None:
-        from socsched.report.terminal import console, table
+        from socsched.reporting.terminal import console, table
         from socsched.units import format_duration
 
         rows = [

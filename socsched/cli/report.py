@@ -92,9 +92,9 @@ def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
     from socsched.cli.pareto import explored
     from socsched.cli.planning import How
     from socsched.files import write_file
-    from socsched.plan import io
-    from socsched.report.background import PARETO
-    from socsched.report.pareto import document
+    from socsched.planning import io
+    from socsched.reporting.background import PARETO
+    from socsched.reporting.pareto import document
 
     for place in results.folders(folder):
         plan = io.load(place if place.is_file() else place / results.PLAN)

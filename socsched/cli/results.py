@@ -15,8 +15,8 @@ from socsched.files import digests, file_digest, put_in_place, scratch, write_fi
 from socsched.trace.generation import FILES, MADE, require_one
 
 if TYPE_CHECKING:
-    from socsched.plan.plan import Plan
-    from socsched.report.html import Part
+    from socsched.planning.plan import Plan
+    from socsched.reporting.html import Part
     from socsched.trace.trace import Trace
 
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
@@ -47,7 +47,7 @@ def save(
 
     Files appear together or not at all; `kept` are those of this run that lie there already.
     """
-    from socsched.plan import io as plan_io
+    from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
     from socsched.trace.perfetto import write_perfetto
 
@@ -58,7 +58,7 @@ def save(
             trace_io.save(trace, made / TRACE)
             write_perfetto(trace, plan, made / PERFETTO)
             if trace.details:
-                from socsched.run.collect import write_frames
+                from socsched.runtime.collect import write_frames
 
                 write_frames(trace, made)
             written = digests(made)
@@ -82,7 +82,7 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
 
     Of a plan file, the trace is a simulation of its first hyperperiods.
     """
-    from socsched.plan import io as plan_io
+    from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
     from socsched.trace.metrics import result
 
@@ -93,7 +93,7 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
         trace = preview(plan)
         return plan, trace, result(trace, plan)
     if (folder / JOURNAL).is_file():
-        from socsched.run.journal import recover
+        from socsched.runtime.journal import recover
 
         trace = recover(folder / JOURNAL)
     else:
@@ -137,7 +137,7 @@ def folders(folder: Path) -> list[Path]:
 
 
 def _page(folder: Path, file: Path, sources: Sources) -> None:
-    from socsched.report.html import render as page
+    from socsched.reporting.html import render as page
 
     parts = _paired([_part(path, sources) for path in folders(folder)])
     names = dict.fromkeys(part.plan.pipeline for part in parts)
@@ -146,8 +146,8 @@ def _page(folder: Path, file: Path, sources: Sources) -> None:
 
 
 def _part(folder: Path, sources: Sources) -> Part:
-    from socsched.report.background import gather
-    from socsched.report.html import Part
+    from socsched.reporting.background import gather
+    from socsched.reporting.html import Part
 
     plan, trace, result = load(folder)
     verb = "Simulated" if trace.kind == "simulated" else "Measured"
@@ -240,7 +240,7 @@ def _perfetto(folder: Path, file: Path) -> None:
 
 
 def _junit(folder: Path, file: Path) -> None:
-    from socsched.report.junit import render as xml
+    from socsched.reporting.junit import render as xml
 
     plan, _, result = load(folders(folder)[0])
     write_file(file, xml(plan, result))
@@ -248,7 +248,7 @@ def _junit(folder: Path, file: Path) -> None:
 
 def _markdown(folder: Path, file: Path) -> None:
     from socsched.cli.why import single
-    from socsched.report.summary import render as summary
+    from socsched.reporting.summary import render as summary
 
     write_file(file, summary(*load(single(folder, PLAN))))
 

@@ -112,7 +112,7 @@ def command(
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
 
     def show() -> None:
-        from socsched.report import terminal
+        from socsched.reporting import terminal
 
         screen = terminal.console(terminal_width())
         for item in (

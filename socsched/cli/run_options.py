@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from socsched.descriptor.pipeline import Pipeline
-    from socsched.plan.plan import Plan
-    from socsched.run.boards.base import Board
-    from socsched.run.options import Options
+    from socsched.planning.plan import Plan
+    from socsched.runtime.boards.base import Board
+    from socsched.runtime.options import Options
 
 F = TypeVar("F", bound="Callable[..., Any]")
 BOARDS = ("local", "jetson")
@@ -78,12 +78,12 @@ def run_options(function: F) -> F:
 def board_of(how: Mapping[str, Any]) -> Board:
     """Return the board that is asked for."""
     if how["board"] == "jetson":
-        from socsched.run.boards.jetson import JetsonBoard
+        from socsched.runtime.boards.jetson import JetsonBoard
 
         return JetsonBoard(apply_mode=how["apply_mode"])
     if how["apply_mode"]:
         raise UsageError("--apply-mode needs a board with power modes", "add --board jetson")
-    from socsched.run.boards.local import LocalBoard
+    from socsched.runtime.boards.local import LocalBoard
 
     return LocalBoard()
 
@@ -91,10 +91,10 @@ def board_of(how: Mapping[str, Any]) -> Board:
 def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
     """Return the run's options; files are read, spare plans made or read, `folder` takes what is written as it goes."""
     from socsched.cli import results
-    from socsched.run.faults import load_faults
-    from socsched.run.frames_file import NAME
-    from socsched.run.options import Options
-    from socsched.run.overload import load_policies
+    from socsched.runtime.faults import load_faults
+    from socsched.runtime.frames_file import NAME
+    from socsched.runtime.options import Options
+    from socsched.runtime.overload import load_policies
 
     return Options(
         executor=how["executor"],
@@ -118,8 +118,8 @@ def _spare_plans(given: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: 
     found: list[Plan] = []
     for name in given:
         if name == "auto":
-            from socsched.compile.analyze import stage_work
-            from socsched.run.limp_home import limp_home_plans
+            from socsched.compiler.analyze import stage_work
+            from socsched.runtime.limp_home import limp_home_plans
 
             found += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
         else:

@@ -12,9 +12,9 @@ from socsched.cli.planning import planned
 if TYPE_CHECKING:
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
-    from socsched.plan.plan import Plan
-    from socsched.run.boards.base import Board
-    from socsched.run.options import Options
+    from socsched.planning.plan import Plan
+    from socsched.runtime.boards.base import Board
+    from socsched.runtime.options import Options
     from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
@@ -22,7 +22,7 @@ Note = Callable[[str], None]
 
 def scans_of(given: Path | None) -> list[Path] | None:
     """Return the scans, images and arrays of a file or folder, None when none is given."""
-    from socsched.run.input_files import list_frames
+    from socsched.runtime.input_files import list_frames
 
     return None if given is None else list(list_frames(given))
 
@@ -62,9 +62,9 @@ def execute(
 ) -> Trace:
     """Run a plan on this machine or `board`; `note` is told of every finished frame."""
     from socsched.progress import tell
-    from socsched.run.executor import FrameReport
-    from socsched.run.executor import execute as run
-    from socsched.run.options import PLAIN
+    from socsched.runtime.executor import FrameReport
+    from socsched.runtime.executor import execute as run
+    from socsched.runtime.options import PLAIN
     from socsched.units import format_duration
 
     done = 0
@@ -102,7 +102,7 @@ def run_figures(
     trace: Trace, accounts: Mapping[str, Mapping[str, int]], options: Options, board: Board
 ) -> dict[str, Any]:
     """Return what is known of a run beyond what a simulation has: accounts, overheads, how and where it ran."""
-    from socsched.run.overheads import overheads
+    from socsched.runtime.overheads import overheads
 
     how = {"executor": options.executor, "in_flight": options.in_flight, "realtime": options.realtime}
     return {"accounts": dict(accounts), **overheads(trace), **how, "board": dict(board.facts())}
@@ -135,7 +135,7 @@ def compute(
 ) -> dict[int, dict[str, Any]]:
     """Return what a plan's stages find in each frame, computed here as the planned engines would."""
     from socsched.descriptor.catalog import get_platform
-    from socsched.run.functional import compute as run
+    from socsched.runtime.functional import compute as run
 
     platform = get_platform(plan.platform)
     return run(plan, pipeline, platform, frames=frames, scans=scans, weights=weights, scales=scales, seed=seed)
@@ -153,7 +153,7 @@ def profile(
 ) -> Profile:
     """Measure the stages of a pipeline on this machine, with `until` as long as their medians are not that certain."""
     from socsched.descriptor.catalog import get_pipeline
-    from socsched.run.profile import measure
+    from socsched.runtime.profile import measure
 
     chosen = get_pipeline(pipeline)
     plan = _spread(planned(pipeline, platform), chosen)
@@ -171,12 +171,12 @@ def beside(
     conversions: bool,
 ) -> Profile:
     """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.models.registry import bindings
-    from socsched.plan.planner import make_plan
-    from socsched.run import corun
-    from socsched.run.backends.base import Setting
+    from socsched.planning.planner import make_plan
+    from socsched.runtime import corun
+    from socsched.runtime.backends.base import Setting
 
     chosen, here = get_pipeline(pipeline), get_platform("host")
     plan = make_plan(chosen, here, work=stage_work, profile=profile)
@@ -215,8 +215,8 @@ def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) 
     import numpy as np
 
     from socsched.models.pointpillars.scan import read_scan
-    from socsched.report.birdseye import draw as birdseye
-    from socsched.report.rangeview import draw_range, stack
+    from socsched.reporting.birdseye import draw as birdseye
+    from socsched.reporting.rangeview import draw_range, stack
 
     numbers = {file.name: number for number, file in enumerate(files)}
     frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)

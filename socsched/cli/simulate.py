@@ -32,8 +32,8 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     if ctx.ensure_object(Output).json:
         ctx.obj.document({"policies": found})
     else:
-        from socsched.report.sheet import Sheet
-        from socsched.report.terminal import console
+        from socsched.reporting.sheet import Sheet
+        from socsched.reporting.terminal import console
 
         rows = [*found.items(), ("np-NAME", "Any of them without preemption.")]
         console(terminal_width()).print(Sheet(["policy", "what it does"], rows))
@@ -174,7 +174,7 @@ def command(
         output.note(results.written(folder, also))
 
     def show() -> None:
-        from socsched.report import terminal
+        from socsched.reporting import terminal
 
         screen = terminal.console(terminal_width())
         for item in (

@@ -62,7 +62,7 @@ def command(
     from socsched.study import planners as study
 
     def listed() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(study.listing())
 
@@ -87,7 +87,7 @@ def command(
         output.note(f"wrote {file}")
 
     def show() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(study.view(outcomes))
 

@@ -84,7 +84,7 @@ def command(
             output.note(f"wrote {path}")
 
     def show() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(policy_report.view(found))
 

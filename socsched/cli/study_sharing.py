@@ -103,7 +103,7 @@ def command(
         output.note(f"wrote {file}")
 
     def show() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         console(terminal_width()).print(sharing_report.view(source, rows))
 

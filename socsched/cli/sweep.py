@@ -133,7 +133,7 @@ def _document(done: Sweep, result: Answers, folder: Path) -> dict[str, Any]:
 
 
 def _show(done: Sweep, result: Answers) -> None:
-    from socsched.report.terminal import console, table
+    from socsched.reporting.terminal import console, table
     from socsched.study import columns, report
     from socsched.study.sweep import rank
 

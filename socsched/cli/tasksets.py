@@ -62,7 +62,7 @@ def simulate(
     late = sum(int(count) for name in ("late", "overdue") for count in done.outcome.ints(name))
 
     def show() -> None:
-        from socsched.report.terminal import console
+        from socsched.reporting.terminal import console
 
         screen = console(terminal_width())
         screen.print(_table(document))

@@ -34,8 +34,8 @@ def command(output: Output, folder: Path, frame: int | None, worst: bool, chain:
     found = why.worst(chain) if frame is None else why.explain(chain, frame)
 
     def show() -> None:
-        from socsched.report.terminal import console
-        from socsched.report.why import view
+        from socsched.reporting.terminal import console
+        from socsched.reporting.why import view
 
         console(terminal_width()).print(view(found))
 

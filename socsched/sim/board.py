@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import Any
 
-from socsched.plan.plan import Plan, Throttle
+from socsched.planning.plan import Plan, Throttle
 from socsched.trace.columns import THROTTLE, THROTTLE_OVER
 
 Mark = tuple[int, int, int, int]

@@ -166,7 +166,7 @@ def _ready(flavour: _Flavour) -> bool:
 
 def _built(flavour: _Flavour) -> Path:
     """Return the compiled module, building it the first time."""
-    from socsched.compile.store import library
+    from socsched.compiler.store import library
     from socsched.errors import MachineError
 
     try:
@@ -176,7 +176,7 @@ def _built(flavour: _Flavour) -> Path:
 
 
 def _build(folder: Path, flavour: _Flavour) -> None:
-    from socsched.compile import compilers
+    from socsched.compiler import compilers
 
     compiler = compilers.c_compiler()
     headers = Path(sysconfig.get_paths()["include"])

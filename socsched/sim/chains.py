@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 
 OWN, SAME, SAMPLED = 0, 1, 2
 

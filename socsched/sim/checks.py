@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan, Task
-from socsched.plan.ranges import faults
-from socsched.plan.references import Where
+from socsched.planning.plan import Plan, Task
+from socsched.planning.ranges import faults
+from socsched.planning.references import Where
 
 LATE = {"continue": 0, "skip": 1, "abort": 2, "degrade": 3}
 CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}

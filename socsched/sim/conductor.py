@@ -12,7 +12,7 @@ from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.limits import STRETCHED_NS
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.board import Board
 from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered

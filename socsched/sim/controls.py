@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.mechanisms import as_taken
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.adaptive import REACH

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from socsched.errors import UsageError
 from socsched.limits import HORIZON_NS
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.progress import tell
 from socsched.sim.build import kernel
 from socsched.sim.conductor import Conductor

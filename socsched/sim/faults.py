@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.units import format_duration, parse, parse_duration
 
 if TYPE_CHECKING:

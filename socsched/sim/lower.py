@@ -13,7 +13,7 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.chains import chain_tables
 from socsched.sim.checks import CRITICALITY, LATE, check_plan, check_task
 from socsched.sim.controls import control_tables

@@ -9,7 +9,7 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import DRAINS, Taking
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from socsched.plan.plan import Plan, PlannedSensor
+from socsched.planning.plan import Plan, PlannedSensor
 from socsched.sim.faults import Burst, Delay, Dropout, Hog, Slowdown, Stall
 
 KINDS = ("dropouts", "delays", "bursts", "slowdowns", "throttles", "stalls", "deaths", "hogs")

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from socsched.plan.clock import NO_CLOCK, Clock
-from socsched.plan.expected import critical_path
-from socsched.plan.observed import NOTHING, Observed
-from socsched.plan.plan import Plan, Task
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.expected import critical_path
+from socsched.planning.observed import NOTHING, Observed
+from socsched.planning.plan import Plan, Task
 from socsched.sim.engine import run
 from socsched.trace.columns import DONE
 from socsched.trace.metrics import result

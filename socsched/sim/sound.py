@@ -20,7 +20,7 @@ from socsched.limits import (
     MOST_RATE,
     STRETCHED_NS,
 )
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

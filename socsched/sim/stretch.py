@@ -13,7 +13,7 @@ from typing import Any
 
 from socsched.errors import UsageError
 from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_RATE, STRETCHED_NS
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.faults import Faults, Slowdown
 from socsched.units import format_duration
 

@@ -15,7 +15,7 @@ from socsched.descriptor.limits import PLAN_NAME_PATTERN
 from socsched.descriptor.taskset import PeriodicTask, TaskSet
 from socsched.errors import UsageError
 from socsched.limits import MOST_CHAINS
-from socsched.plan.plan import ChainResult, ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, PlannedEngine, Task
 from socsched.sim.engine import Simulated, run
 from socsched.trace.trace import Job
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.conductor import Conductor
 from socsched.sim.faults import Faults

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from socsched.report.svg import element, fit, picture, text, ticks
+from socsched.reporting.svg import element, fit, picture, text, ticks
 from socsched.units import format_duration, format_power
 
 Row = Mapping[str, Any]

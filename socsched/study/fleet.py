@@ -16,7 +16,7 @@ from typing import Any
 
 from socsched.descriptor.study import Fleet, Study
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import run
 from socsched.sim.faults import Faults, random_faults
 from socsched.sim.totals import totals

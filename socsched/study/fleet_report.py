@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from socsched.report.svg import element, picture, table, text, ticks
+from socsched.reporting.svg import element, picture, table, text, ticks
 from socsched.study.fleet import Driven, Group, extrapolation, fleet_of
 from socsched.study.report import wrapped
 from socsched.study.store import Row

@@ -20,7 +20,7 @@ import numpy as np
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, UsageError
-from socsched.plan.plan import Plan, Task
+from socsched.planning.plan import Plan, Task
 from socsched.study.answers import chosen
 from socsched.study.engines.pool import Pool
 from socsched.study.store import Row, replace_file
@@ -82,7 +82,7 @@ def tracker_address(text: str) -> tuple[str, int]:
 
 def _boards(host: str, port: int, keys: set[str]) -> int:
     """Return how many boards of these kinds there are; MachineError when one kind has none."""
-    from socsched.compile.tracker import boards
+    from socsched.compiler.tracker import boards
 
     known = boards(host, port)
     missing = sorted(keys - set(known))
@@ -90,7 +90,7 @@ def _boards(host: str, port: int, keys: set[str]) -> int:
         there = ", ".join(f"{key} ({count})" for key, count in sorted(known.items())) or "none"
         raise MachineError(
             f"the tracker has no board {', '.join(missing)}; it has: {there}",
-            "start `python -m socsched.compile.rpc --tracker HOST:PORT --key KEY` there, or set measure: keys",
+            "start `python -m socsched.compiler.rpc --tracker HOST:PORT --key KEY` there, or set measure: keys",
         )
     return sum(known[key] for key in keys)
 
@@ -141,11 +141,11 @@ class _Heard:
 
     def of(self, pipeline: Pipeline) -> Any:
         """Return inputs by stage."""
-        from socsched.compile.analyze import stage_work
+        from socsched.compiler.analyze import stage_work
         from socsched.descriptor.host import detect
         from socsched.models.pointpillars.scan import list_scans
-        from socsched.plan.planner import make_plan
-        from socsched.run.corun import record
+        from socsched.planning.planner import make_plan
+        from socsched.runtime.corun import record
 
         if id(pipeline) not in self._given:
             here = detect()
@@ -159,10 +159,10 @@ def _prepared(
     task: Task, plan: Plan, pipeline: Pipeline, platform: Any, heard: _Heard, note: Callable[[str], None]
 ) -> tuple[Any, list[Any]] | None:
     """Return a network stage compiled for its engine, and its inputs; None for what boards do not measure."""
-    from socsched.compile.builder import compile_stage
+    from socsched.compiler.builder import compile_stage
     from socsched.models.registry import bindings, get_model
-    from socsched.run.backends.base import Setting, gather
-    from socsched.run.backends.tvm_cpu import weights_of
+    from socsched.runtime.backends.base import Setting, gather
+    from socsched.runtime.backends.tvm_cpu import weights_of
 
     stage = next((s for s in pipeline.stages if s.name == task.name), None)
     if stage is None or not stage.model or get_model(stage.model, stage.params).network is None:
@@ -217,7 +217,7 @@ def _setup(host: str, port: int, priority: int, timeout_s: int) -> Callable[[Ite
     """Return what a worker does with an item: ask for a board, send, time; ``lost`` says that the board went away."""
 
     def call(item: Item) -> dict[str, Any]:
-        from socsched.compile.tracker import request
+        from socsched.compiler.tracker import request
 
         with np.load(item.arrays) as stored:
             arrays = [stored[name] for name in stored.files]

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from socsched.errors import InputError, SocschedError, UsageError
 from socsched.files import write_file
-from socsched.plan.pareto import Point, mark
-from socsched.plan.plan import Plan
-from socsched.plan.planners import known, planner
-from socsched.report import facts
-from socsched.report.pareto import figure
-from socsched.report.terminal import table
+from socsched.planning.pareto import Point, mark
+from socsched.planning.plan import Plan
+from socsched.planning.planners import known, planner
+from socsched.reporting import facts
+from socsched.reporting.pareto import figure
+from socsched.reporting.terminal import table
 from socsched.sim.engine import run
 from socsched.sim.refine import steady_ns
 from socsched.trace.metrics import result

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from socsched.errors import InputError
 from socsched.files import write_file
-from socsched.report.svg import element, text, ticks
-from socsched.report.terminal import table
+from socsched.reporting.svg import element, text, ticks
+from socsched.reporting.terminal import table
 from socsched.study.policies import PLANNED, Cell, Study, document
 from socsched.units import format_duration
 

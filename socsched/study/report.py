@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from socsched.descriptor.study import Study
-from socsched.report.svg import element, table
+from socsched.reporting.svg import element, table
 from socsched.study import columns, figures
 from socsched.study.answers import Answers
 from socsched.study.sweep import rank
@@ -39,7 +39,7 @@ def page(study: Study, rows: Sequence[Row], found: Answers, made_by: Mapping[str
 
 def wrapped(title: str, body: str) -> str:
     """Return a page with the report's style around a body."""
-    style = (files("socsched.report") / "assets" / "report.css").read_text(encoding="utf-8")
+    style = (files("socsched.reporting") / "assets" / "report.css").read_text(encoding="utf-8")
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style>"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.study import Study
-from socsched.plan.plan import ChainResult, Plan
+from socsched.planning.plan import ChainResult, Plan
 from socsched.sim.engine import run
 from socsched.sim.faults import load_faults
 from socsched.sim.totals import totals

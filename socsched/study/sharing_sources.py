@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.cost.roofline import estimate
 from socsched.descriptor.pipeline import Pipeline, Stage

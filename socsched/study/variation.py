@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from socsched.errors import UsageError
-from socsched.plan.plan import ChainResult, ExecutionTimes, Plan, Task
+from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, Task
 
 
 def loaded(plan: Plan, load: float) -> Plan:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from socsched.cost.cost import Segment
 from socsched.descriptor.study import Thermal
-from socsched.plan.plan import ExecutionTimes, Plan, Task, Throttle
+from socsched.planning.plan import ExecutionTimes, Plan, Task, Throttle
 
 MILLION = 1_000_000
 LOOK_NS = 100_000_000

@@ -23,7 +23,7 @@ from socsched import __version__
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.study import Study
 from socsched.errors import MachineError, SocschedError, of_machine
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
 from socsched.study.inputs import Inputs, Opened
@@ -129,9 +129,9 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
 
 def make(opened: Opened, point: Point) -> Planned:
     """Plan a configuration; the search has a budget of mappings, not of seconds."""
-    from socsched.compile.analyze import stage_work
-    from socsched.plan.planner import make_plan
-    from socsched.plan.sensitivity import growth
+    from socsched.compiler.analyze import stage_work
+    from socsched.planning.planner import make_plan
+    from socsched.planning.sensitivity import growth
 
     platform, study = opened.platform(point), opened.inputs.study
     plan = make_plan(
@@ -179,7 +179,7 @@ def _facts(plan: Plan, platform: Platform, price: float | None) -> dict[str, Any
 
 def pack(planned: Planned, folder: Path) -> bytes:
     """Return a plan and its facts as compressed JSON, the same bytes wherever and whenever it was made."""
-    from socsched.plan.io import to_document
+    from socsched.planning.io import to_document
 
     document = to_document(planned.plan)
     document["tool"] = {**document["tool"], "version": __version__}
@@ -190,7 +190,7 @@ def pack(planned: Planned, folder: Path) -> bytes:
 
 def unpack(packed: bytes, folder: Path) -> Planned:
     """Return the plan and the facts that `pack` made bytes of."""
-    from socsched.plan.io import from_document
+    from socsched.planning.io import from_document
 
     text = gzip.decompress(packed).decode().replace(_PLACE, json.dumps(str(folder))[1:-1])
     document = json.loads(text)

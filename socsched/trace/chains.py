@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from socsched.plan.plan import ChainResult, Plan
+from socsched.planning.plan import ChainResult, Plan
 from socsched.trace.columns import DONE, DROPPED, Columns
 from socsched.trace.index import Frames, Tasks
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from socsched.plan.plan import Plan, PlannedEngine
+from socsched.planning.plan import Plan, PlannedEngine
 from socsched.trace.columns import CLOCK
 from socsched.trace.trace import Trace
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.files import write_file
-from socsched.plan.plan import ChainResult, Plan
+from socsched.planning.plan import ChainResult, Plan
 from socsched.trace.columns import CLOCK, DONE
 from socsched.trace.trace import Trace
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from socsched.files import replacing
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.derived import completed, unit
 from socsched.trace.trace import Trace
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.columns import STATUS, Columns
 from socsched.trace.convert import Names, coded
 from socsched.trace.perfetto import PROCESS, Track, lane_track, packet

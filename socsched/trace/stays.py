@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.columns import Columns
 from socsched.trace.convert import coded
 from socsched.trace.index import Frames, Tasks

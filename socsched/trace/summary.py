@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace import metrics
 from socsched.trace.columns import ABORTED, DONE, DROPPED
 from socsched.trace.trace import Trace

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from socsched.cli.root import run
-from socsched.compile import builder
-from socsched.compile.quantize.scales import Scales, read_pipeline_scales
+from socsched.compiler import builder
+from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
 from socsched.descriptor.catalog import get_pipeline
-from socsched.run.backends.base import Setting
-from socsched.run.backends.tvm_cpu import TvmCpuBackend
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ class Fake:
         path.write_text(text)
 
     def nvml(self, available: bool) -> None:
-        self.set("socsched.run.meters.Nvml", lambda *_: types.SimpleNamespace(available=available))
+        self.set("socsched.runtime.meters.Nvml", lambda *_: types.SimpleNamespace(available=available))
 
     def libraries(self, *names: str) -> None:
         def load(name: str) -> None:
@@ -61,7 +61,7 @@ def _driver(fake: Fake, answers: bool) -> None:
 def _trt(fake: Fake, version: str) -> None:
     fake.set(util, "find_spec", lambda name: object())
     fake.set(
-        "socsched.run.backends.tensorrt_dla.import_module", lambda name: types.SimpleNamespace(__version__=version)
+        "socsched.runtime.backends.tensorrt_dla.import_module", lambda name: types.SimpleNamespace(__version__=version)
     )
 
 
@@ -100,7 +100,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "real time",
         doctor_machine.realtime,
-        lambda f: f.set("socsched.run.realtime.refusal", lambda: ""),
+        lambda f: f.set("socsched.runtime.realtime.refusal", lambda: ""),
         "ok",
         "permitted",
         "",
@@ -108,7 +108,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "no real time",
         doctor_machine.realtime,
-        lambda f: f.set("socsched.run.realtime.refusal", lambda: "not permitted (EPERM)"),
+        lambda f: f.set("socsched.runtime.realtime.refusal", lambda: "not permitted (EPERM)"),
         "missing",
         "EPERM",
         "rtprio 99",
@@ -149,7 +149,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "a TVM that does not load",
         doctor_machine.codegen,
-        lambda f: f.put(sys.modules, "socsched.compile.environment", None),
+        lambda f: f.put(sys.modules, "socsched.compiler.environment", None),
         "broken",
         "does not load",
         "tvm above",
@@ -167,12 +167,12 @@ def _absent(fake: Fake) -> None:
 def _tvm(fake: Fake, processors: list[str]) -> None:
     codegen = types.SimpleNamespace(llvm_get_targets=lambda: processors)
     target = types.SimpleNamespace(codegen=codegen)
-    module = types.ModuleType("socsched.compile.environment")
+    module = types.ModuleType("socsched.compiler.environment")
     module.tvm = types.SimpleNamespace(  # type: ignore[attr-defined]
         target=target, get_global_func=lambda name, allow_missing: name.endswith("cuda")
     )
     fake.set(doctor_machine.system, "machine", lambda: "x86_64")
-    fake.put(sys.modules, "socsched.compile.environment", module)
+    fake.put(sys.modules, "socsched.compiler.environment", module)
 
 
 @pytest.mark.parametrize(

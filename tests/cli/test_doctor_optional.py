@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from socsched.cli import doctor, doctor_machine, doctor_targets
 from socsched.cli.doctor_tools import OPTIONAL, Check
-from socsched.compile.opencl import device
+from socsched.compiler.opencl import device
 
 PROGRAMS = [tool for tool in OPTIONAL.values() if tool.programs]
 PACKAGES = [tool for tool in OPTIONAL.values() if tool.package]
@@ -61,11 +61,14 @@ class Machine:
         for module in (doctor_machine, doctor_targets):
             monkeypatch.setattr(module, "system", types.SimpleNamespace(machine=lambda: "x86_64"))
         monkeypatch.setattr(doctor_machine, "ROOT", root)
-        monkeypatch.setattr("socsched.run.meters.Nvml", lambda *_: types.SimpleNamespace(available=False))
-        monkeypatch.setattr("socsched.run.realtime.refusal", lambda: "" if "real time" in self.there else "not (EPERM)")
+        monkeypatch.setattr("socsched.runtime.meters.Nvml", lambda *_: types.SimpleNamespace(available=False))
+        monkeypatch.setattr(
+            "socsched.runtime.realtime.refusal", lambda: "" if "real time" in self.there else "not (EPERM)"
+        )
         monkeypatch.setattr(util, "find_spec", lambda name: object() if "TensorRT" in self.there else None)
         monkeypatch.setattr(
-            "socsched.run.backends.tensorrt_dla.import_module", lambda _: types.SimpleNamespace(__version__="10.3.0")
+            "socsched.runtime.backends.tensorrt_dla.import_module",
+            lambda _: types.SimpleNamespace(__version__="10.3.0"),
         )
         monkeypatch.setattr(doctor_targets, "_architectures", lambda _: {"sm_80", "sm_87", "sm_90"})
 

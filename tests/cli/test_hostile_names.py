@@ -16,8 +16,8 @@ from rich_plan import rich_plan
 
 from socsched.cli import root
 from socsched.cli.options import echo
-from socsched.report.junit import render
-from socsched.report.terminal import console, table
+from socsched.reporting.junit import render
+from socsched.reporting.terminal import console, table
 from socsched.text import one_line, printable
 
 NASTY = "a\x1b]0;title\x07\x1b[2Jb\x00\x9bc\u202ed\udcff\r"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli.root import run
-from socsched.report.background import gather
+from socsched.reporting.background import gather
 from socsched.units import format_duration
 
 BOARD = "jetson-agx-orin-64gb"
@@ -98,7 +98,7 @@ def test_the_front_is_embedded_where_it_was_explored(simulated: Path, tmp_path: 
 
 
 def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, tmp_path: Path) -> None:
-    from socsched.plan import io
+    from socsched.planning import io
 
     plan = io.load(simulated / "plan.json")
     changed = tmp_path / "pointpillars.yaml"

@@ -11,7 +11,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.cli.run_options import EXECUTORS
-from socsched.run.discipline import EXECUTORS as KNOWN
+from socsched.runtime.discipline import EXECUTORS as KNOWN
 
 PIPELINE = """
 schema_version: "1"
@@ -59,7 +59,7 @@ def test_a_run_tells_where_every_frame_went_and_what_the_executor_cost(
 
 
 def test_a_folder_with_a_journal_only_is_reported(plan: Path, tmp_path: Path) -> None:
-    from socsched.run.journal import Journal
+    from socsched.runtime.journal import Journal
     from socsched.trace.trace import Trace
 
     (tmp_path / "plan.json").write_bytes(plan.read_bytes())
@@ -77,8 +77,8 @@ def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
 
 def test_what_the_command_line_says_is_what_the_run_is_told(plan: Path, tmp_path: Path) -> None:
     from socsched.cli import line, run_options
-    from socsched.run.boards.local import LocalBoard
-    from socsched.run.options import Options
+    from socsched.runtime.boards.local import LocalBoard
+    from socsched.runtime.options import Options
 
     made = line.load_plan(str(plan))
     pipe = line.pipeline_of(made, str(plan.parent / "toy.yaml"), print)

@@ -12,7 +12,7 @@ from socsched.cli.options import Output
 from socsched.cli.root import run as main
 from socsched.cli.study_planners import command
 from socsched.errors import UsageError
-from socsched.plan.io import load_plan
+from socsched.planning.io import load_plan
 from socsched.study.planners import OURS, chosen
 
 

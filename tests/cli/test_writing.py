@@ -23,7 +23,7 @@ from socsched.cli import results
 from socsched.cli.root import run
 from socsched.errors import EXIT_MACHINE, EXIT_OK, EXIT_USAGE, InputError, SocschedError
 from socsched.files import put_in_place, replacing, write_file
-from socsched.run.journal import Journal
+from socsched.runtime.journal import Journal
 from socsched.trace.io import load as load_trace
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why

@@ -214,13 +214,13 @@ def test_linear_calibration_finds_the_coefficients_rows_were_made_with() -> None
 
 @pytest.mark.slow
 def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path: Path) -> None:
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline
     from socsched.descriptor.grounds import coverage
     from socsched.descriptor.platform_file import load_platform
     from socsched.descriptor.source import read
-    from socsched.plan.io import load, save
-    from socsched.plan.planner import make_plan
+    from socsched.planning.io import load, save
+    from socsched.planning.planner import make_plan
 
     text = (checkout / "platforms" / "jetson-agx-orin-64gb.yaml").read_text(encoding="utf-8")
     rows = "{cpu: {gpu: 1.25, dla: 1.1, cpu: 1.02}, gpu: {cpu: 1.2}}"

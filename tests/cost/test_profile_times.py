@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_profile
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError
-from socsched.plan.planner import make_plan
-from socsched.run.profile import QUANTILES, quantiles
+from socsched.planning.planner import make_plan
+from socsched.runtime.profile import QUANTILES, quantiles
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 

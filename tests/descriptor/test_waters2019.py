@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from datafiles import read
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
-from socsched.plan.planner import make_plan
+from socsched.planning.planner import make_plan
 
 LINE_NS = {"denver": 8.0, "a57": 20.0}
 CORE = {"denver": "Denver", "a57": "A57"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli import root
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.operator_rules import version_key
 from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names

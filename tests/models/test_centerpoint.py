@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.models.centerpoint.decode import Settings, decode, detect

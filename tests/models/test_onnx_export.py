@@ -11,8 +11,8 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx_files import FILES  # noqa: E402
 
-from socsched.compile.handover.export import to_onnx  # noqa: E402
-from socsched.compile.values import value_types  # noqa: E402
+from socsched.compiler.handover.export import to_onnx  # noqa: E402
+from socsched.compiler.values import value_types  # noqa: E402
 from socsched.models.onnx_import import load  # noqa: E402
 
 

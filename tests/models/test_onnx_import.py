@@ -16,10 +16,10 @@ from onnx_files import FILES, Builder, pillar_net  # noqa: E402
 from recorded import SHARED  # noqa: E402
 
 from socsched.cli import root  # noqa: E402
-from socsched.compile.analyze import stage_work  # noqa: E402
-from socsched.compile.builder import compile_stage  # noqa: E402
-from socsched.compile.layouts import convert  # noqa: E402
-from socsched.compile.runtime import load  # noqa: E402
+from socsched.compiler.analyze import stage_work  # noqa: E402
+from socsched.compiler.builder import compile_stage  # noqa: E402
+from socsched.compiler.layouts import convert  # noqa: E402
+from socsched.compiler.runtime import load  # noqa: E402
 from socsched.cost.model import CostModel  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from socsched.compile.analyze import stage_work
-from socsched.compile.values import value_types
+from socsched.compiler.analyze import stage_work
+from socsched.compiler.values import value_types
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
@@ -17,7 +17,7 @@ from socsched.graph.partition import prefixes
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of, whole_stage
 from socsched.models.registry import bindings, get_model
-from socsched.plan.cutting.work import Sliced, layer_types, owners
+from socsched.planning.cutting.work import Sliced, layer_types, owners
 
 
 def network_of(pipeline: Pipeline, stage: str) -> Network:

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from socsched.compile.quantize.scales import read_pipeline_scales
+from socsched.compiler.quantize.scales import read_pipeline_scales
 from socsched.descriptor.catalog import get_pipeline
 from socsched.models.pointpillars import small
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
-from socsched.plan.accuracy import losses
+from socsched.planning.accuracy import losses
 
 CHECKOUT = Path(__file__).parents[2]
 CLASSES = ("Car", "Cyclist", "Pedestrian")
@@ -70,9 +70,9 @@ def test_the_card_says_what_the_figures_say(figures: dict) -> None:
 def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
     from dataclasses import replace
 
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_platform
-    from socsched.plan.planner import make_plan
+    from socsched.planning.planner import make_plan
 
     pipeline, platform = get_pipeline("pointpillars-s"), get_platform("qcs8550")
     free, bound = (

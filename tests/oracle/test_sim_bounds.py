@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.plan.schedulability.published.choose import analyse
+from socsched.planning.schedulability.published.choose import analyse
 from socsched.sim.tasksets import simulate_taskset
 
 POLICIES = ("FP", "RM", "DM", "EDF", "NP-FP", "NP-EDF", "FIFO", "G_FP", "G_EDF", "P_FP", "P_EDF")

@@ -19,7 +19,7 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import PeriodicTask, TaskSet, taskset_from_mapping
-from socsched.plan.plan import ExecutionTimes, Plan, Task
+from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.sim.engine import run
 from socsched.sim.tasksets import simulate_taskset, taskset_plan
 

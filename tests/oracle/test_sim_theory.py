@@ -12,7 +12,7 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.plan.plan import ExecutionTimes, Level, PlannedSensor
+from socsched.planning.plan import ExecutionTimes, Level, PlannedSensor
 from socsched.sim.engine import simulate
 from socsched.sim.tasksets import simulate_taskset, taskset_plan
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.plan.schedulability.published.choose import analyse
+from socsched.planning.schedulability.published.choose import analyse
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 soundness: ModuleType = importlib.import_module("soundness")
@@ -34,7 +34,7 @@ def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
 @pytest.mark.slow
 def test_every_built_in_test_is_checked() -> None:
     """A test no family draws systems for would be sound by silence."""
-    from socsched.plan.schedulability.published.registry import tests
+    from socsched.planning.schedulability.published.registry import tests
 
     checked: set[str] = set()
     for family, make in FAMILIES.items():
@@ -72,7 +72,7 @@ def test_suspension_as_jitter_of_its_length_is_refuted_and_jitter_of_r_minus_c_h
 @pytest.mark.slow
 def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspension of higher priorities left out: the search has to notice."""
-    from socsched.plan.schedulability.published import suspension_jitter
+    from socsched.planning.schedulability.published import suspension_jitter
 
     honest = suspension_jitter.rta_fp.classic
     monkeypatch.setattr(

@@ -12,10 +12,10 @@ from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import Memory, PeriodicTask
-from socsched.plan.mapping.heft import heft
-from socsched.plan.schedulability.published.choose import Analysis, analyse
-from socsched.plan.schedulability.published.event_models import Activated, Stream, respond
-from socsched.plan.schedulability.published.memory_accesses import with_accesses
+from socsched.planning.mapping.heft import heft
+from socsched.planning.schedulability.published.choose import Analysis, analyse
+from socsched.planning.schedulability.published.event_models import Activated, Stream, respond
+from socsched.planning.schedulability.published.memory_accesses import with_accesses
 
 Example = dict[str, Any]
 

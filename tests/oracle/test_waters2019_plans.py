@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from datafiles import read
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
 
 MS = 1_000_000
 KERNELS = {"SFM": "sfm", "Localization": "localization", "Lane_detection": "lane-detection", "Detection": "detection"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.trace.trace import Trace
 
 MS = 1_000_000

@@ -12,7 +12,7 @@ from builders import chain, engine, plan, sensor, task
 from socsched.cost.cost import Segment
 from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
 from socsched.limits import HORIZON_NS, LONGEST_NS
-from socsched.plan.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task, Throttle
+from socsched.planning.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task, Throttle
 from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.sim.policies import descriptions, policy
 

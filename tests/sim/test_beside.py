@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from test_bounds_hold import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import Pipeline
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
-from socsched.plan.schedulability import edf_holistic
-from socsched.plan.schedulability.beside import OWN, chain_bound, task_bounds
-from socsched.plan.schedulability.tasks import rt_tasks
-from socsched.plan.schedulability.whole import DEMAND, stretches
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
+from socsched.planning.schedulability import edf_holistic
+from socsched.planning.schedulability.beside import OWN, chain_bound, task_bounds
+from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.planning.schedulability.whole import DEMAND, stretches
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 
@@ -57,7 +57,7 @@ def test_no_response_is_above_the_tightest_bound(policy: str, cores: str, accele
 
 
 def test_published_tests_tighten_shipped_plans() -> None:
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
 
     board = get_platform("jetson-agx-orin-64gb")

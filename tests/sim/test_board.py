@@ -8,7 +8,7 @@ import pytest
 from builders import MS, engine, plan, task
 
 from socsched.errors import UsageError
-from socsched.plan.plan import Level, Plan, Throttle
+from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.engine import simulate
 from socsched.trace.trace import Trace
 

@@ -12,9 +12,9 @@ from test_bounds_hold import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import PER_COST, Anchor, Degraded, Execution, Pipeline, Stage
 from socsched.descriptor.platform import Figure
-from socsched.plan.io import from_document, to_document
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
+from socsched.planning.io import from_document, to_document
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

@@ -21,8 +21,8 @@ from socsched.descriptor.platform import (
     Precision,
     Preemption,
 )
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
-from socsched.plan.lanes import with_wcet
-from socsched.plan.plan import Plan
+from socsched.planning.lanes import with_wcet
+from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace.trace import Trace
 

@@ -16,7 +16,7 @@ from random_plans import HORIZON, faults, plans
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
-from socsched.plan.plan import ExecutionTimes, Level, Plan
+from socsched.planning.plan import ExecutionTimes, Level, Plan
 from socsched.sim.build import kernel
 from socsched.sim.controls import CHOOSING, NOTHING, SWITCHING
 from socsched.sim.engine import Simulated, run

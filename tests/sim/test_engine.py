@@ -9,7 +9,7 @@ from builders import MS, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Dropout, Faults, Overrun, Slowdown
 from socsched.sim.policies import policy

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from builders import engine, notes, plan, sensor, spans, task, times
 
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Slowdown, Stall
 

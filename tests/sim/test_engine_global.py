@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import engine, places, plan, spans, task, times
 
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 from socsched.sim.engine import simulate
 
 

@@ -8,7 +8,7 @@ import pytest
 from builders import engine, notes, plan, sensor, task, times
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import ExecutionTimes, Task
+from socsched.planning.plan import ExecutionTimes, Task
 from socsched.sim.engine import run, simulate
 from socsched.sim.faults import Burst, Faults
 from socsched.trace.trace import Trace

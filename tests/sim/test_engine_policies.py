@@ -6,7 +6,7 @@ import pytest
 from builders import MS, engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Plan, Task
+from socsched.planning.plan import Plan, Task
 from socsched.sim.engine import simulate
 
 

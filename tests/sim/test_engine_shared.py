@@ -10,7 +10,7 @@ from builders import engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.plan.plan import ExecutionTimes, Plan, Task
+from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.sim.engine import run, simulate
 
 BOTH = pytest.mark.parametrize("implementation", ["auto", "python"])

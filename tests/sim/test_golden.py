@@ -19,7 +19,7 @@ from rich_plan import DURATION, rich_faults, rich_plan
 
 from socsched.cli.results import save
 from socsched.errors import MachineError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.engine import run
 from socsched.sim.faults import Faults
@@ -31,7 +31,7 @@ FILES = ("trace.json.gz", "trace.pftrace", "result.json")
 
 
 def perception_stack() -> tuple[Plan, int, Faults]:
-    from socsched.plan.io import load
+    from socsched.planning.io import load
 
     return load(GOLDEN / "perception_stack_orin.plan.json"), 500_000_000, Faults()
 

@@ -10,7 +10,7 @@ from builders import engine, plan, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched.plan.plan import ExecutionTimes, Level, Plan
+from socsched.planning.plan import ExecutionTimes, Level, Plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from builders import plan, task
 
-from socsched.plan.io import save
+from socsched.planning.io import save
 from socsched.sim.build import kernel
 from socsched.sim.engine import run, simulate
 from socsched.trace.metrics import result

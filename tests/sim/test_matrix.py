@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.plan.io import from_document, to_document
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
+from socsched.planning.io import from_document, to_document
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

@@ -12,8 +12,8 @@ from builders import engine, plan, spans, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import MachineError, UsageError
-from socsched.plan.io import save
-from socsched.plan.plan import Plan
+from socsched.planning.io import save
+from socsched.planning.plan import Plan
 from socsched.sim import policies
 from socsched.sim.build import kernel
 from socsched.sim.engine import run

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from random_plans import CAPACITY, HORIZON, plans
 
 from socsched.cost.contention import stretched_ns
-from socsched.plan.plan import Plan, Task
+from socsched.planning.plan import Plan, Task
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Faults, Overrun, Slowdown
 from socsched.trace.metrics import result

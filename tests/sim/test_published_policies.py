@@ -10,7 +10,7 @@ from builders import engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
-from socsched.plan.plan import Plan, Task
+from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
 from socsched.sim.build import kernel
 from socsched.sim.engine import run

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.plan.observed import Observed
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan
+from socsched.planning.observed import Observed
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
 from socsched.sim.engine import run
 from socsched.sim.refine import refined, steady_ns
 from socsched.trace.metrics import result
@@ -69,7 +69,7 @@ def test_an_overloaded_plan_is_left_as_it_is() -> None:
 
 def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
     """Frames in flight on two engines slow each other down; the estimate without interference does not see it."""
-    from tests.plan.test_cutting import MS, ORIN, detector
+    from tests.planning.test_cutting import MS, ORIN, detector
 
     plan = make_plan(detector(3 * MS), get_platform(ORIN), "15W", work=stage_work)
     assert plan.verdict == "feasible" and len(plan.tasks) > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 
@@ -15,9 +15,9 @@ CASES = [(pipeline, policy) for pipeline in ("pointpillars", "perception-stack")
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
 def made(request: pytest.FixtureRequest) -> Plan:
-    from socsched.compile.analyze import stage_work
+    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.plan.planner import make_plan
+    from socsched.planning.planner import make_plan
 
     pipeline, policy = request.param
     return make_plan(get_pipeline(pipeline), get_platform(BOARD), "MAXN", policy=policy, work=stage_work, budget=20)

@@ -13,7 +13,7 @@ from random_plans import HORIZON, faults, plans
 from reference.engine import simulate as reference
 
 from socsched.errors import MachineError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.engine import Simulated, run
 from socsched.sim.faults import Faults

@@ -23,8 +23,8 @@ from test_twins import compiled
 from socsched.cost.cost import Segment
 from socsched.errors import SocschedError, UsageError
 from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_LANES, MOST_QUEUE
-from socsched.plan.plan import Level, Plan, Throttle
-from socsched.plan.ranges import faults
+from socsched.planning.plan import Level, Plan, Throttle
+from socsched.planning.ranges import faults
 from socsched.sim.engine import run
 from socsched.sim.faults import Burst, Faults, Hog, Overrun, Slowdown
 from socsched.sim.lower import lower

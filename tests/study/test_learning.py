@@ -17,8 +17,8 @@ from builders import MS, engine, plan, sensor, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
-from socsched.plan.io import save
-from socsched.plan.plan import Level, Plan
+from socsched.planning.io import save
+from socsched.planning.plan import Level, Plan
 from socsched.sim import policies
 from socsched.sim.engine import Simulated, run
 from socsched.sim.policies import Policy, Ready, Term, adaptive

@@ -97,7 +97,7 @@ def test_two_workers_and_a_second_session_make_the_same_bytes(swept: Path) -> No
 def test_a_row_is_what_simulate_says_of_its_plan(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = next(row for row in rows_of(swept / "out") if row["policy"] == "fifo" and row["load"] == 1.0)
     plan = swept / "plan.json"
-    from socsched.plan import io
+    from socsched.planning import io
     from socsched.study.work import unpack
 
     packed = (swept / "out" / "plans" / f"{row['plan']}.json.gz").read_bytes()

@@ -7,7 +7,7 @@ from typing import Any
 from builders import chain, engine, plan, sensor, task
 from hypothesis import strategies as st
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 NAMES = ("lidar", "camera", "a", "b", "c", "d", "a->b", "b->c")

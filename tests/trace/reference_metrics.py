@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from socsched.plan.plan import ChainResult, Plan
+from socsched.planning.plan import ChainResult, Plan
 from socsched.trace.trace import Job, Trace
 
 SCHEMA_VERSION = "1"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from socsched.plan.plan import Plan, Task
+from socsched.planning.plan import Plan, Task
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 _UNITS = {"power_mw": "mW", "bandwidth_gbps": "GB/s", "engine_mw": "mW", "queue": "frames"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_traces import recorded
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace import columns as c
 from socsched.trace.trace import Instant, Job, Slice, Trace
 

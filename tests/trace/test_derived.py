@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import engine, plan, task
 
-from socsched.plan.plan import Level, Plan, Throttle
+from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.engine import simulate
 from socsched.trace.derived import ENGINE_POWER, completed, unit
 from socsched.trace.trace import Trace

@@ -15,7 +15,7 @@ from hypothesis import given
 from random_traces import recorded
 
 from socsched.errors import InputError
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace import io
 from socsched.trace.trace import Trace

@@ -10,7 +10,7 @@ from builders import chain, engine, plan, sensor, task
 from hypothesis import given, settings
 from random_traces import recorded
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace import metrics
 from socsched.trace.trace import Trace

@@ -12,7 +12,7 @@ import pytest
 from builders import chain, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace.perfetto import write_perfetto
 from socsched.trace.trace import Trace

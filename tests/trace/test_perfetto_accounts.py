@@ -12,7 +12,7 @@ import pytest
 
 from socsched.cli.line import simulate
 from socsched.cli.planning import How, planned
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.perfetto import write_perfetto
 from socsched.trace.trace import Slice, Trace
 

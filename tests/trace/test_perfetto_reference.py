@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from random_traces import recorded
 from test_perfetto import example
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace import perfetto, perfetto_events
 from socsched.trace.derived import completed
 from socsched.trace.trace import Trace

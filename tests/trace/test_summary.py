@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from random_traces import recorded
 from test_perfetto import example
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace import metrics, summary
 from socsched.trace.summary import BINS, EXACT, Histogram, bin_of, bins_of, highest
 from socsched.trace.trace import Trace

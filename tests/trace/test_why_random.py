@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from random_plans import HORIZON, faults, plans
 from why_checks import check
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import run
 from socsched.sim.faults import Faults
 from socsched.trace.trace import Trace

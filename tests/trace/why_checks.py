@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.metrics import frame_fates
 from socsched.trace.trace import Trace
 from socsched.trace.why import KINDS, Explanation

@@ -47,8 +47,8 @@ def _results(folder: Path) -> dict[str, bytes]:
     import reference_io
     from rich_plan import DURATION, rich_plan
 
-    from socsched.plan.io import save
-    from socsched.run.journal import Journal
+    from socsched.planning.io import save
+    from socsched.runtime.journal import Journal
     from socsched.sim.engine import simulate
     from socsched.trace import io as trace_io
     from socsched.trace.metrics import result
@@ -74,7 +74,7 @@ def _results(folder: Path) -> dict[str, bytes]:
 
 def _tables() -> dict[str, bytes]:
     """Return files of figures and settings."""
-    from socsched.compile.artifact import Artifact
+    from socsched.compiler.artifact import Artifact
     from socsched.cost.profile import CoRun, MeasuredConversion, MeasuredCost
     from socsched.graph.operators import TensorType
 

@@ -39,7 +39,7 @@ class Format:
 def _rich() -> Any:
     import json
 
-    from socsched.plan.io import from_document
+    from socsched.planning.io import from_document
 
     seeds = corpus.read()["plan"]
     return from_document(json.loads(min(seeds, key=len)))
@@ -47,11 +47,11 @@ def _rich() -> Any:
 
 def _plan(file: Path) -> None:
     from socsched.cli.options import Output  # noqa: F401
-    from socsched.plan.handoff.linux import linux
-    from socsched.plan.handoff.stm import stm
-    from socsched.plan.io import load, to_document
-    from socsched.report.junit import render
-    from socsched.report.terminal import console, plan_view
+    from socsched.planning.handoff.linux import linux
+    from socsched.planning.handoff.stm import stm
+    from socsched.planning.io import load, to_document
+    from socsched.reporting.junit import render
+    from socsched.reporting.terminal import console, plan_view
 
     plan = load(file)
     _no_negative(to_document(plan))
@@ -81,14 +81,14 @@ def _trace(file: Path) -> None:
 
 
 def _journal(file: Path) -> None:
-    from socsched.run.journal import recover
+    from socsched.runtime.journal import recover
     from socsched.trace.metrics import result
 
     result(recover(file), _rich())
 
 
 def _manifest(file: Path) -> None:
-    from socsched.compile.board import open_bundle
+    from socsched.compiler.board import open_bundle
 
     open_bundle(file.parent)
 
@@ -165,7 +165,7 @@ _OPERATORS = (
 
 
 def _result(file: Path) -> None:
-    from socsched.report.compare import compare, load_result
+    from socsched.reporting.compare import compare, load_result
 
     loaded = load_result(file)
     compare(loaded, loaded, 0.05).document()
@@ -196,9 +196,9 @@ def formats(folder: Path) -> list[Format]:
         one("tracegz", ".json.gz", mutate.as_gzip, _trace),
         one("journal", ".jsonl", mutate.as_lines, _journal),
         one("profile", ".json", mutate.as_json, _loader("socsched.cost.profile", "load_profile")),
-        one("scales", ".json", mutate.as_json, _loader("socsched.compile.quantize.scales", "read_pipeline_scales")),
+        one("scales", ".json", mutate.as_json, _loader("socsched.compiler.quantize.scales", "read_pipeline_scales")),
         one("manifest", ".json", mutate.as_json, _manifest),
-        one("overload", ".yaml", mutate.as_json, _loader("socsched.run.overload", "load_policies", True)),
+        one("overload", ".yaml", mutate.as_json, _loader("socsched.runtime.overload", "load_policies", True)),
         one("faults", ".yaml", mutate.as_json, _loader("socsched.sim.faults", "load_faults", True)),
         one("taskset", ".yaml", mutate.as_json, _loader(d + "taskset", "load_taskset")),
         one("weights", ".npz", archive(mutate.npy), _weights),

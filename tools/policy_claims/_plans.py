@@ -12,7 +12,7 @@ import numpy as np
 
 from policy_claims._published import data
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.engine import Simulated, run
 
 SECOND = 10**9

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
-from socsched.plan.plan import Plan
-from socsched.plan.planner import make_plan as make_ours
-from socsched.plan.planners import planner
-from socsched.plan.planners.propose import make_plan
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan as make_ours
+from socsched.planning.planners import planner
+from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
 from socsched.sim.refine import NOTHING, Observed, refined
 from socsched.trace.metrics import result

@@ -7,15 +7,15 @@ from dataclasses import replace
 from policy_claims._networks import pipeline
 from policy_claims._runs import XAVIER, chains_ms
 from policy_claims.claim import Claim
-from socsched.compile.analyze import stage_work
+from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Platform
 from socsched.graph.taskgraph import task_graph
-from socsched.plan.planners import planner
-from socsched.plan.planners.interference import measured, trained
-from socsched.plan.planners.propose import make_plan
-from socsched.plan.workload import Workload
+from socsched.planning.planners import planner
+from socsched.planning.planners.interference import measured, trained
+from socsched.planning.planners.propose import make_plan
+from socsched.planning.workload import Workload
 
 SYSTEM, PAPER = "Interference-aware", "Mendoza et al., EuroMLSys 2021"
 MIX = ("resnet18", "resnet50", "squeezenet", "resnet101")

@@ -7,7 +7,7 @@ from random import Random
 
 from policy_claims._plans import SECOND, engine, kernels, plan, task
 from policy_claims.claim import Claim
-from socsched.plan.plan import Plan, PlannedSensor
+from socsched.planning.plan import Plan, PlannedSensor
 from socsched.sim.engine import run
 from socsched.sim.faults import Burst, Faults
 from socsched.study.multiprogram import interval

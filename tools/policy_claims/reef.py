@@ -16,7 +16,7 @@ from policy_claims._plans import (
 )
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.engine import Simulated
 
 PAPER = "Han et al., OSDI 2022"

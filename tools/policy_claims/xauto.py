@@ -7,8 +7,8 @@ from random import Random
 
 from policy_claims._plans import engine, plan, simulate, tail, task
 from policy_claims.claim import Claim
-from socsched.plan.plan import ExecutionTimes, Plan, PlannedSensor
-from socsched.plan.xauto import Node, scheduled
+from socsched.planning.plan import ExecutionTimes, Plan, PlannedSensor
+from socsched.planning.xauto import Node, scheduled
 from socsched.study.multiprogram import interval
 
 MS = 1_000_000

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from policy_claims._plans import SECOND, engine, jobs_done, kernels, mean_responses, plan, simulate, tail, task
 from policy_claims.claim import Claim
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 
 PAPER = "OSDI 2025"
 LEVELS = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from socsched.plan.plan import Plan
+    from socsched.planning.plan import Plan
     from socsched.sim.policies.terms import Ready, Term
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from socsched.plan.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies.control import View
 
 UNIT = 1 << 20

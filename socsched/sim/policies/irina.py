@@ -14,7 +14,7 @@ and an arriving job may be merged with queued ones of its model, run beside the 
 from __future__ import annotations
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 from socsched.sim.policies.mechanisms import Batch, Beside, Taking
 from socsched.sim.policies.terms import Policy, Term
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.sim.policies.control import Choosing, View
 from socsched.sim.policies.guard import Guard
 from socsched.sim.policies.terms import Policy, Ready, Term

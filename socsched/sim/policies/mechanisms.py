@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 
 WAYS = ("full", "segment", "none", "restart")
 LOSES = ("in-flight", "job")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 from socsched.sim.policies.mechanisms import Beside, Taking
 from socsched.sim.policies.options import one_of
 from socsched.sim.policies.terms import Policy, Term

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 
 STEPS = {"hard": 2, "firm": 1, "soft": 0}
 """A plan's criticality as low, medium and high priority."""

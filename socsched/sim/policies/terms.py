@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 from socsched.sim.policies.control import Choosing, Controller, Switching
 from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from socsched.errors import UsageError
-from socsched.plan.plan import ChainResult, Plan, Task
+from socsched.planning.plan import ChainResult, Plan, Task
 from socsched.trace.chains import Record
 from socsched.trace.columns import ABORTED, DONE, DROPPED
 from socsched.trace.trace import Trace

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from socsched.cost.contention import ContentionModel, contention_model, draw
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 from socsched.trace.why.place import Piece, Places, cuts, overlapping
 
 

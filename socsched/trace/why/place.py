@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from socsched.cost.cost import Segment
-from socsched.plan.plan import Plan, Task
+from socsched.planning.plan import Plan, Task
 from socsched.trace.columns import CLOCK, FAULT_OVER, FAULT_SLOW, FAULT_STALL, FOREIGN, THROTTLE, THROTTLE_OVER
 
 if TYPE_CHECKING:

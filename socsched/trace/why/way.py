@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from socsched.plan.plan import ChainResult, Plan, Task
+from socsched.planning.plan import ChainResult, Plan, Task
 from socsched.trace.chains import Record
 from socsched.trace.columns import ABORTED, DONE, DROPPED, STATUS, UNFINISHED
 

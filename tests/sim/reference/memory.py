@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference.model import TaskState
 from socsched.cost.contention import ContentionModel, contention_model
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 
 
 def planned_model(plan: Plan) -> ContentionModel:

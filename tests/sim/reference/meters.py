@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.plan.plan import Plan
+from socsched.planning.plan import Plan
 
 Steps = list[tuple[int, float]]
 

@@ -14,7 +14,7 @@ from reference.policies import Policy, policy
 from socsched.cost.contention import demand
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.plan.plan import Plan, PlannedEngine, PlannedSensor, Task
+from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
 from socsched.trace.trace import Job, Slice
 
 Origin = Mapping[str, tuple[int, int]]

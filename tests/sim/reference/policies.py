@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from socsched.plan.plan import Task
+from socsched.planning.plan import Task
 from socsched.trace.trace import Job
 
 Policy = Callable[[Job, Task, int], tuple[int, ...]]

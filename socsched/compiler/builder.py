@@ -1,0 +1,321 @@
+"""Stages to artefacts.
+
+What a precision means on a target that this machine executes:
+    fp32   computed as is.
+    fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `targets.half_unit`): all activations and
+           weights are fp16, convolutions multiply in it and keep their totals in fp32 (`cpu.half`).
+           llvm otherwise, and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision
+           (their dtype is fp16), everything between is fp32.  So storage and hand-over rounding are modelled;
+           half-precision rounding and overflow of intermediate activations and the accumulators' width are not.
+           opencl: all tensors are fp16, sums of convolutions and of the Pillar Feature Net fp32.
+    int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
+           cuda: the same integers, bit by bit, on tensor cores; operators without an int8 form by general schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.cache import cache_dir
+from socsched.compiler.analyze import stage_work
+from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
+from socsched.compiler.cpu.share_tuning import Tuning
+from socsched.compiler.cpu.share_tuning import check as check_tuning
+from socsched.compiler.cpu.vector import Vector
+from socsched.compiler.gpu.tiles import OLDEST, capability
+from socsched.compiler.layouts import native_layout
+from socsched.compiler.link import tools, write_library
+from socsched.compiler.quantize.build import build_int8, key_part
+from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
+from socsched.compiler.store import digest, publish, require_space, scratch, write_json
+from socsched.compiler.targets import TargetSpec, resolve, share_in_code
+from socsched.compiler.values import value_types
+from socsched.compiler.versions import PINNED, rule_sources
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Engine
+from socsched.errors import CompileError, MachineError, UsageError
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.graph.partition import Part, take
+from socsched.graph.rules import check_operators
+from socsched.models.registry import Model, get_model
+from socsched.models.weights import check_weights, seeded_weights
+
+Array = np.ndarray[Any, Any]
+
+SEED = 0
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+def compile_stage(
+    stage: Stage,
+    engine: Engine,
+    precision: str = "fp32",
+    weights: Mapping[str, Array] | None = None,
+    threads: int = 0,
+    part: Part | None = None,
+    share: int = 0,
+    scales: Scales | None = None,
+    tuning: Tuning | None = None,
+) -> Artifact:
+    """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
+
+    `weights` are the whole network's parameters (others are ignored); None means those socsched ships
+    for the network, or random ones of seed 0.  `share` is how
+    many of the engine's units (cores, SMs) the stage may occupy, 0 for all; `threads` how many threads the loaded stage
+    will use, 0 for the share, or all the process may.  `scales` are those of the network's values in int8
+    (`quantize.calibrate`); None means those that go with shipped weights, or ones calibrated on seeded normal inputs.
+    `tuning` are choices for a CPU's convolutions measured on this share of its cores (`cpu.share_tuning`), which the
+    key then carries.
+
+    Raises UsageError for a stage that is no network, a part or a share that does not exist, InputError for weights that
+    do not fit, CompileError for what the engine or target cannot do, MachineError for a missing tool or a full disk.
+    """
+    model, network = network_of(stage)
+    if scales is None and weights is None and precision == "int8" and model.scales:
+        scales = read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])
+    spec = resolve(engine.target, engine.id)
+    check_share(engine, share)
+    if tuning is not None:
+        check_tuning(tuning, share)
+    if not compiles(engine, precision):
+        raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
+    _check_rules(stage, engine, precision, spec, part)
+    chosen, provenance = weights_for(model, network, weights)
+    within = (share_in_code(spec, share), _layout(engine, precision) if spec.kind == "simulated" else "")
+    build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
+    key = digest(
+        repr(network),
+        provenance,
+        *build,
+        *key_part(precision, scales, spec),
+        *([str(part)] if part else []),
+        *([tuning.content()] if tuning else []),
+    )
+    folder = cache_dir() / "artifacts" / key
+    artifact = find(folder)
+    if artifact is None:
+        names = port_names(model, network)
+        if part:
+            network = take(network, part, value_types(network))
+        built = (spec, precision, chosen, provenance, key, scales, tuning, share)
+        request = _Request(stage, engine, model, network, names, *built)
+        artifact = _store(folder, request)
+    return _relabel(artifact, stage, engine, threads, part, share)
+
+
+def check_share(engine: Engine, share: int) -> None:
+    """Raise UsageError unless `engine` can give `share` of its units to one stage (0: all of them)."""
+    if not share:
+        return
+    if not 0 < share <= engine.units:
+        raise UsageError(f"{engine.id} has {engine.units} {engine.unit}s, not {share}", "ask for as many, or 0 for all")
+    if share != engine.units and engine.shares == "whole":
+        raise UsageError(
+            f"{engine.id} is occupied whole: no stage can have {share} of its {engine.units} {engine.unit}s",
+            "leave the share out",
+        )
+
+
+def compiles(engine: Engine, precision: str) -> bool:
+    """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
+    if precision != "int8":
+        return precision in PRECISIONS
+    kind, arch = engine.target.get("kind"), str(engine.target.get("arch", ""))
+    return kind != "opencl" and (kind != "cuda" or capability(arch) >= OLDEST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Everything a back end needs to build one artefact."""
+
+    stage: Stage
+    engine: Engine
+    model: Model
+    network: Network
+    names: Mapping[str, str]
+    spec: TargetSpec
+    precision: str
+    weights: Mapping[str, Array]
+    provenance: str
+    key: str
+    scales: Scales | None
+    tuning: Tuning | None = None
+    share: int = 0
+
+
+def network_of(stage: Stage) -> tuple[Model, Network]:
+    """Return the model and the network of a stage; UsageError when it has none."""
+    if stage.model is None:
+        raise UsageError(
+            f"stage {stage.name!r} has no model: nothing to compile", "it is known by its execution times only"
+        )
+    model = get_model(stage.model, stage.params)
+    if model.network is None:
+        raise UsageError(f"stage {stage.name!r} ({stage.model}) is host code: nothing to compile", "it runs as it is")
+    return model, model.network()
+
+
+def port_names(model: Model, network: Network) -> dict[str, str]:
+    """Return network inputs and outputs -> ports they are; tensors between parts have no port and keep their names."""
+    sides = ((network.inputs, model.inputs), (network.outputs, model.outputs))
+    return {value: port.name for values, ports in sides for value, port in zip(values, ports, strict=True)}
+
+
+def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
+    """Return the weights a stage is built with and where they are from: its own file, those given,
+    those socsched ships, or seeded ones."""
+    if model.weights is not None:  # a network from a file comes with its own
+        own = model.weights()
+        return own, f"sha256 {weights_digest(own)}"
+    if weights is None and model.trained is not None:
+        weights = model.trained()
+    if weights is None:
+        drawn = seeded_weights(model.whole() if model.whole else network, SEED)
+        return {name: drawn[name] for name in network.params}, f"seed {SEED}"
+    own = {name: np.asarray(weights[name], np.float32) for name in network.params if name in weights}
+    check_weights(network, own)
+    return own, f"sha256 {weights_digest(own)}"
+
+
+def _check_rules(stage: Stage, engine: Engine, precision: str, spec: TargetSpec, part: Part | None) -> None:
+    if spec.kind != "simulated":
+        return
+    violated = check_operators(stage_work(stage, precision, part), engine)
+    if violated:
+        raise CompileError(
+            f"stage {stage.name!r} cannot run on {engine.id}: " + "; ".join(violated),
+            "place the stage on another engine, or cut it where the operators end",
+        )
+
+
+def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, part: Part | None, share: int) -> Artifact:
+    """The cache is by content: the same code may serve several stages, engines and shares."""
+    return replace(
+        artifact,
+        stage=stage.name,
+        engine=engine.id,
+        engine_kind=engine.kind,
+        threads=threads or share,
+        part=str(part) if part else "",
+        share=share,
+    )
+
+
+def _store(folder: Path, request: _Request) -> Artifact:
+    """Build aside, then move the whole folder into the cache."""
+    with scratch(folder.parent) as space:
+        made = space / "entry"
+        made.mkdir()
+        require_space(made, _space(request))
+        artifact = _build(made, request)
+        write_json(made / META, description(artifact, made))
+        publish(made, folder, lambda place: find(place) is not None)
+    stored = find(folder)
+    if stored is None:
+        raise MachineError(
+            f"{folder}: the artefact just written cannot be read back", "check the disk, or set SOCSCHED_CACHE"
+        )
+    return stored
+
+
+def _space(request: _Request) -> int:
+    """Most bytes a build writes: Winograd turns nine weights into 36, and they lie in an object file and a library."""
+    return 2 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
+
+
+def _build(folder: Path, request: _Request) -> Artifact:
+    if request.spec.kind == "cuda":
+        from socsched.compiler.cuda import build_cuda
+
+        inputs, outputs, files, notes = build_cuda(
+            folder, request.network, request.weights, request.spec, request.precision, request.scales, request.share
+        )
+    elif request.spec.kind == "opencl":
+        from socsched.compiler.opencl.lower import build_opencl
+
+        inputs, outputs, files, notes = build_opencl(
+            folder, request.network, request.weights, request.spec, request.precision
+        )
+    elif request.precision == "int8":
+        inputs, outputs, files, notes = build_int8(
+            folder, request.network, request.weights, request.spec, request.scales
+        )
+    else:
+        inputs, outputs, files, notes = _build_cpu(folder, request)
+    if request.spec.kind == "hexagon":
+        from socsched.compiler.hexagon import check_objects
+
+        notes += check_objects(folder, files)
+    code = (inputs, outputs)
+    if request.spec.kind == "simulated":
+        inputs, outputs = (native_layout(side, _layout(request.engine, request.precision)) for side in code)
+    return Artifact(
+        stage=request.stage.name,
+        model=request.model.name,
+        engine=request.engine.id,
+        engine_kind=request.engine.kind,
+        target=request.spec.kind,
+        triple=request.spec.triple,
+        precision=request.precision,
+        threads=0,
+        key=request.key,
+        folder=folder,
+        files=files,
+        input_names=tuple(request.names.get(name, name) for name in request.network.inputs),
+        inputs=inputs,
+        output_names=tuple(request.names.get(name, name) for name in request.network.outputs),
+        outputs=outputs,
+        weights=request.provenance,
+        loadable=request.spec.native and files[0].endswith(".so"),
+        notes=notes,
+        code_inputs=code[0] if inputs != code[0] else (),
+        code_outputs=code[1] if outputs != code[1] else (),
+        computes_half=_half_unit(request) is not None,
+    )
+
+
+def _layout(engine: Engine, precision: str) -> str:
+    return engine.precisions[precision].layout if precision in engine.precisions else ""
+
+
+Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _half_unit(request: _Request) -> Vector | None:
+    from socsched.compiler.targets import half_unit
+
+    return half_unit(request.spec) if request.precision == "fp16" else None
+
+
+def _build_cpu(folder: Path, request: _Request) -> Built:
+    from socsched.compiler.cpu.lower import lower
+    from socsched.compiler.environment import relax, tvm
+    from socsched.compiler.fusion import read
+    from socsched.compiler.relax_import import import_network
+    from socsched.compiler.targets import vector_unit
+
+    half, weights, unit = request.precision == "fp16", request.weights, _half_unit(request)
+    if half:
+        weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
+    graph = read(import_network(request.network), request.network)
+    lowered = lower(graph, weights, unit or vector_unit(request.spec), request.tuning)
+    executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
+    files, notes = write_library(executable, folder, request.spec)
+    if lowered.general:
+        notes += (f"general schedules, which are slow, for: {', '.join(lowered.general)}",)
+    if unit:
+        notes += ("fp16: half-precision arithmetic, totals of convolutions in fp32",)
+    elif half:
+        notes += ("fp16: stage inputs, weights and outputs rounded to half precision, arithmetic in fp32",)
+    return _border(lowered.inputs, half), _border(lowered.outputs, half), files, notes
+
+
+def _border(tensors: tuple[TensorType, ...], half: bool) -> tuple[TensorType, ...]:
+    return tuple(TensorType(t.shape, "fp16" if half and t.dtype == "fp32" else t.dtype, t.layout) for t in tensors)

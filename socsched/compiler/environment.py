@@ -1,0 +1,17 @@
+"""TVM with its compiler; together with `tvm_runtime`, which it builds on, the one place that imports TVM.
+
+Import this module only where the compiler is needed; it takes about a second.
+"""
+
+from __future__ import annotations
+
+from socsched.compiler.tvm_runtime import check_versions, online_cores, tvm  # isort: skip  (before any of TVM)
+
+from tvm import relax, s_tir, tirx
+from tvm.script import tirx as T
+
+from socsched.compiler import script
+
+script.speed_up_parser()
+
+__all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "tirx", "tvm"]

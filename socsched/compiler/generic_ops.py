@@ -1,0 +1,135 @@
+"""Layers of networks from files as Relax expressions; none has a rule of its own, all go through general schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from socsched.compiler.environment import relax
+from socsched.graph.network import Layer
+
+Emit = Callable[[str, Any], Any]
+
+
+def expression(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    """Return the Relax expression of a layer, None for an op that is not known here.
+
+    `emit` binds a part of it to a variable; `dtype` is that of scalars.
+    """
+    if layer.op in _BINARY:
+        pair = [*args, weights["constant"]] if "constant" in weights else args
+        left, right = reversed(pair) if layer.attrs.get("swapped") else pair
+        return getattr(relax.op, _BINARY[layer.op])(left, right)
+    if layer.op in _UNARY:
+        return _UNARY[layer.op](args[0])
+    if layer.op in _OTHERS:
+        return _OTHERS[layer.op](layer, args, weights, emit, dtype)
+    return None
+
+
+_BINARY = {
+    "add": "add",
+    "subtract": "subtract",
+    "multiply": "multiply",
+    "divide": "divide",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "matmul": "matmul",
+}
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "sigmoid": lambda x: relax.op.sigmoid(x),
+    "tanh": lambda x: relax.op.tanh(x),
+    "exp": lambda x: relax.op.exp(x),
+    "sqrt": lambda x: relax.op.sqrt(x),
+    "global_avg_pool": lambda x: relax.op.nn.adaptive_avg_pool2d(x, (1, 1)),
+}
+
+
+def _leaky_relu(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return relax.op.nn.leakyrelu(args[0], layer.attrs["alpha"])
+
+
+def _clip(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return relax.op.clip(args[0], layer.attrs["low"], layer.attrs["high"])
+
+
+def _gate(layer: Layer, args: list[Any], emit: Emit, dtype: str, alpha: float, beta: float) -> Any:
+    scaled = emit(f"{layer.name}.scaled", relax.op.multiply(args[0], relax.const(alpha, dtype)))
+    moved = emit(f"{layer.name}.moved", relax.op.add(scaled, relax.const(beta, dtype)))
+    return relax.op.clip(moved, 0.0, 1.0)
+
+
+def _hard_sigmoid(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return _gate(layer, args, emit, dtype, layer.attrs["alpha"], layer.attrs["beta"])
+
+
+def _hard_swish(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    gate = emit(f"{layer.name}.gate", _gate(layer, args, emit, dtype, 1 / 6, 0.5))
+    return relax.op.multiply(args[0], gate)
+
+
+def _batch_norm(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    scaled = emit(f"{layer.name}.scaled", relax.op.multiply(args[0], weights["scale"]))
+    return relax.op.add(scaled, weights["shift"])
+
+
+def _reduce(op: str) -> Callable[..., Any]:
+    def make(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+        axis = layer.attrs["axis"]
+        axes = [axis] if isinstance(axis, int) else list(axis)
+        return getattr(relax.op, op)(args[0], axis=axes, keepdims=layer.attrs["keepdims"])
+
+    return make
+
+
+def _slice(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    a = layer.attrs
+    return relax.op.strided_slice(args[0], list(a["axes"]), list(a["begin"]), list(a["end"]), list(a["step"]))
+
+
+def _resize2d(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    a = layer.attrs
+    return relax.op.image.resize2d(
+        args[0],
+        size=tuple(a["size"]),
+        layout="NCHW",
+        method="linear" if a["bilinear"] else "nearest_neighbor",
+        coordinate_transformation_mode=a["coordinates"],
+        rounding_method=a["rounding"],
+    )
+
+
+def _reshape(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return relax.op.reshape(args[0], tuple(layer.attrs["shape"]))
+
+
+def _transpose(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return relax.op.permute_dims(args[0], list(layer.attrs["order"]))
+
+
+def _softmax(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return relax.op.nn.softmax(args[0], axis=layer.attrs["axis"])
+
+
+def _pad(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    pads = layer.attrs["pads"]
+    half = len(pads) // 2
+    interleaved = [side for axis in range(half) for side in (pads[axis], pads[axis + half])]
+    return relax.op.nn.pad(args[0], interleaved, pad_value=layer.attrs["value"])
+
+
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "leaky_relu": _leaky_relu,
+    "clip": _clip,
+    "hard_sigmoid": _hard_sigmoid,
+    "hard_swish": _hard_swish,
+    "batch_norm": _batch_norm,
+    "reduce_mean": _reduce("mean"),
+    "reduce_sum": _reduce("sum"),
+    "slice": _slice,
+    "resize2d": _resize2d,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "softmax": _softmax,
+    "pad": _pad,
+}

@@ -1,0 +1,20 @@
+"""How int8 products are cut: as fp16 ones of half the depth, since a pair of bytes takes an fp16's room and time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from socsched.compiler.gpu.int8_tile_table import INT8_TABLE
+from socsched.compiler.gpu.shapes import Convolution, Tile
+from socsched.compiler.gpu.tiles import modelled
+
+
+def int8_tile(shape: Convolution, arch: str) -> Tile:
+    """Return the tile of an int8 product, whose `shape` counts pairs: from the architecture's table, else the model's.
+
+    Results that lie in planes are written in pairs, by one kernel.
+    """
+    plain = arch.rstrip("a")
+    measured = INT8_TABLE.get(plain, {}).get(shape.key)
+    tile = Tile(*measured) if measured is not None else modelled(shape, plain)
+    return replace(tile, splits=1, store=2) if shape.planes else tile

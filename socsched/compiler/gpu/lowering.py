@@ -1,0 +1,95 @@
+"""How a lowered module becomes CUDA source: TVM's passes with the changes that the rules need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socsched.compiler.environment import relax, tirx, tvm
+
+OPTIONS = {"tirx.use_async_copy": 1, "tirx.disable_cse_tir": True}
+"""Pass configuration: asynchronous copies become cp.async; common subexpressions are left to nvcc."""
+
+TILE_PROGRAM = "socsched.tile_program"
+"""Attribute of functions written as programs of a block of threads, not as scheduled loops."""
+
+_WARP_BUFFERS = 8  # at most; two operands and the sums are what the rules use
+
+
+def build(module: Any, target: Mapping[str, Any], general: bool = False) -> Any:
+    """Return the Relax executable of a module of finished functions for a CUDA target.
+
+    With `general` it also holds operators, which are legalised and get TVM's general schedules.
+    """
+    chosen = tvm.target.Target(dict(target))
+    with chosen, tvm.transform.PassContext(config=OPTIONS):
+        return relax.build(module, target=chosen, relax_pipeline=relax_pipeline(general), tir_pipeline=tir_pipeline())
+
+
+def relax_pipeline(general: bool = False) -> Any:
+    """Return the passes from Relax to the virtual machine; without `general` there is nothing to schedule."""
+    return tvm.transform.Sequential(
+        [
+            relax.transform.LegalizeOps(),
+            *(_general_schedules() if general else ()),
+            relax.transform.ToNonDataflow(),
+            relax.transform.RemovePurityChecking(),
+            relax.transform.CallTIRRewrite(),
+            relax.transform.StaticPlanBlockMemory(),
+            relax.transform.LowerAllocTensor(),
+            relax.transform.KillAfterLastUse(),
+            relax.transform.LowerRuntimeBuiltin(),
+            relax.transform.ComputePrimValue(),
+            relax.transform.VMShapeLower(),
+            relax.transform.AttachGlobalSymbol(),
+        ]
+    )
+
+
+def _general_schedules() -> list[Any]:
+    """TVM's schedules for GPUs, reductions first; functions that are scheduled already stay as they are."""
+    from tvm.s_tir import dlight
+
+    return [
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        dlight.ApplyDefaultSchedule(dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.Fallback()),
+    ]
+
+
+def tir_pipeline() -> Any:
+    """Return TVM's pipeline for scheduled functions with the lowering of warp buffers repeated, and that for programs.
+
+    One pass of LowerWarpMemory turns only the first warp buffer of a sequence of statements into registers; the others
+    stay arrays indexed by the lane.
+    """
+    from tvm.s_tir.pipeline import default_s_tir_pipeline
+    from tvm.tirx.compilation_pipeline import PIPELINE_MAP, tirx_pipeline
+
+    def make() -> Any:
+        scheduled, host, _ = default_s_tir_pipeline()
+        programs, _, _ = tirx_pipeline()
+
+        @tvm.transform.module_pass(opt_level=0, name="socsched.Lower")  # type: ignore[untyped-decorator]
+        def lower(module: Any, context: Any) -> Any:
+            found = scheduled(_part(module, programs=False))
+            written = _part(module, programs=True)
+            if written.functions:
+                found.update(programs(written))
+            return found
+
+        passes = [tirx.transform.LowerWarpMemory() for _ in range(_WARP_BUFFERS)]
+        device = [tirx.transform.StmtSimplify(), tirx.transform.LowerIntrin()]
+        return lower, host, lambda: tvm.ir.transform.Sequential([*passes, *device])
+
+    PIPELINE_MAP["socsched_cuda"] = make
+    return "socsched_cuda"
+
+
+def _part(module: Any, programs: bool) -> Any:
+    chosen = {
+        name: function
+        for name, function in module.functions.items()
+        if bool(function.attrs and TILE_PROGRAM in function.attrs) == programs
+    }
+    return tvm.IRModule(chosen, attrs=module.attrs)

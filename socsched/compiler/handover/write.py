@@ -1,0 +1,146 @@
+"""Stages for engines whose code a vendor's toolchain makes: everything it needs, in one folder.
+
+model.onnx      the network with its weights, static shapes
+build.sh        the toolchain's exact lines; for TensorRT build.py does the same through its Python interface
+calibration.cache, encodings.json   quantisation scales, in INT8
+handover.json   engine, versions, border tensors with dtype and layout, conditions nobody could check
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.analyze import stage_work
+from socsched.compiler.builder import network_of, port_names, weights_for
+from socsched.compiler.handover import qualcomm, tensorrt
+from socsched.compiler.handover.check import require_all
+from socsched.compiler.handover.export import to_onnx
+from socsched.compiler.handover.package import MODEL, Package
+from socsched.compiler.handover.scales import checked
+from socsched.compiler.layouts import parse_layout
+from socsched.compiler.values import value_types
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Engine
+from socsched.errors import MachineError, UsageError
+from socsched.graph.operators import TensorType
+from socsched.graph.partition import Part, take
+
+Array = np.ndarray[Any, Any]
+DESCRIPTION = "handover.json"
+TOOLCHAINS: dict[str, Callable[[Package], dict[str, str]]] = {
+    "TensorRT": tensorrt.write,
+    "QNN": qualcomm.write_qnn,
+    "SNPE": qualcomm.write_snpe,
+}
+"""Runtime that an engine's operator rules are for -> what writes its build scripts."""
+PRECISIONS = ("fp16", "int8")
+
+
+def has_toolchain(engine: Engine) -> bool:
+    """Say whether stages for `engine` are handed over to a vendor's toolchain."""
+    return engine.operators.runtime in TOOLCHAINS
+
+
+def hand_over(
+    stage: Stage,
+    engine: Engine,
+    precision: str,
+    folder: Path,
+    weights: Mapping[str, Array] | None = None,
+    part: Part | None = None,
+    scales: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Write `stage` (or a part of it) for `engine`'s toolchain into `folder` and return what handover.json holds.
+
+    `scales` are those of every network input and layer, needed in int8.  Nothing is written unless the engine takes all
+    of it: UsageError names every operator that would fall back, why, and who says so.  Raises InputError for weights or
+    scales that do not fit, CompileError for a layer without ONNX operator, MachineError when the folder cannot be
+    written.
+    """
+    if not has_toolchain(engine):
+        raise UsageError(f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(TOOLCHAINS)}")
+    if precision not in PRECISIONS:
+        raise UsageError(f"{engine.id} is given fp16 or int8, not {precision}")
+    model, whole = network_of(stage)
+    verdict = require_all(stage_work(stage, precision, part), engine)
+    chosen, provenance = weights_for(model, whole, weights)
+    types, names = value_types(whole), port_names(model, whole)
+    network = take(whole, part, types) if part else whole
+    package = Package(
+        stage.name,
+        engine,
+        precision,
+        network,
+        chosen,
+        _border(network.inputs, engine, precision, "in"),
+        _border({name: types[name] for name in network.outputs}, engine, precision, "out"),
+        checked(network, scales or {}) if precision == "int8" else {},
+        tuple(sorted({dtype for _, dtype in verdict.promoted})),
+    )
+    texts = TOOLCHAINS[engine.operators.runtime](package)
+    document = {
+        "stage": stage.name,
+        "model": model.name,
+        "part": str(part) if part else "",
+        "engine": engine.id,
+        "engine_kind": engine.kind,
+        "precision": precision,
+        "toolchain": engine.operators.runtime,
+        "version": engine.operators.version,
+        "rules": engine.operators.name,
+        "weights": provenance,
+        "inputs": _tensors(package.inputs, names),
+        "outputs": _tensors(package.outputs, names),
+        "promoted": [list(entry) for entry in verdict.promoted],
+        "conditions": [list(entry) for entry in verdict.conditions],
+        "files": [MODEL, *sorted(texts)],
+    }
+    _write(folder, to_onnx(network, chosen, types).SerializeToString(), texts, document)
+    return document
+
+
+def _border(tensors: Mapping[str, TensorType], engine: Engine, precision: str, use: str) -> dict[str, TensorType]:
+    """Border tensors in the engine's dtype and the first layout it takes there that we have a name for."""
+    offered = [f.layout for f in engine.operators.formats.get(precision, ()) if f.use in (use, "both")]
+    layout = next((name for name in offered if _known(name)), engine.precisions[precision].layout)
+    return {
+        name: TensorType(tensor.shape, precision, layout if len(tensor.shape) == 4 else "")
+        if tensor.dtype == "fp32"
+        else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def _known(layout: str) -> bool:
+    try:
+        parse_layout(layout)
+    except UsageError:
+        return False
+    return True
+
+
+def _tensors(tensors: Mapping[str, TensorType], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "port": names.get(name, name), "shape": list(t.shape), "dtype": t.dtype, "layout": t.layout}
+        for name, t in tensors.items()
+    ]
+
+
+def _write(folder: Path, model: bytes, texts: Mapping[str, str], document: Mapping[str, Any]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL).write_bytes(model)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            if name.startswith("build."):
+                (folder / name).chmod(0o755)
+        (folder / DESCRIPTION).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise MachineError(
+            f"{folder}: cannot write: {error.strerror or error}", "free space or name another folder"
+        ) from error

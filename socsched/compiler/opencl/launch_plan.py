@@ -1,0 +1,319 @@
+"""The plan of launches: what a host program does with the kernels of a stage, read off the compiled host code.
+
+    symbols   name -> {input, axis}: sizes that vary, each the extent of an axis of an input
+    buffers   [{name, role: input | output | constant | scratch | part, dtype, shape, bytes, offset, storage, within}]:
+              `offset` of a constant in the weights' file, of a part in the buffer `within`; scratch buffers of one
+              `storage` share memory
+    launches  [{kernel, arguments: [{buffer} | {value, dtype}], groups: [x, y, z], items: [x, y, z]}], in order
+    inputs, outputs  indices of buffers in port order
+
+Sizes are numbers, or strings with the symbols, integers, parentheses, + - * // % and min/max of two: Python's meaning,
+which for the non-negative operands here is C's.  A launch of no groups is left out by the host.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.environment import relax, tirx, tvm
+from socsched.errors import CompileError
+
+FORMAT = "socsched-opencl-1"
+ALIGNMENT = 128
+SUB_BUFFER = 512
+"""What the offset of a sub-buffer is a multiple of on every device met (CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes)."""
+_AXES = "xyz"
+_INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
+
+Size = int | str
+
+
+class Recorder:
+    """Follows the calls of `main` and what each of the functions called launches."""
+
+    def __init__(self, name: str, module: Any, lowered: Any) -> None:
+        self.name, self.main = name, module["main"]
+        self.signatures = {v.name_hint: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+        self.lowered = {v.name_hint: f for v, f in lowered.functions.items()}
+        self.buffers: list[dict[str, Any]] = []
+        self.launches: list[dict[str, Any]] = []
+        self.symbols: dict[str, dict[str, int]] = {}
+        self.values: dict[str, Any] = {}
+        self.outputs: list[int] = []
+        self.weights = bytearray()
+        self.joins: list[tuple[dict[str, Any], list[int], int]] = []
+
+    def record(self) -> None:
+        """Follow `main` from its inputs to its outputs; CompileError for what a plan cannot express."""
+        for index, var in enumerate(self.main.params):
+            self.values[str(var.name)] = self.buffer(str(var.name), "input", var.ty)
+            for axis, size in enumerate(var.ty.shape):
+                if not isinstance(size, tirx.IntImm):
+                    self.symbols.setdefault(str(size), {"input": index, "axis": axis})
+        for block in self.main.body.blocks:
+            for binding in block.bindings:
+                self.values[str(binding.var.name)] = self.value(str(binding.var.name), binding.value)
+        result = self.value("result", self.main.body.body)
+        for index in result if isinstance(result, list) else [result]:
+            if self.buffers[index]["role"] != "scratch":
+                raise CompileError(f"{self.name}: an output that is an input or a constant has no OpenCL lowering")
+            self.outputs.append(index)
+        for index in self.outputs:
+            self.buffers[index]["role"] = "output"
+        for launch, parts, whole in self.joins:
+            if self.join(parts, whole):
+                self.launches.remove(launch)
+        self.share()
+
+    def check(self, most: int) -> None:
+        """Raise CompileError for a launch whose groups have more than `most` work-items: a device would refuse it."""
+        for launch in self.launches:
+            count = math.prod(size for size in launch["items"] if isinstance(size, int))
+            if count > most:
+                raise CompileError(
+                    f"{self.name}: {launch['kernel']} needs {count} work-items a group, the target allows {most}",
+                    "place this stage on another engine, or raise max_threads_per_block if the GPU can do more",
+                )
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plan as plain data."""
+        inputs = [index for index, buffer in enumerate(self.buffers) if buffer["role"] == "input"]
+        return {
+            "format": FORMAT,
+            "network": self.name,
+            "symbols": self.symbols,
+            "inputs": inputs,
+            "outputs": self.outputs,
+            "buffers": self.buffers,
+            "launches": self.launches,
+        }
+
+    def constants(self) -> bytes:
+        """Return the content of the weights' file."""
+        return bytes(self.weights)
+
+    def buffer(self, name: str, role: str, ty: Any) -> int:
+        shape: list[Size] = [_size(size, {}) for size in ty.shape]
+        self.buffers.append(_buffer(name, role, str(ty.dtype), shape))
+        return len(self.buffers) - 1
+
+    def value(self, name: str, expression: Any) -> Any:
+        """Index of the buffer an expression stands for, a list of them for a tuple."""
+        if isinstance(expression, relax.Var):
+            return self.values[str(expression.name)]
+        if isinstance(expression, relax.Tuple):
+            return [self.value(f"{name}.{i}", field) for i, field in enumerate(expression.fields)]
+        if isinstance(expression, relax.TupleGetItem):
+            return self.value(name, expression.tuple_value)[int(expression.index)]
+        if hasattr(expression, "value") and hasattr(expression.value, "numpy"):
+            return self.constant(name, expression)
+        if str(getattr(getattr(expression, "op", None), "name", "")) == "relax.call_tir":
+            return self.call(name, expression)
+        raise CompileError(
+            f"{self.name}: {name}: {type(expression).__name__} has no place in an OpenCL launch plan",
+            "place this stage on another engine",
+        )
+
+    def constant(self, name: str, expression: Any) -> int:
+        array = np.ascontiguousarray(expression.value.numpy())
+        index = self.buffer(f"{name}.constant", "constant", expression.ty)
+        self.weights += b"\0" * (-len(self.weights) % ALIGNMENT)
+        self.buffers[index]["offset"] = len(self.weights)
+        self.weights += array.tobytes()
+        return index
+
+    def call(self, name: str, call: Any) -> Any:
+        if len(call.args) > 2:
+            raise CompileError(f"{self.name}: {name}: sizes as arguments have no place in an OpenCL launch plan")
+        function = str(call.args[0].name_hint)
+        given = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
+        types = list(call.ty.fields) if hasattr(call.ty, "fields") else [call.ty]
+        made = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
+        before = len(self.launches)
+        self.launch(function, [*given, *made])
+        if re.fullmatch(r"concatenate\d*", function) and len(self.launches) == before + 1:
+            self.joins.append((self.launches[-1], given, made[0]))
+        return made if hasattr(call.ty, "fields") else made[0]
+
+    def launch(self, function: str, operands: list[int]) -> None:
+        """Add the launches of a function's host code, operands in the order of its parameters."""
+        names = [str(parameter.name) for parameter in self.signatures[function].params]
+        if len(set(names)) < len(names):
+            raise CompileError(f"{self.name}: {function}: parameters of one name: {', '.join(names)}")
+        host = _Host(self, function, dict(zip(names, operands, strict=True)))
+        host.visit(self.lowered[function].body)
+
+    def join(self, parts: list[int], whole: int) -> bool:
+        """Let the inputs of a concatenation be parts of its result, so that nothing is copied; False if they cannot.
+
+        They can where channels of one image are joined, every input is nothing else, and starts where a device lets
+        sub-buffers start.
+        """
+        shapes = [self.buffers[index]["shape"] for index in (*parts, whole)]
+        if any(len(shape) != 4 or shape[0] != 1 or not all(isinstance(n, int) for n in shape) for shape in shapes):
+            return False
+        lengths = [self.buffers[index]["bytes"] for index in parts]
+        offsets = [sum(lengths[:i]) for i in range(len(parts))]
+        joined = sum(shape[1] for shape in shapes[:-1]) == shapes[-1][1]
+        alone = len(set(parts)) == len(parts) and all(self.buffers[index]["role"] == "scratch" for index in parts)
+        nested = any(buffer.get("within") in parts for buffer in self.buffers)
+        if not joined or not alone or nested or "within" in self.buffers[whole]:
+            return False
+        if any(offset % SUB_BUFFER for offset in offsets):
+            return False
+        for index, offset in zip(parts, offsets, strict=True):
+            self.buffers[index] |= {"role": "part", "within": whole, "offset": offset}
+        return True
+
+    def share(self) -> None:
+        """Give scratch buffers that are never in use together one storage; only equal sizes share if they vary."""
+        last: dict[int, int] = {}
+        for step, launch in enumerate(self.launches):
+            last |= {self.whole(a["buffer"]): step for a in launch["arguments"] if "buffer" in a}
+        free: list[tuple[int, Size]] = []
+        busy: list[tuple[int, int, Size]] = []
+        storages: dict[int, int] = {}
+        for step, launch in enumerate(self.launches):
+            free += [(storage, size) for end, storage, size in busy if end < step]
+            busy = [entry for entry in busy if entry[0] >= step]
+            for argument in launch["arguments"]:
+                if "buffer" not in argument:
+                    continue
+                index = self.whole(argument["buffer"])
+                if index in storages or self.buffers[index]["role"] != "scratch":
+                    continue
+                size = self.buffers[index]["bytes"]
+                fits = [f for f in free if f[1] == size or (isinstance(size, int) and isinstance(f[1], int))]
+                chosen = min(fits, key=lambda f: abs(_number(f[1]) - _number(size))) if fits else None
+                if chosen:
+                    free.remove(chosen)
+                storages[index] = chosen[0] if chosen else len(set(storages.values()))
+                kept = chosen[1] if chosen and _number(chosen[1]) > _number(size) else size
+                busy.append((last[index], storages[index], kept))
+        for index, storage in storages.items():
+            self.buffers[index]["storage"] = storage
+
+    def whole(self, index: int) -> int:
+        """The buffer whose memory a buffer lies in."""
+        return int(self.buffers[index].get("within", index))
+
+
+class _Host:
+    """The host code of one function: declared buffers, let-bound sizes, launches."""
+
+    def __init__(self, recorder: Recorder, function: str, operands: dict[str, int]) -> None:
+        self.recorder, self.function, self.operands = recorder, function, operands
+        self.buffers: dict[Any, int] = {}
+        self.lets: dict[Any, Size] = {}
+
+    def visit(self, statement: Any) -> None:
+        kind = type(statement).__name__
+        if kind == "SeqStmt":
+            for part in statement.seq:
+                self.visit(part)
+        elif kind == "AttrStmt":
+            self.visit(statement.body)
+        elif kind == "Bind":
+            self.bind(statement.var, statement.value)
+        elif kind == "DeclBuffer":
+            self.declare(statement)
+        elif kind == "AllocBuffer":
+            buffer = statement.buffer
+            shape = [_size(size, self.lets) for size in buffer.shape]
+            self.recorder.buffers.append(_buffer(f"{self.function}.{buffer.name}", "scratch", str(buffer.dtype), shape))
+            self.buffers[buffer] = len(self.recorder.buffers) - 1
+        elif kind == "Evaluate":
+            self.evaluate(statement.value)
+        elif kind not in ("AssertStmt", "IfThenElse", "Return"):  # IfThenElse: checks of the arguments' strides
+            raise self.unknown(kind)
+
+    def unknown(self, what: str) -> CompileError:
+        return CompileError(
+            f"{self.recorder.name}: {self.function}: {what} in its host code has no place in an OpenCL launch plan",
+            "place this stage on another engine",
+        )
+
+    def bind(self, variable: Any, value: Any) -> None:
+        if str(variable.name) in self.recorder.symbols:
+            self.lets[variable] = str(variable.name)
+            return
+        try:
+            self.lets[variable] = _size(value, self.lets)
+        except CompileError:
+            return  # a handle, a type index: part of taking the arguments apart
+
+    def declare(self, statement: Any) -> None:
+        """A view of another buffer, or of what a parameter points to."""
+        source = _pointed(statement.data)
+        if source is not None and source in self.buffers:
+            self.buffers[statement.buffer] = self.buffers[source]
+        elif str(statement.buffer.name) in self.operands:
+            self.buffers[statement.buffer] = self.operands[str(statement.buffer.name)]
+        else:
+            raise self.unknown(f"buffer {statement.buffer.name}")
+
+    def evaluate(self, call: Any) -> None:
+        name = str(getattr(call.op, "name", "")) if hasattr(call, "op") else ""
+        if name != "tirx.call_ffi_kernel":
+            return  # sets the device, or nothing at all
+        parameters = [str(p) for p in call.attrs.launch_params]
+        arguments, extents = call.args[1 : -len(parameters)], call.args[-len(parameters) :]
+        sizes = dict(zip(parameters, (_size(extent, self.lets) for extent in extents), strict=True))
+        if any(not key.startswith(("blockIdx.", "threadIdx.")) for key in sizes):
+            raise self.unknown(f"launch parameter {parameters}")
+        launch = {
+            "kernel": str(call.args[0].value),
+            "arguments": [self.argument(argument) for argument in arguments],
+            "groups": [sizes.get(f"blockIdx.{axis}", 1) for axis in _AXES],
+            "items": [sizes.get(f"threadIdx.{axis}", 1) for axis in _AXES],
+        }
+        self.recorder.launches.append(launch)
+
+    def argument(self, expression: Any) -> dict[str, Any]:
+        buffer = _pointed(expression)
+        if buffer is not None:
+            return {"buffer": self.buffers[buffer]}
+        return {"value": _size(expression, self.lets), "dtype": str(expression.ty.dtype)}
+
+
+def _pointed(expression: Any) -> Any:
+    """The buffer whose data pointer an expression is, None for any other."""
+    args = getattr(expression, "args", None)
+    return args[0] if args and isinstance(args[0], tirx.Buffer) else None
+
+
+def _buffer(name: str, role: str, dtype: str, shape: list[Size]) -> dict[str, Any]:
+    element = tvm.DataType(dtype)
+    width = (int(element.bits) * int(element.lanes) + 7) // 8
+    count = math.prod(size for size in shape if isinstance(size, int)) * width
+    sizes = [size for size in shape if isinstance(size, str)]
+    elements: Size = " * ".join([str(count), *sizes]) if sizes else count
+    return {"name": name, "role": role, "dtype": dtype, "shape": shape, "bytes": elements}
+
+
+def _number(size: Size) -> int:
+    return size if isinstance(size, int) else 0
+
+
+def _size(expression: Any, lets: dict[Any, Size]) -> Size:
+    """A size as a number or as text; CompileError for what is neither arithmetic nor known."""
+    kind = type(expression).__name__
+    if isinstance(expression, int):
+        return expression
+    if kind == "IntImm":
+        return int(expression.value)
+    if kind == "Var":
+        if expression in lets:
+            return lets[expression]
+        return str(expression.name)
+    if kind == "Cast":
+        return _size(expression.value, lets)
+    if kind in _INFIX:
+        return f"({_size(expression.a, lets)} {_INFIX[kind]} {_size(expression.b, lets)})"
+    if kind in ("Min", "Max"):
+        return f"{kind.lower()}({_size(expression.a, lets)}, {_size(expression.b, lets)})"
+    raise CompileError(f"{kind} is no arithmetic on sizes")

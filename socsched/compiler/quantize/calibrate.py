@@ -1,0 +1,249 @@
+"""Scales from data: the fp32 network run on real inputs with every value an output, and a histogram of each.
+
+Bounds are chosen for least squared error rather than by a percentile: how much may be clipped then follows from the
+value's own distribution, and nothing is left to be set by hand.  A second pass takes each channel's mean before and
+after rounding, from which biases are corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.aligned import from_tvm, to_tvm
+from socsched.compiler.fusion import Graph, read
+from socsched.compiler.layouts import convert
+from socsched.compiler.quantize.fixed_point import Array, Scale
+from socsched.compiler.quantize.histogram import Histogram
+from socsched.compiler.quantize.network import has_int8, require
+from socsched.compiler.quantize.scales import Means, Scales
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.errors import UsageError
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.models.registry import Model, bindings, get_model
+from socsched.models.weights import check_weights
+
+DEFAULT_SAMPLES = 2
+Sample = Mapping[str, Array]
+"""A network's inputs by name, in their logical shapes."""
+
+
+class Observer:
+    """Runs a network in fp32 on this machine: first for histograms of all values, after `choose` for channel means."""
+
+    def __init__(self, network: Network, weights: Mapping[str, Array]) -> None:
+        from socsched.compiler.relax_import import import_network
+
+        self.network = network
+        self.graph = read(import_network(network), network)
+        self.chosen: dict[str, Scale] = {}
+        self.samples = 0
+        results = [group.output for group in self.graph.groups]
+        self._histograms = {name: Histogram() for name in (*self.graph.inputs, *results)}
+        self._means: dict[str, _Means] = {}
+        names = {layer.name.replace(".", "_"): layer.name for layer in network.layers}
+        inner = [names[value] for value in results if value in names]
+        whole = replace(network, outputs=tuple(dict.fromkeys((*network.outputs, *inner))))
+        self._call, self._inputs, self._outputs = _compiled(whole, weights)
+        self._names = [name.replace(".", "_") for name in whole.outputs]
+
+    def __call__(self, sample: Sample) -> tuple[Array, ...]:
+        """Take in one sample and return the network's outputs in their logical shapes."""
+        operands = []
+        for name, kind in zip(self.network.inputs, self._inputs, strict=True):
+            array = np.asarray(sample[name])
+            array = array.astype(np.float32, copy=False) if kind.dtype == "fp32" else array
+            if len(kind.shape) == 4:
+                array = convert(array, TensorType(array.shape, kind.dtype, "NCHW"), kind)
+            self._see(name, array, kind)
+            operands.append(to_tvm(array, kind, f"{self.network.name}: input {name!r}"))
+        outputs = []
+        results = zip(self._names, self._call(*operands), self._outputs, strict=True)
+        for index, (name, result, kind) in enumerate(results):
+            array = from_tvm(result)
+            self._see(name, array, kind)
+            if index < len(self.network.outputs):
+                image = len(kind.shape) == 4
+                outputs.append(convert(array, kind, TensorType(kind.shape, kind.dtype, "NCHW")) if image else array)
+        self.samples += not self.chosen
+        return tuple(outputs)
+
+    def _see(self, name: str, array: Array, kind: TensorType) -> None:
+        """A zero border, where the array has one, changes neither histograms nor sums."""
+        if name not in self._histograms or kind.dtype != "fp32":
+            return
+        if not self.chosen:
+            self._histograms[name].add(array)
+        elif len(kind.shape) == 4:
+            self._means.setdefault(name, _Means(kind)).add(array, self.chosen[name])
+
+    def choose(self) -> None:
+        """Choose the scales of least squared error; values that share memory get one."""
+        rectified = _never_negative(self.graph)
+        values = {name: h.scale(False if name in rectified else None) for name, h in self._histograms.items()}
+        self.chosen = shared(self.graph, values)
+
+    def scales(self) -> Scales:
+        """Return the chosen scales, with the means of the samples seen since."""
+        means = {name: found.means() for name, found in self._means.items()}
+        return Scales(self.chosen, f"least squared error over {self.samples} inputs", means)
+
+
+class _Means:
+    """Sums of a value's channels before and after rounding."""
+
+    def __init__(self, kind: TensorType) -> None:
+        self.kind, self.samples = kind, 0
+        self.real: Array = np.zeros(kind.shape[1])
+        self.stored: Array = np.zeros(kind.shape[1])
+
+    def add(self, array: Array, scale: Scale) -> None:
+        rounded = np.rint(np.clip(array * np.float32(1 / scale.step), *scale.range))
+        self.real += self._sums(array)
+        self.stored += self._sums(rounded) * scale.step
+        self.samples += 1
+
+    def _sums(self, array: Array) -> Array:
+        total: Array = array.sum(axis=(0, 2, 3), dtype=np.float64).reshape(-1)[: len(self.real)]
+        return total
+
+    def means(self) -> Means:
+        pixels = self.samples * self.kind.shape[0] * self.kind.shape[2] * self.kind.shape[3]
+        return Means(tuple((self.real / pixels).tolist()), tuple((self.stored / pixels).tolist()))
+
+
+def calibrate(network: Network, weights: Mapping[str, Array], samples: Iterable[Sample]) -> Scales:
+    """Return the scales of a network's values for `samples` of its inputs (names to arrays in logical shapes).
+
+    Raises UsageError without samples, CompileError for a network that has no int8 form.
+    """
+    given = list(samples)
+    if not given:
+        raise UsageError(f"{network.name}: nothing to calibrate with", "give at least one input")
+    observer = Observer(network, weights)
+    require(observer.graph)
+    for sample in given:
+        observer(sample)
+    observer.choose()
+    for sample in given:
+        observer(sample)
+    return observer.scales()
+
+
+def seeded_samples(network: Network, count: int = DEFAULT_SAMPLES) -> list[Sample]:
+    """Return `count` samples of standard normal inputs, the same in every process."""
+    generator = np.random.default_rng(0)
+    return [
+        {name: generator.standard_normal(t.shape).astype(np.float32) for name, t in network.inputs.items()}
+        for _ in range(count)
+    ]
+
+
+def calibrate_pipeline(
+    pipeline: Pipeline, weights: Mapping[str, Array], frames: Iterable[Mapping[str, Array]]
+) -> dict[str, Scales]:
+    """Return the scales of every network stage that has an int8 form, from `frames` of its sensor's ports.
+
+    A frame gives arrays by port name, as `{"points": scan}`.  Stages run one after the other in fp32 on this machine,
+    so that each sees the inputs it will see in service; weights that come with a network (a file's own) win, and those
+    socsched ships stand in where `weights` is empty.  Raises UsageError without frames, InputError for weights that do
+    not fit.
+    """
+    bound = bindings(pipeline)
+    stages = [(stage, get_model(stage.model, stage.params)) for stage in pipeline.stages if stage.model]
+    order, given = _in_order(pipeline, stages), list(frames)
+    if not given:
+        raise UsageError(f"{pipeline.name}: nothing to calibrate with", "give at least one frame")
+    observers = {stage.name: _observer(model.network(), model, weights) for stage, model in stages if model.network}
+    for _ in ("histograms", "means"):
+        for frame in given:
+            _pass(order, bound, observers, frame)
+        for observer in observers.values():
+            observer.choose()
+    return {name: observer.scales() for name, observer in observers.items() if has_int8(observer.graph)}
+
+
+def networks_of(pipeline: Pipeline) -> list[Network]:
+    """Return the networks of a pipeline's stages that bring no weights of their own."""
+    models = [get_model(stage.model, stage.params) for stage in pipeline.stages if stage.model]
+    return [model.network() for model in models if model.network is not None and not model.ready]
+
+
+def _pass(
+    order: list[tuple[Stage, Model]],
+    bound: Mapping[str, Mapping[str, str]],
+    observers: Mapping[str, Observer],
+    frame: Mapping[str, Array],
+) -> None:
+    """One frame through all stages."""
+    values: dict[str, dict[str, Array]] = {}
+    for stage, model in order:
+        ports = bound[stage.name]
+        given = [values.get(ports[port.name], frame)[port.name] for port in model.inputs]
+        if model.function is not None:
+            results = model.function(*given)
+        else:
+            observer = observers[stage.name]
+            results = observer(dict(zip(observer.network.inputs, given, strict=True)))
+        values[stage.name] = dict(zip((port.name for port in model.outputs), results, strict=True))
+
+
+def _in_order(pipeline: Pipeline, stages: list[tuple[Stage, Model]]) -> list[tuple[Stage, Model]]:
+    """Stages with a model, each behind those it depends on."""
+    after = {stage.name: {*stage.after, *stage.reads} for stage in pipeline.stages}
+    done: set[str] = {sensor.name for sensor in pipeline.sensors}
+    order: list[str] = []
+    while len(order) < len(after):
+        ready = [name for name in after if name not in order and after[name] <= done]
+        if not ready:  # a cycle through `reads`, which wait for nothing
+            ready = [name for name in after if name not in order][:1]
+        order += ready
+        done |= set(ready)
+    by_name = {stage.name: (stage, model) for stage, model in stages}
+    return [by_name[name] for name in order if name in by_name]
+
+
+def _observer(network: Network, model: Model, weights: Mapping[str, Array]) -> Observer:
+    own = model.weights() if model.weights is not None else dict(weights)
+    if not own and model.trained is not None:
+        own = model.trained()
+    check_weights(network, own)
+    return Observer(network, own)
+
+
+def shared(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:
+    """Return scales where a value written straight into a concatenation has the concatenation's.
+
+    The other way round every part would be brought to its step in a pass of its own.
+    """
+    found = dict(values)
+    for group in reversed(graph.groups):
+        if graph.in_place(group):
+            found |= dict.fromkeys(group.inputs, found[group.output])
+    return found
+
+
+def _never_negative(graph: Graph) -> set[str]:
+    """Values behind a ReLU, also through pooling and concatenation."""
+    found: set[str] = set()
+    for group in graph.groups:
+        passes = group.kind in ("max_pool", "concat") and all(value in found for value in group.inputs)
+        if group.relu or group.kind == "relu" or passes:
+            found.add(group.output)
+    return found
+
+
+def _compiled(network: Network, weights: Mapping[str, Array]) -> tuple[Any, tuple[TensorType, ...], tuple[Any, ...]]:
+    from socsched.compiler.cpu.lower import lower
+    from socsched.compiler.environment import relax, tvm
+    from socsched.compiler.relax_import import import_network
+    from socsched.compiler.targets import native_target, resolve, vector_unit
+
+    unit = vector_unit(resolve({"kind": "llvm", "host": True}))
+    lowered = lower(read(import_network(network), network), weights, unit)
+    executable = relax.build(lowered.module, tvm.target.Target(dict(native_target())))
+    return relax.VirtualMachine(executable, tvm.cpu())["main"], lowered.inputs, lowered.outputs

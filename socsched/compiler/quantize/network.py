@@ -1,0 +1,283 @@
+"""A network in integers: every layer's weights, biases and multipliers, computed once from weights and scales.
+
+What is rounded where: weights to -127..127, symmetric, one step an output channel (their largest magnitude / 127);
+biases to the step of the sums; a layer's sums to the step of its result.  An addition that follows a convolution used
+nowhere else is done on the convolution's sums, which are never rounded to eight bits.  Results that only leave the
+network leave it as fp32 sums times their step, again without rounding to eight bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from socsched.compiler.fusion import Graph, Group
+from socsched.compiler.quantize.fixed_point import (
+    INT32,
+    LARGEST_MULTIPLIER,
+    RATIO_SHIFT,
+    RESIDUAL_SHIFT,
+    SHIFT,
+    Array,
+    Scale,
+    multiplier,
+)
+from socsched.compiler.quantize.scales import Means, Scales, key_of
+from socsched.errors import CompileError
+
+CONVOLUTIONS = ("conv2d", "conv2d_transpose")
+KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
+"""Operators with an int8 form."""
+
+_BIAS_LIMIT = 2.0**26
+_WHOLE = 16
+"""Channels of the largest block: slices of a concatenation begin at whole blocks on every target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution's integers: weight (int8, as in the network), bias and multiplier (int32 [C]), step of sums [C]."""
+
+    weight: Array
+    bias: Array
+    multiplier: Array
+    factor: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: `group` (an absorbed addition changes its `output` and `relu`), and its integers.
+
+    `factors` are the inputs' multipliers: of an addition, a concatenation or a lone ReLU with RATIO_SHIFT fraction
+    bits; with `residual`, the value added to a convolution's sums, that value's, with RESIDUAL_SHIFT.  With `exact` the
+    operator has no int8 form and is computed in fp32, its inputs dequantised, its result quantised for int8 readers.
+    """
+
+    group: Group
+    output: str
+    relu: bool
+    layer: Layer | None = None
+    factors: tuple[int, ...] = ()
+    residual: str = ""
+    exact: bool = False
+
+    @property
+    def shift(self) -> int:
+        """Fraction bits of the layer's multiplier."""
+        return RESIDUAL_SHIFT if self.residual else SHIFT
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisedGraph:
+    """Steps in topological order; `scales` of every value that is stored in bytes; `floats` leave as fp32 sums."""
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    scales: Mapping[str, Scale]
+    floats: frozenset[str]
+
+    def consumers(self, value: str) -> list[Step]:
+        """Return the steps that read `value`."""
+        return [step for step in self.steps if value in step.group.inputs or value == step.residual]
+
+
+def unruled(graph: Graph, group: Group) -> str:
+    """Return why an operator has no int8 form, empty when it has one."""
+    if group.kind not in KINDS:
+        return f"no int8 rule for {group.kind}"
+    a = group.attrs
+    if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
+        return f"no int8 rule for {group.kind} with groups, dilation or uneven padding"
+    if group.kind in (*CONVOLUTIONS, "max_pool") and a["stride_h"] != a["stride_w"]:
+        return f"no int8 rule for {group.kind} with different strides"
+    if group.kind == "conv2d_transpose" and a["kernel_h"] - 2 * a["pad"] != a["stride_h"]:
+        return "no int8 rule for transposed convolutions with kernel - 2 padding other than stride"
+    shapes = [graph.values[name].shape for name in (*group.inputs, group.output)]
+    if any(len(shape) != 4 or shape[0] != 1 for shape in shapes):
+        return f"no int8 rule for {group.kind} of anything but single images"
+    if group.kind == "concat" and a["axis"] != 1:
+        return "no int8 rule for concatenation of anything but channels"
+    if group.kind == "concat" and any(shape[1] % _WHOLE for shape in shapes[:-1]):
+        return f"no int8 rule for concatenation of channels that are no multiples of {_WHOLE}"
+    if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
+        return "no int8 rule for additions that broadcast"
+    return ""
+
+
+def require(graph: Graph) -> None:
+    """Raise CompileError for a network of which nothing worth it can be computed in int8."""
+    if not has_int8(graph):
+        name, reason = next((group.name, why) for group in graph.groups if (why := unruled(graph, group)))
+        raise CompileError(f"{graph.network.name}: {name}: {reason}", "plan this stage in fp16 or fp32")
+
+
+def has_int8(graph: Graph) -> bool:
+    """Return whether all of a network can be computed in int8, or at least a convolution."""
+    ruled = [group for group in graph.groups if not unruled(graph, group)]
+    return len(ruled) == len(graph.groups) or any(group.kind in CONVOLUTIONS for group in ruled)
+
+
+def quantise_weight(weight: Array, axis: int, least: Array | float = 0.0) -> tuple[Array, Array]:
+    """Return (int8 weights, step of each channel along `axis`); `least` bounds the steps from below."""
+    w = np.asarray(weight, np.float64)
+    others = tuple(i for i in range(w.ndim) if i != axis)
+    step = np.maximum(np.maximum(np.abs(w).max(axis=others) / 127, least), 1e-30)
+    shape = [1] * w.ndim
+    shape[axis] = -1
+    return np.clip(np.rint(w / step.reshape(shape)), -127, 127).astype(np.int8), step
+
+
+def make_layer(
+    group: Group,
+    weights: Mapping[str, Array],
+    source: Scale,
+    target: Scale,
+    shift: int = SHIFT,
+    means: Means | None = None,
+) -> Layer:
+    """Return the integers of a convolution between values stored as `source` and `target` say.
+
+    With the input's `means` the bias makes up for what rounding input and weights adds to a sum on average (Nagel et
+    al., Data-Free Quantization through Weight Equalization and Bias Correction, ICCV 2019, section 4.2).  Most of a
+    bird's-eye view is background of one value a channel, whose rounding error is the same everywhere and otherwise
+    grows from layer to layer.
+    """
+    weight = np.asarray(weights[group.weights["weight"]], np.float64)
+    axis = 1 if group.kind == "conv2d_transpose" else 0
+    bias = np.zeros(weight.shape[axis])
+    if "bias" in group.weights:
+        bias = np.asarray(weights[group.weights["bias"]], np.float64)
+    integers, step = quantise_weight(weight, axis, np.abs(bias) / source.step / _BIAS_LIMIT)
+    factor = step * source.step
+    if means is not None:
+        reached = int(group.attrs["stride_h"]) ** 2 if axis else 1  # only every so many taps meet an output pixel
+        exact = np.tensordot(weight.sum(axis=(2, 3)), means.real, (1 - axis, 0))
+        stored = np.tensordot(integers.sum(axis=(2, 3), dtype=np.int64), means.stored, (1 - axis, 0)) * step
+        bias = bias + (exact - stored) / reached
+    if (factor / target.step).max() > LARGEST_MULTIPLIER >> SHIFT:
+        raise CompileError(
+            f"{group.name}: its result's step {target.step:.3g} is too fine for its sums", "give another"
+        )
+    rounded, scaled = np.rint(bias / factor).astype(np.int32), multiplier(factor / target.step, shift)
+    return check(group, Layer(integers, rounded, scaled, factor.astype(np.float32)))
+
+
+def check(group: Group, layer: Layer) -> Layer:
+    """Return `layer`; CompileError when its sums could leave 32 bits."""
+    axis = 1 if group.kind == "conv2d_transpose" else 0
+    others = tuple(i for i in range(4) if i != axis)
+    largest = np.abs(layer.weight.astype(np.int64)).sum(axis=others) * 384 + np.abs(layer.bias.astype(np.int64))
+    if largest.max(initial=0) > INT32:
+        raise CompileError(f"{group.name}: sums of {largest.max()} do not fit 32 bits", "keep this stage in fp16")
+    return layer
+
+
+def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_outputs: bool = True) -> QuantisedGraph:
+    """Return `graph` in integers for the given scale of every value; CompileError for what has no int8 form.
+
+    A maximum pool's result has its input's scale, whatever `scales` says.
+    """
+    require(graph)
+    known = dict(scales.values) | {
+        name: scales.values[key_of(name)] for name in graph.values if key_of(name) in scales.values
+    }
+    for group in graph.groups:
+        if group.kind == "max_pool" and not unruled(graph, group) and group.inputs[0] in known:
+            known[group.output] = known[group.inputs[0]]
+    ruled = [group for group in graph.groups if not unruled(graph, group)]
+    missing = [name for group in ruled for name in (*group.inputs, group.output) if name not in known]
+    if missing:
+        raise CompileError(
+            f"{graph.network.name}: no scale for {missing[0]}", "calibrate the network, or give its scale"
+        )
+    absorbed = {
+        value: (add, conv, other)
+        for value, (add, conv, other) in _absorbed(graph).items()
+        if known[other].step <= known[add.output].step * _finest(RESIDUAL_SHIFT)
+    }
+    steps = []
+    for group in graph.groups:
+        if group.output in absorbed:
+            continue
+        conv = next((c for c in absorbed.values() if c[0] is group), None)
+        if unruled(graph, group):
+            steps.append(Step(group, group.output, group.relu, exact=True))
+        elif conv is not None:
+            _, producer, other = conv
+            layer = make_layer(
+                producer,
+                weights,
+                known[producer.inputs[0]],
+                known[group.output],
+                RESIDUAL_SHIFT,
+                scales.means.get(key_of(producer.inputs[0])),
+            )
+            ratio = _ratio(known, other, group.output, RESIDUAL_SHIFT)
+            steps.append(Step(producer, group.output, group.relu, layer, (ratio,), other))
+        elif group.kind in CONVOLUTIONS:
+            layer = make_layer(
+                group,
+                weights,
+                known[group.inputs[0]],
+                known[group.output],
+                SHIFT,
+                scales.means.get(key_of(group.inputs[0])),
+            )
+            steps.append(Step(group, group.output, group.relu, layer))
+        elif group.kind in ("add", "concat", "relu"):
+            factors = tuple(_ratio(known, value, group.output, RATIO_SHIFT) for value in group.inputs)
+            steps.append(Step(group, group.output, group.relu or group.kind == "relu", None, factors))
+        else:
+            steps.append(Step(group, group.output, group.relu))
+    return QuantisedGraph(graph, tuple(steps), known, _floats(graph, steps) if float_outputs else frozenset())
+
+
+def _ratio(scales: Mapping[str, Scale], value: str, target: str, shift: int) -> int:
+    ratio = scales[value].step / scales[target].step
+    if ratio > _finest(shift):
+        raise CompileError(
+            f"{target}: its step is {ratio:.0f} times finer than that of {value}", "scales differ too much"
+        )
+    return int(multiplier(ratio, shift))
+
+
+def _finest(shift: int) -> int:
+    """How many times finer than an operand's step the result's may be, so that products fit 32 bits."""
+    return 1 << (21 - shift)
+
+
+def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
+    """Convolutions an addition is done inside of: convolution's output -> (addition, convolution, other operand)."""
+    order = {group.output: index for index, group in enumerate(graph.groups)}
+    found: dict[str, tuple[Group, Group, str]] = {}
+    for group in graph.groups:
+        if group.kind != "add" or len(set(group.inputs)) != 2 or unruled(graph, group):
+            continue
+        for value in sorted(group.inputs, key=lambda name: -order.get(name, -1)):
+            producer = next((g for g in graph.groups if g.output == value), None)
+            if producer is None or producer.kind != "conv2d" or producer.relu or unruled(graph, producer):
+                continue
+            if graph.used_once(value):
+                (other,) = (name for name in group.inputs if name != value)
+                found[value] = (group, producer, other)
+                break
+    return found
+
+
+def _floats(graph: Graph, steps: list[Step]) -> frozenset[str]:
+    """Values that only leave the network and come straight from a convolution's sums."""
+    by_output = {step.output: step for step in steps}
+    found: set[str] = set()
+    for value in graph.outputs:
+        step = by_output.get(value)
+        if step is None or graph.consumers(value):
+            continue
+        if step.layer is not None and not step.residual:
+            found.add(value)
+        elif step.group.kind == "concat" and graph.in_place(step.group):
+            parts = [by_output.get(name) for name in step.group.inputs]
+            if all(part is not None and part.layer is not None and not part.residual for part in parts):
+                found |= {value, *step.group.inputs}
+    return frozenset(found)

@@ -1,0 +1,144 @@
+"""The scales of a network's values as data: what calibration gives, what an artefact stores, what users may write.
+
+The file is JSON: `source` in words, for every value `step` (what one unit is worth) and `signed`, and optionally
+`means`: a channel's mean before and after rounding to eight bits.  Values are called as in the compiler's graph: a
+layer's name with dots as underscores, of layers fused together the last one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from socsched.bounded import read_bytes
+from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.store import digest, write_json
+from socsched.descriptor.json_file import MAX_BYTES, JsonFile
+from socsched.descriptor.limits import Line, Real, Rows, Step
+from socsched.descriptor.pipeline import Stage
+from socsched.graph.network import Network
+from socsched.models.parts import part_of
+from socsched.models.tiles import tile_of
+
+_ANEW = "calibrate the network again"
+FILE = "scales.json"
+"""Name of the scales' file in an artefact's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Mean of each channel of a value over the calibration data: as it is, and as its eight bits say."""
+
+    real: tuple[float, ...]
+    stored: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    step: Step
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    real: Annotated[tuple[Real, ...], Rows]
+    stored: Annotated[tuple[Real, ...], Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    source: Line
+    values: Mapping[Line, _Value]
+    means: Mapping[Line, _Means] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """The scale of every value of one network, and means where known; `source` says where they come from."""
+
+    values: Mapping[str, Scale]
+    source: str = "given"
+    means: Mapping[str, Means] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the scales, whatever their source."""
+        scales = sorted((name, scale.step, scale.signed) for name, scale in self.values.items())
+        return digest(scales, sorted((name, means.real, means.stored) for name, means in self.means.items()))
+
+
+def write_scales(path: Path, scales: Scales) -> None:
+    """Write the scales of one network as JSON."""
+    write_json(path, _document(scales))
+
+
+def read_scales(path: Path) -> Scales:
+    """Return the scales in a JSON file; InputError or DescriptorError when it is none or a step is not positive."""
+    return _scales(_opened(path).load(_File))
+
+
+def write_pipeline_scales(path: Path, scales: Mapping[str, Scales]) -> None:
+    """Write the scales of a pipeline's stages, by stage name, as one JSON file."""
+    write_json(path, {stage: _document(found) for stage, found in scales.items()})
+
+
+def read_pipeline_scales(path: Path) -> dict[str, Scales]:
+    """Return the scales of stages in a JSON file: what `write_pipeline_scales` wrote, or {stage: {tensor: number}}.
+
+    A number is the step of a tensor in -127..127.  Raises InputError or DescriptorError for anything else.
+    """
+    source = _opened(path)
+    if not isinstance(source.data, dict) or not source.data:
+        source.check([((), "not a file of scales: expected {stage: {tensor: step}}, or what calibration wrote")])
+    if any(isinstance(found, dict) and "values" in found for found in source.data.values()):
+        written: Mapping[str, _File] = source.load(Mapping[Line, _File])
+        return {stage: _scales(found) for stage, found in written.items()}
+    steps: Mapping[str, Mapping[str, float]] = source.load(Mapping[Line, Mapping[Line, Step]])
+    return {s: Scales({key_of(name): Scale(step, True) for name, step in found.items()}) for s, found in steps.items()}
+
+
+def _opened(path: Path) -> JsonFile:
+    return JsonFile(read_bytes(path, "file of scales", _ANEW, MAX_BYTES), str(path), _ANEW)
+
+
+def _scales(file: _File) -> Scales:
+    values = {name: Scale(value.step, value.signed) for name, value in file.values.items()}
+    return Scales(values, file.source, {name: Means(m.real, m.stored) for name, m in file.means.items()})
+
+
+def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
+    """Return the scales of a stage, None without any; parts and tiles of a network have those of the whole stage."""
+    part, tile = part_of(stage.params), tile_of(stage.params)
+    names = (stage.name, *([part.stage] if part else []), *([tile.stage] if tile else []))
+    return next((scales[name] for name in names if name in scales), None)
+
+
+def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
+    """Return the step of every input and layer in -127..127, as vendors' tools want it, by the layer's own name.
+
+    An unsigned value's step grows with its range; a layer without a scale, as it is fused with the one behind it, has
+    that one's.
+    """
+    readers = {name: layer.name for layer in network.layers for name in layer.inputs}
+    found: dict[str, float] = {}
+    for name in (*network.inputs, *(layer.name for layer in network.layers)):
+        at = name
+        while key_of(at) not in scales.values and at in readers:
+            at = readers[at]
+        scale = scales.values.get(key_of(at))
+        if scale is not None:
+            found[name] = scale.step if scale.signed else scale.step * 255 / 127
+    return found
+
+
+def key_of(name: str) -> str:
+    """Return what the value of a layer or input is called in `Scales.values`."""
+    return name.replace(".", "_")
+
+
+def _document(scales: Scales) -> dict[str, Any]:
+    values = {name: {"step": scale.step, "signed": scale.signed} for name, scale in scales.values.items()}
+    means = {name: {"real": list(m.real), "stored": list(m.stored)} for name, m in scales.means.items()}
+    return {"source": scales.source, "values": values, "means": means}

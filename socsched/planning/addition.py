@@ -1,0 +1,102 @@
+"""Can this network be added?  A second pipeline beside a plan, first with everything planned where it is.
+
+Three answers: yes with every planned stage in its place; yes if stages move; no, with what is violated then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from socsched.cost.model import WorkOf
+from socsched.cost.profile import Profile
+from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.platform import Platform
+from socsched.planning.plan import Plan, Task
+from socsched.planning.planner import make_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """`answer`: yes | moving | no | undecided; `plan` of both together, `moved` stages of the first in it."""
+
+    answer: str
+    added: tuple[str, ...]
+    plan: Plan
+    moved: tuple[str, ...]
+
+
+def together(first: Pipeline, second: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
+    """Return both pipelines as one, and the names the stages of the second have in it.
+
+    Sensors that agree in everything are shared; other names that meet get the second pipeline's name in front.
+    """
+    taken = {s.name for s in first.sensors} | {s.name for s in first.stages}
+    shared = {s.name for s in second.sensors if s in first.sensors}
+
+    def new(name: str) -> str:
+        return f"{second.name}-{name}" if name in taken and name not in shared else name
+
+    sensors: tuple[Sensor, ...] = tuple(replace(s, name=new(s.name)) for s in second.sensors if s.name not in shared)
+    stages: tuple[Stage, ...] = tuple(
+        replace(s, name=new(s.name), after=tuple(map(new, s.after)), reads=tuple(map(new, s.reads)))
+        for s in second.stages
+    )
+    chains = {chain.name for chain in first.chains}
+    more: tuple[Chain, ...] = tuple(
+        replace(c, name=f"{second.name}-{c.name}" if c.name in chains else c.name, path=tuple(map(new, c.path)))
+        for c in second.chains
+    )
+    joined = replace(
+        first,
+        name=f"{first.name}+{second.name}",
+        sensors=(*first.sensors, *sensors),
+        stages=(*first.stages, *stages),
+        chains=(*first.chains, *more),
+        sources={**second.sources, **first.sources},
+    )
+    return joined, tuple(stage.name for stage in stages)
+
+
+def add(
+    plan: Plan,
+    own: Pipeline,
+    new: Pipeline,
+    platform: Platform,
+    work: WorkOf,
+    profile: Profile | None = None,
+    time_limit: float | None = None,
+) -> Addition:
+    """Return whether `new` fits beside a plan of `own`, in the same mode under the same policy."""
+    both, names = together(own, new)
+    placed = {task.name: task for task in plan.tasks if task.kind == "stage"}
+    lanes = {engine.id: engine.lanes for engine in plan.engines}
+
+    def kept(stage: Stage) -> Stage:
+        task = placed.get(stage.name)
+        if task is None or stage.name in names:
+            return stage
+        share = len(task.lanes) if lanes[task.engine] > 1 else stage.share
+        return replace(stage, engines=(task.engine,), precisions=(task.precision,), share=share)
+
+    pinned = replace(both, stages=tuple(map(kept, both.stages)))
+    half = None if time_limit is None else time_limit / 2
+    found = make_plan(
+        pinned, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half, explain=False
+    )
+    if found.verdict == "feasible":
+        return Addition("yes", names, found, ())
+    free = make_plan(
+        both, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half, explain=False
+    )
+    if free.verdict == "feasible":
+        moved = tuple(
+            task.name
+            for task in free.tasks
+            if task.name in placed and (task.engine, task.precision) != _place(placed[task.name])
+        )
+        return Addition("moving", names, free, moved)
+    return Addition("undecided" if "undecided" in (found.verdict, free.verdict) else "no", names, found, ())
+
+
+def _place(task: Task) -> tuple[str, str]:
+    return task.engine, task.precision

@@ -1,0 +1,243 @@
+"""Analyse a deployment under a policy: deadlines, priorities, responses, chain bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.graph.taskgraph import TaskGraph
+from socsched.planning.deadlines import (
+    Requirement,
+    local_deadlines,
+    priorities,
+    requirements,
+    stretches,
+    weightings,
+)
+from socsched.planning.deployment import Deployment
+from socsched.planning.expected import expected_latencies, expected_latency
+from socsched.planning.observed import NOTHING
+from socsched.planning.plan import ChainResult, Task
+from socsched.planning.schedulability import edf, edf_holistic
+from socsched.planning.schedulability.chains import data_age, reaction_time
+from socsched.planning.schedulability.edf_demand import Overload
+from socsched.planning.schedulability.holistic import holistic
+from socsched.planning.schedulability.tasks import Response, RtTask, convert, timer_jitter
+from socsched.planning.schedulability.whole import DEMAND, FIXED
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """The data age of a chain that limits it: bound (ns) if there is one, and the terms that add up to `value`."""
+
+    value: int
+    bounded: bool
+    terms: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What the analysis says of a deployment.
+
+    `responses` by task; `ages` by chain; `overload` an interval in which EDF cannot serve the required local deadlines,
+    if that is what no deadlines could be found for.
+    """
+
+    tasks: tuple[Task, ...]
+    responses: Mapping[str, Response]
+    chains: tuple[ChainResult, ...]
+    ages: Mapping[str, Age]
+    overload: Overload | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    deadlines: dict[str, int]
+    overload: Overload | None
+
+
+def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
+    """Set deadlines and priorities and analyse; `thorough` spends more steps on tight EDF deadlines."""
+    workload = deployment.workload
+    graph, tasks = workload.graph, deployment.tasks
+    rt = convert(tasks, workload.engines(), workload.sensors())
+    needs = requirements(graph, rt, {task.name: task.queue for task in tasks})
+    if workload.policy == "edf":
+        movable = all(task.on_late == "continue" for task in tasks)
+        choice, responses, rank = _edf(rt, needs, 12 if thorough else 5, movable)
+    else:
+        choice, responses, rank = _fp(rt, needs)
+    late = timer_jitter(tasks)
+    tasks = tuple(
+        replace(
+            task,
+            deadline_ns=_deadline(task, choice.deadlines[task.name], responses[task.name], workload.policy)
+            + late[task.name],
+            priority=rank[task.name],
+            jitter_ns=_jitter(responses, task.name, rt),
+        )
+        for task in tasks
+    )
+    chains, ages = _chains(graph, tasks, responses, workload.policy)
+    if workload.observed is not NOTHING:
+        seen = expected_latencies(graph, tasks, workload.observed)
+        chains = tuple(replace(chain, expected_ns=seen[chain.name]) for chain in chains)
+    return Assessment(tasks, responses, chains, ages, choice.overload)
+
+
+def _deadline(task: Task, deadline: int, response: Response, policy: str) -> int:
+    """Return a task's deadline from its latest release; one that gives jobs up gets all the time it may need.
+
+    Under fixed priorities a local deadline orders nothing, and a chain may hold its own although one is exceeded: were
+    the job given up then, the bounds of chains that sample it would not hold.  EDF keeps the deadlines it was given.
+    """
+    if policy == "edf" or task.on_late not in ("skip", "abort") or not response.bounded:
+        return deadline
+    return max(deadline, response.value)
+
+
+def _jitter(responses: Mapping[str, Response], name: str, tasks: Mapping[str, RtTask]) -> int:
+    via = responses[name].via
+    if not via:
+        return tasks[name].release_jitter
+    return max(responses[via].value + tasks[via].offset - tasks[name].offset, tasks[name].release_jitter)
+
+
+def _fp(
+    tasks: Mapping[str, RtTask], needs: Sequence[Requirement]
+) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
+    """Take the weighting whose deadline-monotonic priorities keep the requirements best."""
+    best: tuple[float, _Choice, dict[str, Response], dict[str, int]] | None = None
+    for weights in weightings(tasks):
+        deadlines = local_deadlines(tasks, needs, weights)
+        rank = priorities(deadlines)
+        responses = holistic(_ranked(tasks, deadlines, rank))
+        load = _load(needs, {name: response.value for name, response in responses.items()}, responses)
+        if best is None or load < best[0]:
+            best = load, _Choice(deadlines, None), responses, rank
+    assert best is not None
+    return best[1:]
+
+
+def _ranked(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int], rank: Mapping[str, int]) -> dict[str, RtTask]:
+    return {n: replace(t, deadline=deadlines[n], priority=rank[n]) for n, t in tasks.items()}
+
+
+def _load(needs: Sequence[Requirement], finish: Mapping[str, int], responses: Mapping[str, Response]) -> float:
+    """Return by what factor the worst requirement is used up; what has no bound weighs heavily."""
+    used = [sum(finish[end] for end in need.ends) / max(need.budget, 1) for need in needs]
+    lost = sum(not response.bounded for response in responses.values())
+    return max(used, default=0.0) + 1000.0 * lost
+
+
+def _edf(
+    tasks: Mapping[str, RtTask], needs: Sequence[Requirement], steps: int, movable: bool
+) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
+    """Start from several local deadlines (proportional, and fixed-priority responses), keep the set that fits best.
+
+    `movable`: no job is given up at its local deadline, so that a response may be longer.
+    """
+    system = edf.System.of(tasks)
+    options = [local_deadlines(tasks, needs, weights) for weights in weightings(tasks)]
+    first = options[0]
+    rank = priorities(first)
+    # What is hopeless delays nobody else, and asking for its response takes longer than all the rest.
+    rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
+    fixed = holistic(_ranked(rest, first, rank))
+    if all(answer.bounded for answer in fixed.values()):
+        options.append({**first, **{name: max(_net(fixed[name], tasks[name]), 1) for name in rest}})
+    everybody, ones = frozenset(tasks) - system.hopeless, dict.fromkeys(tasks, 1.0)
+    best: tuple[float, dict[str, int], float] | None = None
+    for deadlines in options:
+        factor = edf.smallest_factor(system, deadlines, everybody, ones, steps)
+        if factor is not None:
+            tight = edf.scaled(system, deadlines, {n: factor if n in everybody else 1.0 for n in tasks})
+            load = max(sum(tight[end] for end in need.ends) / max(need.budget, 1) for need in needs)
+            if best is None or load < best[0]:
+                best = load, tight, factor
+    overload = edf.test(system, first)
+    if best is None:
+        picked = _respond(system, needs, first, False, movable)
+    else:
+        picked = _respond(system, needs, _tighten(system, best[1], steps) if steps > 5 else best[1], True, movable)
+    if movable and steps > 5 and 1 < picked.load <= _NEAR:
+        # Local deadlines that miss the demand test order jobs as well as any: responses tell whether chains hold.
+        more = [_respond(system, needs, option, edf.test(system, option) is None, True) for option in options]
+        picked = min([picked, *more], key=_by_load)
+    late = picked.load > 1 and (best is None or best[0] > 1)
+    choice = _Choice(picked.deadlines, overload if late else None)
+    return choice, picked.responses, rank if best is None else priorities(picked.deadlines)
+
+
+_NEAR = 2.0
+"""Load up to which more local deadlines are tried; what is further off has other reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    deadlines: dict[str, int]
+    responses: dict[str, Response]
+    load: float
+
+
+def _by_load(picked: _Picked) -> float:
+    return picked.load
+
+
+def _respond(
+    system: edf.System, needs: Sequence[Requirement], deadlines: dict[str, int], holds: bool, movable: bool
+) -> _Picked:
+    """Return the shorter of local deadlines, where these hold, and responses; and how far they use requirements up."""
+    own = edf.responses(system, deadlines, holds)
+    found = edf_holistic.responses(system, deadlines, own) if holds or movable else own
+    return _Picked(deadlines, found, _load(needs, {name: r.value for name, r in found.items()}, found))
+
+
+def _net(response: Response, task: RtTask) -> int:
+    return response.value - task.release_jitter
+
+
+def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[str, int]:
+    """Shrink what is left group by group, a group being tasks that trigger each other."""
+    for group in _triggered_together(system):
+        factor = edf.smallest_factor(system, deadlines, group, dict.fromkeys(system.tasks, 1.0), steps)
+        if factor is not None and factor < 1:
+            factors = {name: factor if name in group else 1.0 for name in system.tasks}
+            deadlines = edf.scaled(system, deadlines, factors)
+    return deadlines
+
+
+def _triggered_together(system: edf.System) -> list[frozenset[str]]:
+    groups: list[set[str]] = []
+    for name in system.order:
+        joined = {name}
+        for other in [g for g in groups if g & set(system.tasks[name].after)]:
+            joined |= other
+            groups.remove(other)
+        groups.append(joined)
+    return [frozenset(group) for group in groups]
+
+
+def _chains(
+    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response], policy: str
+) -> tuple[tuple[ChainResult, ...], dict[str, Age]]:
+    by_name = {task.name: task for task in tasks}
+    results, ages = [], {}
+    for chain in graph.pipeline.chains:
+        parts = stretches(graph, chain, by_name)
+        value, bounded, terms = reaction_time(parts, responses)
+        expected = expected_latency(parts, by_name)
+        bound = value if bounded else None
+        test = _tests(policy, responses, [part.last for part in parts]) if bounded else ""
+        limits = (chain.deadline_ns, expected, bound, chain.max_age_ns)
+        results.append(ChainResult(chain.name, chain.path, *limits, terms, test))
+        ages[chain.name] = Age(*data_age(parts, responses))
+    return tuple(results), ages
+
+
+def _tests(policy: str, responses: Mapping[str, Response], names: Sequence[str]) -> str:
+    """Return which analyses bounded responses are from."""
+    if policy != "edf":
+        return FIXED
+    own = [any(term == edf.ALLOWED for term, _ in responses[name].terms) for name in names]
+    return " and ".join(dict.fromkeys(DEMAND if mine else edf_holistic.NAME for mine in own))

@@ -1,0 +1,141 @@
+"""A mapping worked out and judged: its verdict, what an objective says of it, and which of two mappings is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.cost.cost import Cost
+from socsched.errors import UsageError
+from socsched.planning.assess import Assessment, assess
+from socsched.planning.deployment import Deployment, deploy
+from socsched.planning.expected import expected_latencies
+from socsched.planning.mapping.mapper import Beats, Score
+from socsched.planning.plan import Violation
+from socsched.planning.verdict import Balance, balance, overrun, utilisations, verdict, violations
+from socsched.planning.workload import Unconnectable, Workload
+
+OBJECTIVES = ("latency", "longest", "energy", "throughput", "slack")
+_UNBOUNDED = 1e6
+
+
+def objectives(text: str) -> tuple[str, ...]:
+    """Return the objectives of a list such as "energy,latency", the first one counting most; UsageError."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in OBJECTIVES:
+            raise UsageError(f"no objective {name!r}", f"one of {', '.join(OBJECTIVES)}, or several: energy,latency")
+    if len(set(names)) < len(names):
+        raise UsageError(f"objectives {text!r} name one twice", "a second one decides between equals in the first")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A mapping worked out and judged."""
+
+    deployment: Deployment
+    assessment: Assessment
+    balance: Balance
+    violations: tuple[Violation, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Return feasible, infeasible or undecided."""
+        return verdict(self.violations, self.assessment)
+
+
+def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
+    """Work a mapping out and check every requirement; Unconnectable when a conversion cannot run anywhere."""
+    return judged(deploy(workload, mapping), thorough)
+
+
+def judged(deployment: Deployment, thorough: bool = True) -> Candidate:
+    """Check every requirement of a deployment."""
+    assessment = assess(deployment, thorough)
+    deployment = replace(deployment, tasks=assessment.tasks)
+    sums = balance(deployment)
+    return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
+
+
+def objective_value(candidate: Candidate, objective: str) -> float:
+    """Return what an objective minimises.
+
+    latency: sum of expected chain latencies (ns); longest: the longest of them; energy: mean power (mW), as rates are
+    given; throughput: highest lane utilisation; slack: share of the tightest chain deadline used by its bound.
+    """
+    chains = candidate.assessment.chains
+    if objective == "energy":
+        return float(candidate.balance.power_mw)
+    if objective == "throughput":
+        return max(utilisations(candidate.assessment.tasks).values(), default=0.0)
+    if objective == "slack":
+        return max(
+            (chain.bound_ns / chain.deadline_ns if chain.bound_ns else _UNBOUNDED for chain in chains), default=0.0
+        )
+    if objective == "longest":
+        return float(max((chain.expected_ns for chain in chains), default=0))
+    return float(sum(chain.expected_ns for chain in chains))
+
+
+def score(candidate: Candidate, goals: Sequence[str]) -> Score:
+    """Return what orders candidates.
+
+    First no lane beyond its capacity: else a stage with no hope could hide on an engine nobody else needs.  Then
+    chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
+    """
+    lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)
+    requirements = overrun(candidate.violations) + _UNBOUNDED * lost
+    return _excess(candidate.deployment) + requirements, *(objective_value(candidate, goal) for goal in goals)
+
+
+def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
+    """Return what the score of a deployment cannot be below, without any analysis; ends at the first objective that
+    needs one.
+    """
+    found: list[float] = [_excess(deployment)]
+    for goal in goals:
+        if goal in ("latency", "longest"):
+            workload = deployment.workload
+            each = expected_latencies(workload.graph, deployment.tasks, workload.observed).values()
+            found.append(float(sum(each) if goal == "latency" else max(each, default=0)))
+        elif goal == "energy":
+            found.append(float(balance(deployment).power_mw))
+        elif goal == "throughput":
+            found.append(max(utilisations(deployment.tasks).values(), default=0.0))
+        else:
+            break
+    return tuple(found)
+
+
+def _excess(deployment: Deployment) -> float:
+    most = max(utilisations(deployment.tasks).values(), default=0.0)
+    return float(max(0.0, most - 1.0) * _UNBOUNDED**2)
+
+
+def better(
+    workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score, thorough: bool = False
+) -> Candidate | None:
+    """Return the candidate of a mapping if it beats `best`; Unconnectable when a conversion cannot run anywhere.
+
+    The analysis, which takes most of the time (on overloaded lanes by far), is spared where the score cannot do so.
+    """
+    deployment = deploy(workload, mapping)
+    least = least_score(deployment, goals)
+    if least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)]):
+        return None
+    candidate = judged(deployment, thorough)
+    return candidate if score(candidate, goals) < best else None
+
+
+def beating(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
+    """Return what `improve` asks of a mapping of a workload: its score where that is below one given."""
+
+    def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
+        try:
+            found = better(workload, mapping, goals, best, thorough)
+        except Unconnectable:
+            return None
+        return score(found, goals) if found else None
+
+    return beats

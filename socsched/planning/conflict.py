@@ -1,0 +1,243 @@
+"""A minimal set of requirements that cannot be met together, and what each asks for beyond its bound.
+
+Requirements are deleted one by one, and one stays out while the planner still finds no mapping for the rest (Chinneck &
+Dravnieks, "Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).  That is as
+good as the search it asks: what it finds no mapping for is not proved to have none, and the set says so.  What no
+mapping can meet by itself is proved by `impossible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from socsched.cost.cost import Cost
+from socsched.graph.taskgraph import task_graph
+from socsched.planning.assess import Assessment
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.deployment import Deployment
+from socsched.planning.mapping.mapper import Score, improve, initial_mapping
+from socsched.planning.plan import Conflict, Violation
+from socsched.planning.verdict import Balance, overrun, violations
+from socsched.planning.workload import Unconnectable, Workload
+
+FAR = 10**15
+"""A deadline (ns) that asks for nothing."""
+MANY = 1000
+"""A queue that is never short."""
+TRIES = 80
+"""Mappings a search for one set of requirements looks at."""
+MOST = 1000
+"""Mappings all searches for a set of requirements look at together."""
+ROUNDS = 4
+"""Times a set is grown and shrunk when a search meets what it had not found before."""
+_SECOND = 10**9
+_LOST = 1e6
+
+
+class Judged(Protocol):
+    """A mapping worked out and judged."""
+
+    @property
+    def deployment(self) -> Deployment: ...
+    @property
+    def assessment(self) -> Assessment: ...
+    @property
+    def balance(self) -> Balance: ...
+    @property
+    def violations(self) -> tuple[Violation, ...]: ...
+
+
+Judge = Callable[[Workload, Mapping[str, Cost], bool], Judged]
+
+
+def key(requirement: str) -> str:
+    """Return what is asked for, without the lane or number a violation names: one key for all lanes of an engine."""
+    name = requirement.split(" lane ")[0].split(" (")[0]
+    if name.startswith("queue of "):
+        return "queue of " + name.removeprefix("queue of ").split(">")[-1]
+    return name
+
+
+def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
+    """Return a workload that asks for the requirements in `kept` only, of those that change how it is scheduled."""
+    pipeline = workload.graph.pipeline
+    chains = tuple(
+        replace(
+            chain,
+            deadline_ns=chain.deadline_ns if f"deadline of chain {chain.name}" in kept else FAR,
+            max_age_ns=chain.max_age_ns if f"data age of chain {chain.name}" in kept else None,
+        )
+        for chain in pipeline.chains
+    )
+    stages = tuple(s if f"queue of {s.name}" in kept else replace(s, queue=MANY) for s in pipeline.stages)
+    made = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
+    most = {e.id: sum(_widest(workload, s.name, e.id) for s in stages) for e in workload.engines()}
+    engines = tuple(
+        e
+        if f"utilisation of {e.id}" in kept
+        else replace(e, lanes=e.lanes + most[e.id] + 2 * len(made.edges), capacities=())
+        for e in workload.engines()
+    )
+    return replace(made, _engines=engines)
+
+
+def _widest(workload: Workload, stage: str, engine: str) -> int:
+    """Return the most lanes a stage can take of an engine."""
+    costs = workload.model.candidates(workload.graph.stage(stage))
+    return max((cost.share for cost in costs if cost.engine == engine), default=0)
+
+
+def all_keys(workload: Workload) -> list[str]:
+    """Return every requirement of a workload on its platform."""
+    pipeline, platform = workload.graph.pipeline, workload.model.platform
+    found = [f"deadline of chain {chain.name}" for chain in pipeline.chains]
+    found += [f"data age of chain {chain.name}" for chain in pipeline.chains if chain.max_age_ns is not None]
+    found += [f"queue of {stage.name}" for stage in pipeline.stages]
+    found += [f"utilisation of {engine.id}" for engine in workload.engines()]
+    found += ["mean power"] if workload.model.mode.cap_mw or workload.limits.power_mw else []
+    found += ["accuracy loss"] if pipeline.accuracy_budget is not None else []
+    found += ["DRAM traffic"]
+    return found + [f"resident jobs on {e.id}" for e in platform.engines if e.operators.max_jobs]
+
+
+def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
+    """Return what a candidate of a relaxed workload violates of the requirements as they were."""
+    chains = {chain.name: chain for chain in workload.graph.pipeline.chains}
+    queues = {stage.name: stage.queue for stage in workload.graph.pipeline.stages}
+    assessment = candidate.assessment
+    asked = tuple(
+        replace(c, deadline_ns=chains[c.name].deadline_ns, max_age_ns=chains[c.name].max_age_ns)
+        for c in assessment.chains
+    )
+
+    def room(name: str) -> int:
+        return max(queues[part] for part in name.split(">"))
+
+    tasks = tuple(replace(task, queue=room(task.name)) for task in assessment.tasks)
+    assessment = replace(assessment, chains=asked, tasks=tasks, overload=None)
+    deployment = replace(candidate.deployment, workload=workload, tasks=tasks)
+    found = [
+        v
+        for v in violations(deployment, assessment, candidate.balance)
+        if not v.requirement.startswith("utilisation of ")
+    ]
+    for engine in workload.engines():
+        found += _capacity(engine.id, engine.lanes, deployment)
+    lost = {v.requirement for v in found}
+    for chain in asked:
+        name = f"deadline of chain {chain.name}"
+        if chain.bound_ns is None and name not in lost:
+            least = chain.deadline_ns + 1 - sum(value for _, value in chain.terms)
+            terms = (*chain.terms, ("no bound exists: more than is allowed", least)) if least > 0 else chain.terms
+            total = sum(value for _, value in terms)
+            found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", terms, ()))
+    return tuple(found)
+
+
+def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Violation]:
+    """Yield the fullest lane of an engine if it is overfull; all of the engine if lanes were added to it."""
+    here = [task for task in deployment.tasks if task.engine == engine]
+    wide = any(lane >= lanes for task in here for lane in task.lanes)
+    sets = [here] if wide else [[task for task in here if lane in task.lanes] for lane in range(lanes)]
+    hopeless = [task for task in here if task.wcet_ns > task.period_ns]
+    if wide and hopeless:  # however many lanes are added, a job runs on those it has
+        sets, wide = [hopeless[:1]], False
+    bound = lanes * _SECOND if wide else _SECOND
+    rows = [
+        tuple((t.name, -(-t.wcet_ns * (len(t.lanes) if wide else 1) * _SECOND // t.period_ns)) for t in tasks)
+        for tasks in sets
+    ]
+    terms = max(rows, key=lambda row: sum(value for _, value in row), default=())
+    demand = sum(value for _, value in terms)
+    if demand > bound:
+        yield Violation(f"utilisation of {engine}", demand, bound, demand - bound, "ns/s", terms, ())
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for mappings that meet some requirements; remembers every mapping that met any."""
+
+    workload: Workload
+    judge: Judge
+    clock: Clock = NO_CLOCK
+    tried: int = 0
+    met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
+
+    def late(self) -> bool:
+        """Say whether the time or the number of mappings given to this search is used up."""
+        return self.tried >= MOST or self.clock.over()
+
+    def meets(self, kept: frozenset[str]) -> Judged | None:
+        """Return a candidate that meets `kept`, None when none is found; what met more before still does."""
+        for violated, candidate in self.met:
+            if not violated & kept:
+                return candidate
+        workload = relaxed(self.workload, kept)
+        hit: list[Judged] = []
+
+        def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
+            if hit or self.late():
+                return None  # what is left of the search changes nothing
+            self.tried += 1
+            try:
+                candidate = self.judge(workload, mapping, False)
+            except Unconnectable:
+                return None
+            left = [v for v in restored(candidate, self.workload) if key(v.requirement) in kept]
+            if not left:
+                hit.append(candidate)
+            lost = sum(
+                chain.bound_ns is None and f"deadline of chain {chain.name}" in kept
+                for chain in candidate.assessment.chains
+            )
+            latency = sum(chain.expected_ns for chain in candidate.assessment.chains)
+            found = (overrun(left) + _LOST * lost, latency)
+            return found if found < best else None
+
+        improve(initial_mapping(workload), workload.options(), beats, TRIES, self.clock)
+        if not hit:
+            return None
+        self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))
+        return hit[0]
+
+
+def conflict(
+    workload: Workload,
+    judge: Judge,
+    violated: Sequence[Violation],
+    clock: Clock = NO_CLOCK,
+    search: Search | None = None,
+) -> tuple[Conflict, ...]:
+    """Return minimal sets of requirements that conflict; () where a search found all of them met after all.
+
+    `violated`: what the best mapping known violates.  After `clock` a set is returned as small as it is then, not
+    `minimal`.  `search` remembers what was met.
+    """
+    search = search or Search(workload, judge, clock)
+    known = {key(v.requirement): v for v in reversed(violated)}
+    order = all_keys(workload)
+    # What engines can take is no wish: it is a member only where the best mapping known overfills one.
+    always = frozenset(name for name in order if name.startswith("utilisation of ") and name not in known)
+    kept, minimal = frozenset(known) & frozenset(order), False
+    for _ in range(ROUNDS):
+        while (witness := search.meets(kept | always)) is not None:
+            # The requirements others give way to belong to the set, until no mapping is found for it.
+            more = {key(v.requirement): v for v in restored(witness, workload)}
+            if not set(more) - kept:
+                return ()
+            known = {**more, **known}
+            kept |= set(more)
+        for name in [n for n in order if n in kept]:
+            witness = search.meets(always | kept - {name})
+            if witness is None and not search.late():
+                kept -= {name}
+            elif witness is not None:
+                found = {key(v.requirement): v for v in restored(witness, workload)}
+                known[name] = found.get(name, known[name])
+        # A search is not monotone: what it met on the way may be what it had given up before.
+        minimal = not search.late() and search.meets(kept | always) is None
+        if minimal or search.late():
+            break
+    return (Conflict(tuple(known[n] for n in order if n in kept), False, minimal, search.tried),)

@@ -1,0 +1,326 @@
+"""A stage that may be cut: its units of layers, where each may run, and what that and a change of place cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from socsched.cost.conversion import conversion_figures, converter, tensor_bytes, visible_ns
+from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel
+from socsched.cost.power import job_energy_uj
+from socsched.cost.roofline import launches_per_operator
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Engine
+from socsched.errors import CompileError
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from socsched.graph.partition import prefixes, units
+from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of
+from socsched.models.registry import get_model
+from socsched.planning.cutting.work import at, layer_types, owners
+
+SLOW = 32
+"""A place at least so many times slower than the fastest on every unit is left out."""
+ENGINES = 3
+"""Among how many kinds of engine, the fastest ones, a network is shared out."""
+NEVER = float("inf")
+"""Time of what an engine refuses."""
+_REFUSED_NS = 1e12
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how a part may run."""
+
+    engine: str
+    precision: str
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Consecutive units up to number `end` (exclusive) in one place: a part of the network."""
+
+    end: int
+    place: Place
+
+
+Legs = tuple[Leg, ...]
+
+
+class UnitFloor(NamedTuple):
+    """The least of a unit without what a job pays once: time times cores by engine, time (ns), energy (µJ), bytes."""
+
+    lanes_ns: Mapping[str, int]
+    time_ns: int
+    uj: float
+    bytes: int
+
+
+@dataclass(slots=True)
+class Divisible:
+    """A stage's units in topological order.
+
+    `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place without what every job pays once
+    (`entry_ns`, `entry_uj`), None where the engine takes no such operator.  `least_ns`: a unit's time where it is
+    shortest, among all places there are.  `members` are the layers of each unit; `free`: a unit within a part may take
+    less than alone, as its neighbours read or write for it.
+    """
+
+    stage: Stage
+    network: Network
+    types: Mapping[str, TensorType]
+    cuts: tuple[tuple[str, ...], ...]
+    crossing: tuple[tuple[TensorType, ...], ...]
+    places: tuple[Place, ...]
+    time_ns: tuple[tuple[int | None, ...], ...]
+    energy_uj: tuple[tuple[int | None, ...], ...]
+    entry_ns: tuple[int, ...]
+    entry_uj: tuple[int, ...]
+    least_ns: tuple[int, ...]
+    members: tuple[tuple[str, ...], ...]
+    free: tuple[bool, ...]
+    floors: tuple[UnitFloor, ...]
+    model: CostModel
+    _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
+    _tensors: dict[TensorType, int] = field(default_factory=dict)
+    _laid: list[list[_Laid]] = field(default_factory=list)
+    _table: Table | None = None
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return len(self.time_ns)
+
+    def floor_ns(self) -> int:
+        """Return what no way to cut the stage is faster than (ns): its longest path with every unit at its fastest.
+
+        Units that cost less within a part count nothing.
+        """
+        done: dict[str, int] = {}
+        layers = {layer.name: layer for layer in self.network.layers}
+        for unit, members in enumerate(self.members):
+            ready = max((done.get(name, 0) for member in members for name in layers[member].inputs), default=0)
+            done |= dict.fromkeys(members, ready + (0 if self.free[unit] else self.least_ns[unit]))
+        return max(done.values())
+
+    def least(self) -> list[UnitFloor]:
+        """Return what units take at least wherever they run, those left out that may cost less within a part."""
+        return [floor for floor, free in zip(self.floors, self.free, strict=True) if not free]
+
+    def forced(self, unit: int, source: int, sink: int) -> tuple[int, int] | None:
+        """Return what a change of place after a unit costs at least: for tensors the very next unit reads."""
+        layers = {layer.name: layer for layer in self.network.layers}
+        read = {name for member in self.members[unit + 1] for name in layers[member].inputs}
+        tensors = self._numbers([self.types[name] for name in self.members[unit] if name in read])
+        return self._change(tensors, source, sink) if tensors else (0, 0)
+
+    def parts(self, legs: Legs) -> list[PartOf]:
+        """Return the parts some legs make of the network."""
+        return parts_of(self.stage.name, self.network, [self.cuts[leg.end - 1] for leg in legs[:-1]], self.types)
+
+    def change(self, cut: int, source: int, sink: int) -> tuple[int, int] | None:
+        """Return time (ns) and energy (µJ) of going from one place to another at a cut, None where nobody converts."""
+        key = (cut, source, sink)
+        if key not in self._changes:
+            self._changes[key] = self._change(self._numbers(self.crossing[cut]), source, sink)
+        return self._changes[key]
+
+    def table(self) -> Table:
+        """Return what units and changes of place cost as arrays."""
+        if self._table is None:
+            count = range(len(self.places))
+            change = np.zeros((2, self.units - 1, len(count), len(count)))
+            for a, b in itertools.permutations(count, 2):
+                for cut in range(self.units - 1):
+                    found = self.change(cut, a, b)
+                    change[:, cut, a, b] = (NEVER, 0.0) if found is None else found
+            time = np.array([[NEVER if time is None else time for time in times] for times in self.time_ns], float)
+            energy = np.array([[float(energy or 0) for energy in energies] for energies in self.energy_uj])
+            self._table = Table(time, energy, *change)
+        return self._table
+
+    def _change(self, crossing: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
+        platform, mode = self.model.platform, self.model.mode
+        source, sink = platform.engine(self.places[a].engine), platform.engine(self.places[b].engine)
+        there, here = self._laid[a], self._laid[b]
+        size = read = written = 0
+        for tensor in crossing:
+            given, wanted = there[tensor], here[tensor]
+            size += given.bytes
+            # Parts on one engine agree on the layout; a change of data type remains.
+            if given.dtype != wanted.dtype or (given.layout != wanted.layout and source.id != sink.id):
+                read, written = read + given.bytes, written + wanted.bytes
+        if not written:
+            return visible_ns(source, sink, size), 0
+        engine = converter(platform, mode, source, sink)
+        if engine is None:
+            return None
+        time, energy = conversion_figures(read + written, engine, platform, mode)
+        return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
+
+    def _numbers(self, tensors: Sequence[TensorType]) -> list[int]:
+        """Return tensors as numbers of `_laid`, which lists by place how an engine stores them."""
+        if not self._laid:
+            different = list(dict.fromkeys(self.types.values()))
+            self._tensors = {tensor: number for number, tensor in enumerate(different)}
+            self._laid = [[self._stored(tensor, place) for tensor in different] for place in self.places]
+        return [self._tensors[tensor] for tensor in tensors]
+
+    def _stored(self, tensor: TensorType, place: Place) -> _Laid:
+        precision = self.model.platform.engine(place.engine).precisions[place.precision]
+        laid = replace(at(tensor, place.precision), layout=precision.layout if len(tensor.shape) == 4 else "")
+        return _Laid(laid.dtype, laid.layout, tensor_bytes(laid))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What units and changes of place cost, as arrays; `NEVER` where an engine refuses.
+
+    `time` (ns) and `energy` (µJ) [unit, place]; `change_ns` and `change_uj` [cut, source, sink].
+    """
+
+    time: Floats
+    energy: Floats
+    change_ns: Floats
+    change_uj: Floats
+
+
+class _Laid(NamedTuple):
+    """A tensor as an engine stores it."""
+
+    dtype: str
+    layout: str
+    bytes: int
+
+
+def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
+    """Return a stage with its units and their costs; None where it is no network, or one that cannot be cut.
+
+    Stages that give jobs up or run them otherwise when late, or whose execution times are stated in absolute figures,
+    stay whole: neither can be shared out among parts.
+    """
+    whole = stage.model is not None and stage.on_late == "continue" and stage.degraded is None
+    if not whole or PART in stage.params or (stage.execution is not None and not stage.execution.relative):
+        return None
+    factory = get_model(stage.model or "", stage.params).network
+    if factory is None:
+        return None
+    network = factory()
+    if any(size < 0 for tensor in network.inputs.values() for size in tensor.shape):
+        return None
+    try:
+        work = model.work_of(stage, stage.precisions[0])
+    except CompileError:
+        return None
+    owner = owners(network, work.operators) if work else None
+    if work is None or owner is None:
+        return None
+    types = layer_types(network, work.operators, owner)
+    try:
+        found = list(prefixes(network, types))
+    except KeyError:  # a tensor no operator leaves
+        return None
+    # Two cuts with the same last layers would be one; a unit whose cut nothing crosses is an output of its own.
+    if not found or len({cut.after for cut in found}) < len(found):
+        return None
+    cuts = tuple(cut.after for cut in found)
+    crossing = tuple(tuple(cut.crossing.values()) for cut in found)
+    apart = cut_pipeline(pipeline, {stage.name: parts_of(stage.name, network, cuts, types)})
+    stages = [apart.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1)]
+    sharing = {
+        name
+        for operator, name in zip(work.operators, owner, strict=True)
+        if (operator.kind == "concat" and not operator.bytes) or (operator.kind == "conv2d" and not operator.read_bytes)
+    }
+    return _priced(stage, network, types, cuts, crossing, [model.candidates(unit) for unit in stages], sharing, model)
+
+
+def _priced(
+    stage: Stage,
+    network: Network,
+    types: Mapping[str, TensorType],
+    cuts: tuple[tuple[str, ...], ...],
+    crossing: tuple[tuple[TensorType, ...], ...],
+    costs: Sequence[Sequence[Cost]],
+    sharing: set[str],
+    model: CostModel,
+) -> Divisible | None:
+    by_unit = [{Place(c.engine, c.precision, c.share): c for c in candidates} for candidates in costs]
+    if not all(by_unit):
+        return None
+    places = _worthwhile(by_unit)
+    if len({place.engine for place in places}) < 2:
+        return None
+    platform, mode = model.platform, model.mode
+    engines = [platform.engine(place.engine) for place in places]
+    entry_ns = tuple(map(_entry_ns, engines))
+    entry_uj = tuple(
+        job_energy_uj(engine, mode, place.share, time, 0, 0.0)
+        for engine, place, time in zip(engines, places, entry_ns, strict=True)
+    )
+    times: list[tuple[int | None, ...]] = []
+    energies: list[tuple[int | None, ...]] = []
+    for unit in by_unit:
+        found = [unit.get(place) for place in places]
+        pairs = list(zip(found, entry_ns, entry_uj, strict=True))
+        times.append(tuple(c.time_ns - min(once, c.time_ns - 1) if c else None for c, once, _ in pairs))
+        energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
+    once = {engine.id: _entry_ns(engine) for engine in platform.engines}
+    least = tuple(max(min(cost.time_ns - once[cost.engine] for cost in unit.values()), 0) for unit in by_unit)
+    members = units(network)
+    free = tuple(any(name in sharing for name in unit) for unit in members)
+    floors = tuple(_floor(unit, model, once) for unit in by_unit)
+    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, members, free, floors)
+    return Divisible(stage, network, types, cuts, crossing, *ways, model)
+
+
+def _floor(unit: Mapping[Place, Cost], model: CostModel, once: Mapping[str, int]) -> UnitFloor:
+    """Return what a unit takes at least; a part is rounded up once, its units each."""
+    lanes: dict[str, int] = {}
+    energies: list[float] = []
+    for place, cost in unit.items():
+        engine = model.platform.engine(place.engine)
+        time = max(cost.time_ns - once[place.engine] - 1, 0)
+        cores = min(place.share, model.mode.engines[place.engine].units) if engine.shares == "unit" else 1
+        lanes[place.engine] = min(lanes.get(place.engine, time * cores), time * cores)
+        entry = job_energy_uj(engine, model.mode, place.share, once[place.engine], 0, 0.0)
+        energies.append(max(cost.energy_uj - entry - 2.0, 0.0))
+    least = min(max(cost.time_ns - once[cost.engine] - 1, 0) for cost in unit.values())
+    return UnitFloor(lanes, least, min(energies), min(cost.bytes for cost in unit.values()))
+
+
+def _worthwhile(units: Sequence[Mapping[Place, Cost]]) -> tuple[Place, ...]:
+    """Return the places to consider: of every engine and precision the fastest share, on the fastest `ENGINES` kinds of
+    engine (equal engines are one kind), unless it is `SLOW` on every unit.
+    """
+    total: dict[Place, float] = {}
+    for place in dict.fromkeys(place for unit in units for place in unit):
+        total[place] = sum(unit[place].time_ns if place in unit else _REFUSED_NS for unit in units)
+    best: dict[tuple[str, str], Place] = {}
+    for place in sorted(total, key=total.__getitem__):
+        best.setdefault((place.engine, place.precision), place)
+    kept = [place for place in total if place in best.values() and not _slow(place, units)]
+    speed: dict[str, float] = {}
+    for place in kept:
+        speed[place.engine] = min(speed.get(place.engine, total[place]), total[place])
+    fastest = sorted(set(speed.values()))[:ENGINES]
+    return tuple(place for place in kept if speed[place.engine] in fastest)
+
+
+def _slow(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
+    return all(
+        place not in unit or unit[place].time_ns >= SLOW * min(cost.time_ns for cost in unit.values()) for unit in units
+    )
+
+
+def _entry_ns(engine: Engine) -> int:
+    """What a job pays once: its submission, and the launch where a whole job is one."""
+    once = round(engine.submit_ns.value)
+    return once if launches_per_operator(engine) else once + round(engine.launch_ns.value)

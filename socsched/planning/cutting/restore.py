@@ -1,0 +1,24 @@
+"""The pipeline as a plan has it: stages the plan cuts are its parts."""
+
+from __future__ import annotations
+
+from socsched.descriptor.pipeline import Pipeline
+from socsched.models.parts import PartOf, cut_pipeline, part_of
+from socsched.models.tiles import tile_of, tiled_pipeline
+from socsched.planning.plan import Plan
+
+
+def as_planned(pipeline: Pipeline, plan: Plan) -> Pipeline:
+    """Return a pipeline with the networks cut where `plan` cuts them: whoever compiles or runs a plan needs this."""
+    parts: dict[str, list[PartOf]] = {}
+    for task in plan.tasks:
+        part = part_of(task.params) if task.kind == "stage" else None
+        if part is not None:
+            parts.setdefault(part.stage, []).append(part)
+    tiles = [tile for task in plan.tasks if task.kind == "stage" and (tile := tile_of(task.params))]
+    if tiles:
+        pipeline = tiled_pipeline(pipeline, {tile.stage: tile.grid for tile in tiles})
+    if not parts:
+        return pipeline
+    ordered = {stage: sorted(found, key=lambda part: part.number) for stage, found in parts.items()}
+    return cut_pipeline(pipeline, ordered)

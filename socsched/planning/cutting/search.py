@@ -1,0 +1,298 @@
+"""Cut points by local search: ways to cut one network are tried in the whole deployment, borders moved, parts moved.
+
+What a cut is worth depends on everything else: the engine it relieves, deadlines, traffic.  So paths under prices only
+propose (`segmentation`), and the same judgement as for whole stages disposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel
+from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import UsageError
+from socsched.graph.taskgraph import task_graph
+from socsched.models.parts import cut_pipeline
+from socsched.planning.candidate import Candidate, beating, better, judge, score
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.cutting.divisible import Divisible, Leg, Legs, Place, divisible
+from socsched.planning.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
+from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
+from socsched.planning.observed import NOTHING, Observed
+from socsched.planning.solution import Solution
+from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
+from socsched.units import format_duration
+
+WORTH = 0.01
+"""Part of the objective a cut has to gain, unless it mends a requirement: less is within the error of its costs."""
+SLOWER = 1.25
+"""From which factor on a longer stage is not tried for latency where every requirement is met."""
+Divided = dict[str, Divisible | None]
+"""Stages in units, None for those that stay whole."""
+Cuts = Mapping[str, Legs]
+"""Legs of the stages that are cut; the others are whole."""
+
+
+@dataclass(slots=True)
+class Cutter:
+    """The search in one power mode; remembers workloads by their cuts."""
+
+    pipeline: Pipeline
+    model: CostModel
+    policy: str
+    goals: Sequence[str]
+    observed: Observed = NOTHING
+    limits: Limits = NO_LIMITS
+    stages: dict[str, Divisible] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    evaluated: int = 0
+    _workloads: dict[str, Workload] = field(default_factory=dict)
+
+    def workload(self, cuts: Cuts) -> Workload:
+        """Return the workload with some stages cut."""
+        key = repr(sorted((name, tuple(leg.end for leg in legs)) for name, legs in cuts.items()))
+        if key not in self._workloads:
+            parts = {name: self.stages[name].parts(legs) for name, legs in cuts.items()}
+            graph = task_graph(cut_pipeline(self.pipeline, parts))
+            self._workloads[key] = Workload.of(graph, self.model, self.policy, self.observed, self.limits)
+        return self._workloads[key]
+
+    def mapping(self, whole: Mapping[str, Cost], cuts: Cuts) -> tuple[Workload, dict[str, Cost]] | None:
+        """Return the workload and costs with some stages cut and the others as in `whole`; None where an engine refuses
+        a part.
+        """
+        workload = self.workload(cuts)
+        found: dict[str, Cost] = {}
+        for name in workload.graph.order:
+            if name in whole:
+                found[name] = whole[name]
+                continue
+            stage, number = name.rsplit(".", 1)
+            cost = self._cost(workload, name, cuts[stage][int(number) - 1].place)
+            if cost is None:
+                return None
+            found[name] = cost
+        return workload, found
+
+    def _cost(self, workload: Workload, name: str, place: Place) -> Cost | None:
+        return self.model.at(workload.graph.stage(name), place.engine, place.precision, place.share)
+
+    def better(self, whole: Mapping[str, Cost], cuts: Cuts, best: Score) -> Candidate | None:
+        """Return the candidate if it beats `best`."""
+        made = self.mapping(whole, cuts)
+        if made is None:
+            return None
+        self.evaluated += 1
+        try:
+            return better(*made, self.goals, best)
+        except Unconnectable:
+            return None
+
+
+def cutter_of(
+    pipeline: Pipeline, workload: Workload, goals: Sequence[str], known: Divided | None = None, clock: Clock = NO_CLOCK
+) -> Cutter:
+    """Return the search over the stages of `workload`, whole there, that may be cut.
+
+    `known` remembers stages in units; those that are not in units when the `clock` is over are `left`.
+    """
+    known = {} if known is None else known
+    cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
+    for stage in pipeline.stages:
+        if stage.name not in known:
+            if clock.over():
+                cutter.left += (stage.name,)
+                continue
+            known[stage.name] = divisible(pipeline, stage, workload.model)
+        divided = known[stage.name]
+        if divided is not None:
+            cutter.stages[stage.name] = divided
+    return cutter
+
+
+def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = NO_CLOCK) -> Solution:
+    """Return a solution with networks cut where that is worth it, else the one given.
+
+    Tries `budget` mappings at most, none after `clock`.  A cut has to mend a requirement or gain `WORTH` of the
+    objective.
+    """
+    if not cutter.stages:
+        return solution
+    workload, goals = solution.candidate.deployment.workload, cutter.goals
+    solution = replace(solution, floors={name: stage.floor_ns() for name, stage in cutter.stages.items()})
+    whole = dict(solution.candidate.deployment.mapping)
+    best, cuts = solution.candidate, dict[str, Legs]()
+
+    def left() -> bool:
+        return cutter.evaluated < budget and not clock.over()
+
+    target = _worthwhile(score(best, goals))
+    improved = True
+    while improved and left():
+        improved = False
+        for name, divided in cutter.stages.items():
+            for legs in _proposals(workload, divided, whole, cuts.get(name)):
+                if not left():
+                    break
+                if _hopeless(divided, legs, cuts.get(name), whole[name], goals, target):
+                    continue
+                trial = {**cuts, name: legs}
+                if len(legs) == 1:
+                    del trial[name]
+                instead = _with(cutter, whole, divided, legs)
+                found = cutter.better(instead, trial, target)
+                if found is not None:
+                    best, cuts, whole, improved = found, trial, instead, True
+                    target = score(best, goals)
+    notes = {name: _why_whole(each, clock) for name, each in cutter.stages.items() if name not in cuts}
+    notes = {name: note for name, note in notes.items() if note} | dict.fromkeys(cutter.left, _LATE)
+    late = solution.search.late or clock.over()
+    search = replace(solution.search, complete=solution.search.complete and not late, late=late)
+    solution = replace(solution, notes=notes, search=search)
+    if not cuts:
+        return replace(solution, search=_counted(solution, cutter.evaluated))
+    best, more = _polished(cutter, best, goals, max(budget - cutter.evaluated, 0), clock)
+    final = judge(best.deployment.workload, best.deployment.mapping)
+    if score(final, goals) >= solution.score:
+        return replace(solution, search=_counted(solution, cutter.evaluated + more))
+    return replace(
+        solution, candidate=final, score=score(final, goals), search=_counted(solution, cutter.evaluated + more)
+    )
+
+
+def _hopeless(
+    stage: Divisible, legs: Legs, present: Legs | None, whole: Cost, goals: Sequence[str], target: Score
+) -> bool:
+    """Say whether legs are so much slower than what is there that nothing but a violated requirement speaks for them:
+    with all requirements met, a longer stage lowers no latency but for what its neighbours save on conversions.
+    """
+    if goals[0] != "latency" or target[0] > 0 or len(legs) == 1:
+        return False
+    before = duration_ns(stage, present) if present else whole.time_ns
+    after = duration_ns(stage, legs)
+    return before is not None and after is not None and after > SLOWER * before
+
+
+def _counted(solution: Solution, more: int) -> Improved:
+    return replace(solution.search, evaluated=solution.search.evaluated + more)
+
+
+def _worthwhile(found: Score) -> Score:
+    return (found[0], *(value * (1 - WORTH) for value in found[1:2]), *found[2:])
+
+
+def _with(cutter: Cutter, whole: Mapping[str, Cost], stage: Divisible, legs: Legs) -> dict[str, Cost]:
+    """Return the costs of whole stages with that of a stage that has one leg again."""
+    if len(legs) > 1:
+        return dict(whole)
+    place = legs[0].place
+    cost = cutter.model.at(stage.stage, place.engine, place.precision, place.share)
+    return {**whole, stage.stage.name: cost} if cost else dict(whole)
+
+
+def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], legs: Legs | None) -> Iterator[Legs]:
+    """Yield ways to cut a stage, near the present one first."""
+    if legs is not None:
+        yield from shifted(stage, legs)
+    rested = _rested(workload, stage, whole)
+    proposed = segmentations(stage, _borders(workload, stage, whole))
+    for found in dict.fromkeys(tuple(Leg(leg.end, rested[leg.place]) for leg in each) for each in proposed):
+        # A network that only changes its data type or share on the way stays in one part: nobody is relieved.
+        parts = len({leg.place.engine for leg in found})
+        if found != legs and (parts > 1 if len(found) > 1 else legs is not None):
+            yield found
+
+
+_LATE = "not looked at before the time limit"
+
+
+def _why_whole(stage: Divisible, clock: Clock) -> str:
+    """Say what the fastest cut between engines would take, against the fastest place for the whole; "" without one."""
+    if clock.over():
+        return _LATE
+    ways = segmentations(stage)
+    times = {legs: time for legs in ways if (time := duration_ns(stage, legs)) is not None}
+    alone = min((cost.time_ns for cost in stage.model.candidates(stage.stage)), default=None)
+    cut = {legs: time for legs, time in times.items() if len({leg.place.engine for leg in legs}) > 1}
+    if not cut or alone is None:
+        return ""
+    best = min(cut, key=cut.__getitem__)
+    parts = ", ".join(f"{leg.place.engine} {leg.place.precision}" for leg in best)
+    points = ", ".join("+".join(stage.cuts[leg.end - 1]) for leg in best[:-1])
+    told = f"cut after {points} ({parts}) it takes {format_duration(cut[best], 2)} at best, whole"
+    return f"{told} {format_duration(alone, 2)}"
+
+
+def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> dict[Place, Place]:
+    """Return for every place the one, among engines that cost the same, on which other stages take the least time."""
+    load: dict[str, float] = {}
+    for name, cost in whole.items():
+        if name != stage.stage.name:
+            load[cost.engine] = load.get(cost.engine, 0.0) + cost.time_ns / workload.graph.period_ns[name]
+    return {
+        place: min(same, key=lambda other: (load.get(other.engine, 0.0), other != place))
+        for place, same in twins(stage).items()
+    }
+
+
+def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> list[tuple[float, float]]:
+    """Return what it takes (ns) to come to every place of a stage from those that feed it, and on to its readers."""
+    name, result = stage.stage.name, []
+    for place in stage.places:
+        here = replace(whole[name], engine=place.engine, precision=place.precision, share=place.share)
+        before = (transfer_ns(workload, whole[p], here) for p, c in workload.edges if c == name)
+        after = (transfer_ns(workload, here, whole[c]) for p, c in workload.edges if p == name)
+        result.append((max(before, default=0.0), max(after, default=0.0)))
+    return result
+
+
+def _polished(
+    cutter: Cutter, best: Candidate, goals: Sequence[str], budget: int, clock: Clock
+) -> tuple[Candidate, int]:
+    """Move parts and stages one at a time, as `improve` does with whole stages; parts that meet again become one."""
+    workload = best.deployment.workload
+
+    if budget < 1 or clock.over():
+        return best, 0
+    search = improve(dict(best.deployment.mapping), workload.options(), beating(workload, goals), budget, clock)
+    cuts, whole = _read_back(cutter, workload, search.mapping)
+    made = cutter.mapping(whole, cuts)
+    if made is None:
+        return best, search.evaluated
+    try:
+        found = better(*made, goals, score(best, goals))
+    except (Unconnectable, UsageError):
+        found = None
+    return found or best, search.evaluated
+
+
+def _read_back(
+    cutter: Cutter, workload: Workload, mapping: Mapping[str, Cost]
+) -> tuple[dict[str, Legs], dict[str, Cost]]:
+    """Return legs and whole costs of a mapping of parts, neighbours in one place joined."""
+    legs: dict[str, list[Leg]] = {}
+    whole: dict[str, Cost] = {}
+    for name, cost in mapping.items():
+        stage = name.rsplit(".", 1)[0]
+        if "part" not in workload.graph.stage(name).params:
+            whole[name] = cost
+            continue
+        divided = cutter.stages[stage]
+        end = workload.graph.stage(name).params["part"]["cut"].partition(":")[2]
+        number = next((i + 1 for i, cut in enumerate(divided.cuts) if "+".join(cut) == end), divided.units)
+        legs.setdefault(stage, []).append(Leg(number, Place(cost.engine, cost.precision, cost.share)))
+    cuts: dict[str, Legs] = {}
+    for stage, found in legs.items():
+        joined = merged(tuple(sorted(found, key=lambda leg: leg.end)))
+        if len(joined) > 1:
+            cuts[stage] = joined
+            continue
+        place = joined[0].place
+        alone = cutter.model.at(cutter.stages[stage].stage, place.engine, place.precision, place.share)
+        if alone is None:
+            cuts[stage] = tuple(sorted(found, key=lambda leg: leg.end))
+        else:
+            whole[stage] = alone
+    return cuts, whole

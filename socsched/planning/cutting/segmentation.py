@@ -1,0 +1,225 @@
+"""Ways to cut a network worth trying: shortest paths over units and places, under many prices.
+
+A path through the units changes places wherever that pays: time, or energy, is weighed, and an engine's time may be
+made dearer than others'.  As prices vary, the paths sweep the convex hull of what can be traded for what: the same list
+serves an engine that is overloaded, a chain that is late, and energy.  (Shortest paths under prices are Lagrangian
+relaxation: Handler & Zang, "A dual algorithm for the constrained shortest path problem", Networks 10, 1980.)  Between
+the hull's corners, where a change of place costs so much that no price proposes one, lie the cuts that share a network
+out between two engines: those with one border are all listed, and the best-balanced ones with two.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from socsched.planning.cutting.divisible import NEVER, Divisible, Floats, Leg, Legs, Place, Table
+
+PRICES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""By how much the time on an engine is made dearer."""
+WATTS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""What a second of latency is worth in energy (W) where energy is weighed."""
+LEFT = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9)
+"""How much of its time for the whole network an engine may keep that gives a stretch in the middle away."""
+_Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | None = None) -> list[Legs]:
+    """Return different ways to cut a stage, those of a single leg included; `borders`: what it takes (ns) to come to
+    each place from the stages before, and from there to those after.
+    """
+    engines = dict.fromkeys(place.engine for place in stage.places)
+    factors = [
+        [1.0 + (price if place.engine == dear else 0.0) for place in stage.places]
+        for dear, price in [("", 0.0), *itertools.product(engines, PRICES)]
+    ]
+    table = stage.table()
+    found = dict.fromkeys(_paths(stage, table, factors, borders))
+    found |= dict.fromkeys(_shared(stage, table))
+    return list(found)
+
+
+def _shared(stage: Divisible, table: Table) -> Iterator[Legs]:
+    """Yield ways to share the units out between two engines, at the place where each is fastest."""
+    chosen = _representatives(stage)
+    sums = {p: _Sums.of(table.time[:, p]) for p in chosen}
+    cuts = np.arange(1, stage.units)
+    for a, b in itertools.permutations(chosen, 2):
+        first, second = stage.places[a], stage.places[b]
+        longest = np.maximum(sums[a].between(0, cuts), sums[b].between(cuts, stage.units))
+        for index in np.argsort(longest, kind="stable"):
+            if longest[index] < NEVER:
+                yield (Leg(int(cuts[index]), first), Leg(stage.units, second))
+        for i, j in _inner(stage.units, table.change_ns[:, a, b], table.change_ns[:, b, a], sums[a], sums[b]):
+            yield (Leg(i, first), Leg(j, second), Leg(stage.units, first))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Times (ns) of the first n units on a place, those it refuses counting nothing, and how many these are."""
+
+    time: Floats
+    refused: _Integers
+
+    @staticmethod
+    def of(times: Floats) -> _Sums:
+        able = times < NEVER
+        time = np.concatenate(([0.0], np.cumsum(np.where(able, times, 0.0))))
+        return _Sums(time, np.concatenate(([0], np.cumsum(~able))))
+
+    def between(self, begin: _Integers | int, end: _Integers | int) -> Floats:
+        """Return the time of units `begin` up to `end` (exclusive), infinite where the place refuses one."""
+        refused = self.refused[end] - self.refused[begin]
+        return np.where(refused > 0, NEVER, self.time[end] - self.time[begin])
+
+
+def _inner(units: int, there: Floats, back: Floats, mine: _Sums, other: _Sums) -> Iterator[tuple[int, int]]:
+    """Yield stretches for one place within another: the best-balanced ones, and the fastest that leave so much to do.
+
+    `there` and `back`: what the changes of place cost at each cut (ns); `mine`: the times where the rest stays.
+    """
+    i, j = np.triu_indices(units - 1, 1)
+    i, j = i + 1, j + 1
+    kept, given = mine.between(0, i) + mine.between(j, units), other.between(i, j)
+    total = kept + given + there[i - 1] + back[j - 1]
+    able = total < NEVER
+    i, j, kept, given, total = i[able], j[able], kept[able], given[able], total[able]
+    found = [int(index) for index in np.argsort(np.maximum(kept, given), kind="stable")[:2]]
+    fastest = []
+    for share in LEFT:
+        less = np.flatnonzero(kept <= share * mine.time[-1])
+        if less.size:
+            fastest.append((int(less[0]), int(less[np.argmin(total[less])])))
+    found += [best for _, best in sorted(fastest, key=lambda pair: pair[0])]
+    yield from dict.fromkeys((int(i[index]), int(j[index])) for index in found)
+
+
+def _representatives(stage: Divisible) -> list[int]:
+    """Return the fastest place of each engine, equal engines once."""
+    by_engine: dict[str, tuple[float, int]] = {}
+    for p, place in enumerate(stage.places):
+        total = stage.entry_ns[p] + sum(_or_never(times[p], 1e12) for times in stage.time_ns)
+        by_engine[place.engine] = min(by_engine.get(place.engine, (NEVER, p)), (total, p))
+    different = {tuple(times[p] for times in stage.time_ns): (total, p) for total, p in reversed(by_engine.values())}
+    return [p for _, p in sorted(different.values())]
+
+
+def _or_never(time: int | None, never: float) -> float:
+    return never if time is None else float(time)
+
+
+def _paths(
+    stage: Divisible,
+    table: Table,
+    factors: Sequence[Sequence[float]],
+    borders: Sequence[tuple[float, float]] | None,
+) -> Iterator[Legs]:
+    """Yield the legs of least price: time under each of `factors` (by place), then energy and time at each of `WATTS`.
+
+    One pass over the units for all prices together: arrays are [price, place] or [price, source, sink].
+    """
+    count = len(stage.places)
+    weight = np.array([*factors, *([watts] * count for watts in WATTS)])
+    microjoules = np.array([0.0] * len(factors) + [1e3] * len(WATTS))[:, None]
+
+    def price(time: Floats, energy: Floats | float) -> Floats:
+        finite = np.where(time < NEVER, time, 0.0)
+        return np.where(time < NEVER, finite * weight + energy * microjoules, NEVER)
+
+    def change(cut: int) -> Floats:
+        time, energy = table.change_ns[cut], table.change_uj[cut]
+        finite = np.where(time < NEVER, time, 0.0)
+        priced = finite * weight[:, None, :] + energy * microjoules[:, :, None]
+        return np.where(time < NEVER, priced, NEVER)
+
+    enters = price(np.array(stage.entry_ns, float), np.array(stage.entry_uj, float))
+    before, after = np.array(borders or [(0.0, 0.0)] * count, float).T
+    value = enters + price(before, 0.0)
+    here = np.arange(count)
+    came = np.empty((stage.units, len(weight), count), int)
+    for unit in range(stage.units):
+        came[unit] = here
+        if unit:
+            total = (value[:, :, None] + change(unit - 1)) + enters[:, None, :]
+            total[:, here, here] = NEVER
+            source = total.argmin(axis=1)
+            cheapest = np.take_along_axis(total, source[:, None, :], axis=1)[:, 0, :]
+            moved = cheapest < value
+            came[unit] = np.where(moved, source, here)
+            value = np.where(moved, cheapest, value)
+        value = value + price(table.time[unit], table.energy[unit])
+    ends = value + price(after, 0.0)
+    for number, last in enumerate(ends.argmin(axis=1)):
+        if ends[number, last] < NEVER:
+            yield _legs(stage, came[:, number], int(last))
+
+
+def _legs(stage: Divisible, came: _Integers, last: int) -> Legs:
+    legs, place, end = list[Leg](), last, stage.units
+    for unit in reversed(range(stage.units)):
+        before = int(came[unit, place])
+        if before != place or unit == 0:
+            legs.insert(0, Leg(end, stage.places[place]))
+            place, end = before, unit
+    return tuple(legs)
+
+
+def twins(stage: Divisible) -> dict[Place, list[Place]]:
+    """Return for every place those on engines that cost the same, such as the other of two; itself included."""
+    columns = [
+        (place.precision, place.share, *(t[p] for t in stage.time_ns), *(e[p] for e in stage.energy_uj))
+        for p, place in enumerate(stage.places)
+    ]
+    return {
+        place: [other for q, other in enumerate(stage.places) if columns[q] == columns[p]]
+        for p, place in enumerate(stage.places)
+    }
+
+
+def shifted(stage: Divisible, legs: Legs) -> Iterator[Legs]:
+    """Yield the legs with one border moved by one or two units, or one leg given to a neighbour."""
+    for index in range(len(legs) - 1):
+        low = legs[index - 1].end if index else 0
+        for step in (-2, -1, 1, 2):
+            end = legs[index].end + step
+            if low < end < legs[index + 1].end and _able(stage, legs, index, end):
+                yield (*legs[:index], Leg(end, legs[index].place), *legs[index + 1 :])
+        yield merged((*legs[:index], *legs[index + 1 :]))
+        yield merged((*legs[:index], Leg(legs[index + 1].end, legs[index].place), *legs[index + 2 :]))
+
+
+def _able(stage: Divisible, legs: Legs, index: int, end: int) -> bool:
+    number: Mapping[object, int] = {place: p for p, place in enumerate(stage.places)}
+    low, high = sorted((legs[index].end, end))
+    taker = number[legs[index if end > legs[index].end else index + 1].place]
+    return all(stage.time_ns[unit][taker] is not None for unit in range(low, high))
+
+
+def duration_ns(stage: Divisible, legs: Legs) -> int | None:
+    """Return how long the legs take one after the other, changes of place included; None where an engine refuses."""
+    number = {place: p for p, place in enumerate(stage.places)}
+    total, start, before = 0, 0, -1
+    for leg in legs:
+        here = number[leg.place]
+        times = [stage.time_ns[unit][here] for unit in range(start, leg.end)]
+        change = stage.change(start - 1, before, here) if start else (0, 0)
+        if None in times or change is None:
+            return None
+        total += stage.entry_ns[here] + change[0] + sum(time for time in times if time is not None)
+        start, before = leg.end, here
+    return total
+
+
+def merged(legs: Legs) -> Legs:
+    """Return the legs with neighbours in one place made one."""
+    result: list[Leg] = []
+    for leg in legs:
+        if result and result[-1].place == leg.place:
+            result[-1] = leg
+        else:
+            result.append(leg)
+    return tuple(result)

@@ -1,0 +1,188 @@
+"""A mapping made concrete: stages and the conversions between them as tasks on lanes, with their worst-case times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from socsched.cost.conversion import tensor_bytes
+from socsched.cost.cost import Cost
+from socsched.graph.taskgraph import TaskGraph
+from socsched.planning.execution import degraded_segments, execution_times, handing_over, slowed_by_lanes
+from socsched.planning.lanes import assign_lanes, with_wcet
+from socsched.planning.plan import Task, Transition
+from socsched.planning.workload import Mapping_, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A mapping as tasks (deadlines and priorities still open) with the transitions between its stages."""
+
+    workload: Workload
+    mapping: Mapping_
+    tasks: tuple[Task, ...]
+    transitions: tuple[Transition, ...]
+
+
+def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
+    """Turn a mapping into tasks on lanes; Unconnectable when a needed conversion cannot run anywhere."""
+    graph = workload.graph
+    conversions: dict[tuple[str, str], Cost] = {}
+    for producer, consumer in workload.edges:
+        cost = workload.conversion(mapping[producer], mapping[consumer])
+        if cost is not None:
+            conversions[producer, consumer] = cost
+    tasks = []
+    for name in graph.order:
+        tasks.append(_stage_task(workload, mapping[name], conversions))
+        tasks += [_conversion_task(workload, p, c) for (p, _), c in conversions.items() if p == name]
+    tasks = _hand_over(workload, mapping, tasks)
+    tasks = assign_lanes(tasks, mapping, {e.id: e.lanes for e in workload.engines()})
+    transitions = _transitions(workload, mapping, conversions)
+    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), workload.engines())
+    return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
+
+
+def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, str], Cost]) -> Task:
+    graph = workload.graph
+    stage = graph.stage(cost.stage)
+    renamed = {p: c.stage for (p, consumer), c in conversions.items() if consumer == stage.name}
+    extra = [renamed[p] for p in renamed if p not in (*stage.after, *stage.reads)]
+    after = [renamed.get(n, n) for n in stage.after] + [
+        c for c in extra if _triggers(graph, c.split(">")[0], stage.name)
+    ]
+    reads = [renamed.get(n, n) for n in stage.reads] + [c for c in extra if c not in after]
+    return Task(
+        name=stage.name,
+        kind="stage",
+        engine=cost.engine,
+        lanes=(),
+        precision=cost.precision,
+        after=tuple(after),
+        reads=tuple(reads),
+        timer=stage.period_ns is not None,
+        period_ns=graph.period_ns[stage.name],
+        offset_ns=graph.offset_ns[stage.name],
+        queue=stage.queue,
+        cost_ns=cost.time_ns,
+        wcet_ns=cost.time_ns,
+        bytes=cost.bytes,
+        energy_uj=cost.energy_uj,
+        segments=cost.segments,
+        priority=0,
+        deadline_ns=graph.period_ns[stage.name],
+        jitter_ns=graph.jitter_ns[stage.name],
+        criticality=stage.criticality,
+        provenance=cost.provenance,
+        source=cost.source,
+        error=cost.error,
+        model=stage.model,
+        params=stage.params,
+        overflow=stage.overflow,
+        on_late=stage.on_late,
+        degraded=degraded_segments(stage, cost, workload.model),
+        times=execution_times(stage, cost, workload.model),
+        release_jitter_ns=stage.jitter_ns,
+        weights_bytes=workload.weights_bytes(cost),
+    )
+
+
+def _triggers(graph: TaskGraph, ancestor: str, name: str) -> bool:
+    queue = list(graph.predecessors(name))
+    while queue:
+        other = queue.pop()
+        if other == ancestor:
+            return True
+        queue += graph.predecessors(other)
+    return False
+
+
+def _conversion_task(workload: Workload, producer: str, cost: Cost) -> Task:
+    graph = workload.graph
+    consumer = cost.stage.split(">")[1]
+    return Task(
+        name=cost.stage,
+        kind="conversion",
+        engine=cost.engine,
+        lanes=(),
+        precision=cost.precision,
+        after=(producer,),
+        reads=(),
+        timer=False,
+        period_ns=graph.period_ns[producer],
+        offset_ns=graph.offset_ns[producer],
+        queue=max(graph.stage(producer).queue, graph.stage(consumer).queue),
+        cost_ns=cost.time_ns,
+        wcet_ns=cost.time_ns,
+        bytes=cost.bytes,
+        energy_uj=cost.energy_uj,
+        segments=cost.segments,
+        priority=0,
+        deadline_ns=graph.period_ns[producer],
+        jitter_ns=graph.jitter_ns[producer],
+        criticality=graph.stage(consumer).criticality,
+        provenance=cost.provenance,
+        source=cost.source,
+        error=cost.error,
+        why=f"{producer} and {consumer} do not share a format",
+    )
+
+
+def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Task]:
+    """Let every task whose result another engine reads pay for making it visible there."""
+    engine = {task.name: task.engine for task in tasks}
+    paid: dict[str, int] = {}
+    for reader in tasks:
+        for name in (*reader.after, *reader.reads):
+            if name in engine:
+                time = workload.visible_ns(engine[name], reader.engine, _handed(workload, mapping, name, tasks))
+                paid[name] = max(paid.get(name, 0), time)
+    result = []
+    for task in tasks:
+        time = paid.get(task.name, 0)
+        if time > 0:
+            task = handing_over(task, time)
+        result.append(task)
+    return result
+
+
+def _handed(workload: Workload, mapping: Mapping_, name: str, tasks: Sequence[Task]) -> int:
+    """Return the bytes a task hands on; a conversion writes about half of what it moves."""
+    if name in mapping:
+        return workload.output_bytes(mapping[name])
+    return next(task.bytes for task in tasks if task.name == name) // 2
+
+
+def _transitions(
+    workload: Workload, mapping: Mapping_, conversions: Mapping[tuple[str, str], Cost]
+) -> list[Transition]:
+    result = []
+    for producer, consumer in workload.edges:
+        source, sink = mapping[producer], mapping[consumer]
+        found = workload.hops(source, sink)
+        cost = conversions.get((producer, consumer))
+        if source.engine == sink.engine and cost is None:
+            continue
+        changed = [hop for hop in found if hop.converts] or found
+        stage = workload.graph.stage(producer)
+        size = sum(tensor_bytes(hop.given) for hop in found) or stage.output_bytes
+        handoff = workload.visible_ns(source.engine, cost.engine if cost else sink.engine, size)
+        result.append(
+            Transition(
+                source=producer,
+                sink=consumer,
+                bytes=size,
+                layout_from=_joined(hop.given.layout for hop in changed),
+                layout_to=_joined(hop.wanted.layout for hop in changed),
+                dtype_from=_joined(hop.given.dtype for hop in changed),
+                dtype_to=_joined(hop.wanted.dtype for hop in changed),
+                engine=cost.engine if cost else "",
+                task=cost.stage if cost else "",
+                cost_ns=(cost.time_ns if cost else 0) + handoff,
+            )
+        )
+    return result
+
+
+def _joined(names: object) -> str:
+    return "+".join(dict.fromkeys(name for name in names if name))  # type: ignore[attr-defined]

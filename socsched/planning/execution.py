@@ -1,0 +1,81 @@
+"""How long jobs of a planned stage take: drawn times and cheaper variants, and the worst case that covers them all.
+
+The simulator scales all segments of a job alike to the time it draws, and lets them suffer from others as planned; so
+what a job takes at most is the worst case of the planned segments times the largest factor that is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from socsched.cost.cost import Cost, Segment
+from socsched.cost.model import CostModel
+from socsched.descriptor.pipeline import PER_COST, Stage
+from socsched.planning.plan import ExecutionTimes, PlannedEngine, Task
+
+_FEW_BITS = 1 << 31
+"""Factors of larger numbers lose their last bits upwards in the simulator: a part in 2**29 at most."""
+
+
+def execution_times(stage: Stage, cost: Cost, model: CostModel | None = None) -> ExecutionTimes | None:
+    """Return the execution times (ns) of a stage where it is mapped, None where every job takes its cost.
+
+    What the pipeline says comes first, then what `model` has measured.
+    """
+    if stage.execution is None:
+        known = model.measured_times(stage.name, cost.engine, cost.precision, cost.share) if model else ()
+        return ExecutionTimes(known, len(known) > 1) if known else None
+    values = tuple(max(value, 1) for value in stage.execution.times_ns(cost.time_ns))
+    return ExecutionTimes(values, stage.execution.interpolate and len(values) > 1)
+
+
+def degraded_segments(stage: Stage, cost: Cost, model: CostModel) -> tuple[Segment, ...]:
+    """Return what a late job of a stage runs instead; nothing where there is no variant, or none that is shorter."""
+    variant = stage.degraded
+    if variant is None:
+        return ()
+    if variant.precision:
+        found = model.variant(stage, cost, variant.precision)
+        segments = found.segments if found else ()
+    else:
+        time = -(-variant.cost * cost.time_ns // PER_COST) if variant.relative else variant.cost
+        segments = tuple(_part(segment, time, cost.time_ns) for segment in cost.segments)
+    return segments if sum(segment.time_ns for segment in segments) < cost.time_ns else ()
+
+
+def _part(segment: Segment, up: int, down: int) -> Segment:
+    time, fixed, size = (value * up // down for value in (segment.time_ns, segment.fixed_ns, segment.bytes))
+    return replace(segment, time_ns=time, fixed_ns=fixed, bytes=size)
+
+
+def handing_over(task: Task, time_ns: int) -> Task:
+    """Return a task whose jobs spend `time_ns` more on making their result visible, whatever they took."""
+    extra = Segment("hand-over", time_ns, time_ns, 0)
+    times = task.times and replace(task.times, values_ns=tuple(value + time_ns for value in task.times.values_ns))
+    degraded = (*task.degraded, extra) if task.degraded else ()
+    segments = (*task.segments, extra)
+    return replace(task, segments=segments, degraded=degraded, times=times, cost_ns=task.cost_ns + time_ns)
+
+
+def longest_ns(task: Task, worst_ns: int) -> int:
+    """Return a task's WCET (ns): what its planned work takes at worst, times the largest factor on it that is drawn."""
+    longest = max(task.times.values_ns) if task.times else task.cost_ns
+    planned = sum(segment.time_ns for segment in task.segments)
+    if longest <= planned or not planned:
+        return worst_ns
+    scaled = -(-worst_ns * longest // planned)
+    lost = scaled >> 28 if longest >= _FEW_BITS else 0
+    return scaled + max(len(task.segments), len(task.degraded)) + lost
+
+
+def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> list[Task]:
+    """Return the tasks with the WCET they have on their slowest lane; costs refer to lanes of capacity 1024."""
+    speeds = {engine.id: engine.capacities for engine in engines}
+    result = []
+    for task in tasks:
+        slowest = min((speeds[task.engine][lane] for lane in task.lanes), default=1024) if speeds[task.engine] else 1024
+        if slowest < 1024:
+            task = replace(task, wcet_ns=-(-task.wcet_ns * 1024 // slowest) + len(task.segments))
+        result.append(task)
+    return result

@@ -1,0 +1,36 @@
+"""What stays the same from one plan of a pipeline on a platform to the next: costs by mode, networks in units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from socsched.cost.model import CostModel, WorkOf
+from socsched.cost.profile import Profile
+from socsched.descriptor.platform import Platform, PowerMode
+from socsched.planning.cutting.search import Divided
+from socsched.planning.cutting.work import Sliced
+
+
+@dataclass(slots=True)
+class Known:
+    """Costs, and networks in units, of one pipeline on one platform; worked out once for each mode."""
+
+    platform: Platform
+    work: WorkOf
+    profile: Profile | None = None
+    _models: dict[str, CostModel] = field(default_factory=dict)
+    _divided: dict[str, Divided] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let parts of a network share what is known of the whole."""
+        self.work = Sliced(self.work)
+
+    def model(self, mode: PowerMode) -> CostModel:
+        """Return the cost model of a mode."""
+        if mode.name not in self._models:
+            self._models[mode.name] = CostModel(self.platform, mode, self.work, self.profile)
+        return self._models[mode.name]
+
+    def divided(self, mode: PowerMode) -> Divided:
+        """Return the stages of a mode in units, as far as they were looked at."""
+        return self._divided.setdefault(mode.name, {})

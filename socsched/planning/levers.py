@@ -1,0 +1,253 @@
+"""What would close the gap of a violation, least effort first; every lever is tried before it is named.
+
+Effort: another power mode; another engine or precision the pipeline accepts; a precision it does not accept so far; a
+lower rate; a later deadline.  A lever that closes the gap and opens another says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel
+from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import CompileError, UsageError
+from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.conflict import Judge, Judged, key
+from socsched.planning.explain import Judged as Modes
+from socsched.planning.more_levers import more_levers
+from socsched.planning.plan import Violation
+from socsched.planning.workload import Unconnectable, Workload
+from socsched.units import format_bandwidth, format_duration, format_power
+
+RATES = (1.1, 1.25, 1.5, 2.0, 3.0)
+"""Factors on a period that are tried, one after the other."""
+ROOM = (1.0, 1.1, 1.25, 1.5, 2.0)
+"""Factors on the demand that are tried as a new deadline: local deadlines move with it."""
+SHOWN = 3
+"""Levers of one kind that are named for a violation at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A change (in words, in the order of effort) with the requirements that stay unmet after it.
+
+    `moved`: where a stage runs then, if the change is no more than that.
+    """
+
+    effort: int
+    text: str
+    left: tuple[str, ...]
+    cost: int = 0
+    moved: Cost | None = None
+
+
+def verified(
+    judge: Judge,
+    workload: Workload,
+    mapping: Mapping[str, Cost],
+    found: Sequence[Violation],
+    modes: Modes,
+    clock: Clock = NO_CLOCK,
+) -> list[tuple[str, ...]]:
+    """Return the levers of every violation in words, of those that are tried before the `clock` is over."""
+    tried = list(_modes(modes))
+    for one in (_moves, _precisions, _rates):
+        tried += itertools.takewhile(lambda _: not clock.over(), one(judge, workload, mapping, found))
+    return [tuple(_levers(violation, tried, judge, workload, mapping, clock)) for violation in found]
+
+
+def helping(
+    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], clock: Clock = NO_CLOCK
+) -> dict[str, Cost] | None:
+    """Return the mapping after the first move of a stage that leaves no requirement unmet, None without one."""
+    for one in itertools.takewhile(lambda _: not clock.over(), _moves(judge, workload, mapping, found)):
+        if not one.left and one.moved is not None:
+            return {**mapping, one.moved.stage: one.moved}
+    return None
+
+
+def _levers(
+    violation: Violation,
+    tried: Sequence[Tried],
+    judge: Judge,
+    workload: Workload,
+    mapping: Mapping[str, Cost],
+    clock: Clock,
+) -> Iterator[str]:
+    wanted, count = key(violation.requirement), 0
+    closing = [t for t in tried if wanted not in {key(name) for name in t.left}]
+    kinds = dict[int, int]()
+    for one in sorted(closing, key=lambda t: (t.effort, len(t.left), t.cost)):
+        if kinds.setdefault(one.effort, 0) < SHOWN:
+            kinds[one.effort] += 1
+            count += 1
+            yield one.text + _rest(one.left)
+    plain = list(more_levers(violation, workload, mapping))
+    yield from plain
+    later = "" if clock.over() else _deadline(violation, judge, workload, mapping)
+    if later:
+        yield later
+    elif not count and not plain:
+        yield f"no single change closes it, of {len(tried)} tried" if tried else "no change to try"
+    if violation.unit in ("mW", "B/s"):
+        show = format_power if violation.unit == "mW" else format_bandwidth
+        name, value = max(violation.terms, key=lambda term: term[1])
+        yield f"largest term: {name} {show(value)}; {show(violation.gap)} have to go"
+
+
+def _rest(left: Sequence[str]) -> str:
+    if not left:
+        return ", where every requirement is met"
+    others = len(left) - 1
+    return f"; then unmet: {left[0]}" + (f" and {others} more" if others else "")
+
+
+def _left(candidate: Judged) -> tuple[str, ...]:
+    lost = [v.requirement for v in candidate.violations]
+    lost += [f"deadline of chain {c.name}" for c in candidate.assessment.chains if c.bound_ns is None]
+    return tuple(dict.fromkeys(lost))
+
+
+def _judged(judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> tuple[str, ...] | None:
+    try:
+        return _left(judge(workload, mapping, True))
+    except (Unconnectable, UsageError, CompileError, KeyError):
+        return None
+
+
+def _modes(modes: Modes) -> Iterator[Tried]:
+    for name, (_, violations, power) in modes.items():
+        left = tuple(v.requirement for v in violations)
+        yield Tried(0, f"mode {name} ({format_power(power)} expected)", left, power)
+
+
+def _involved(found: Sequence[Violation], names: Iterable[str]) -> list[str]:
+    """Return the stages that violations name in their terms, those of the largest terms first."""
+    weight: dict[str, int] = {}
+    for violation in found:
+        for term, value in violation.terms:
+            name = term.split(":")[0]
+            weight[name] = max(weight.get(name, 0), value)
+    return sorted((n for n in names if n in weight), key=lambda n: -weight[n])
+
+
+def _name(cost: Cost) -> str:
+    return f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
+
+
+def _moves(
+    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
+) -> Iterator[Tried]:
+    graph, model = workload.graph, workload.model
+    for name in _involved(found, graph.order)[:6]:
+        for cost in model.candidates(graph.stage(name)):
+            if (cost.engine, cost.precision, cost.share) != _place(mapping[name]):
+                left = _judged(judge, workload, {**mapping, name: cost})
+                if left is not None:
+                    text = f"move {name} from {_name(mapping[name])} to {_name(cost)}"
+                    yield Tried(1, text, left, cost.time_ns, cost)
+
+
+def _place(cost: Cost) -> tuple[str, str, int]:
+    return cost.engine, cost.precision, cost.share
+
+
+def _precisions(
+    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
+) -> Iterator[Tried]:
+    """Try data types that the pipeline does not accept so far, on the longest stages involved."""
+    graph, model = workload.graph, workload.model
+    for name in _involved(found, graph.order)[:3]:
+        stage = graph.stage(name)
+        more = {p for engine in model.platform.engines for p in engine.precisions} - set(stage.precisions)
+        wider = replace(stage, precisions=tuple(sorted(more)))
+        if not more or not stage.modelled:
+            continue
+        other = CostModel(model.platform, model.mode, model.work, model.profile, model.reference)
+        try:
+            costs = [cost for cost in other.candidates(wider) if cost.time_ns < mapping[name].time_ns]
+        except (UsageError, CompileError, KeyError, ValueError):
+            continue
+        pipeline = _with_stage(graph.pipeline, name, precisions=(*stage.precisions, *wider.precisions))
+        wide = Workload.of(task_graph(pipeline), other, workload.policy, workload.observed, workload.limits)
+        for cost in sorted(costs, key=lambda cost: cost.time_ns)[:3]:
+            left = _judged(judge, wide, {**mapping, name: cost})
+            if left is not None:
+                saved = format_duration(mapping[name].time_ns - cost.time_ns)
+                text = f"accept {cost.precision} for {name}: {_name(cost)} saves {saved} if its accuracy allows"
+                yield Tried(2, text, left, cost.time_ns)
+
+
+def _with_stage(pipeline: Pipeline, name: str, **changes: object) -> Pipeline:
+    stages = tuple(replace(s, **changes) if s.name == name else s for s in pipeline.stages)  # type: ignore[arg-type]
+    return replace(pipeline, stages=stages)
+
+
+def _rates(
+    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
+) -> Iterator[Tried]:
+    """Try lower rates of the sensors and timers behind the stages involved: the highest that closes a violation."""
+    graph = workload.graph
+    roots = dict.fromkeys(r for name in _involved(found, graph.order) for r in graph.sources.get(name, (name,)))
+    for root in list(roots)[:4]:
+        open_ = {key(v.requirement) for v in found}
+        for factor in RATES:
+            changed = _slower(graph, root, factor)
+            if changed is None:
+                break
+            pipeline, old, new = changed
+            try:
+                other = workload.asking(task_graph(pipeline))
+            except UsageError:
+                break
+            left = _judged(judge, other, mapping)
+            if left is None:
+                break
+            closed = open_ - {key(name) for name in left}
+            if closed:
+                open_ -= closed
+                hertz = f"{1e9 / new:.3g} instead of {1e9 / old:.3g} Hz"
+                text = f"run {root} every {format_duration(new)} instead of every {format_duration(old)} ({hertz})"
+                yield Tried(3, text, left, int(factor * 1000))
+
+
+def _slower(graph: TaskGraph, root: str, factor: float) -> tuple[Pipeline, int, int] | None:
+    pipeline = graph.pipeline
+    for sensor in pipeline.sensors:
+        if sensor.name == root:
+            period = _sayable(sensor.period_ns * factor)
+            sensors = tuple(replace(s, period_ns=period) if s.name == root else s for s in pipeline.sensors)
+            return replace(pipeline, sensors=sensors), sensor.period_ns, period
+    for stage in pipeline.stages:
+        if stage.name == root and stage.period_ns is not None:
+            period = _sayable(stage.period_ns * factor)
+            return _with_stage(pipeline, root, period_ns=period), stage.period_ns, period
+    return None
+
+
+def _sayable(ns: float) -> int:
+    """Return a duration rounded up to four digits: what is tried is what is shown."""
+    step: int = 10 ** max(len(str(int(ns))) - 4, 0)
+    return -(-math.ceil(ns) // step) * step
+
+
+def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> str:
+    """Return the shortest of some later deadlines that is met, empty where none is or none is asked for."""
+    name = violation.requirement.removeprefix("deadline of chain ")
+    chains = workload.graph.pipeline.chains
+    if violation.unit != "ns" or name not in {chain.name for chain in chains}:
+        return ""
+    for factor in ROOM:
+        allowed = _sayable(violation.demand * factor)
+        changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in chains)
+        graph = task_graph(replace(workload.graph.pipeline, chains=changed))
+        left = _judged(judge, workload.asking(graph), mapping)
+        if left is not None and violation.requirement not in left:
+            text = f"allow {format_duration(allowed)} instead of {format_duration(violation.bound)}"
+            return text + _rest(left)
+    return ""

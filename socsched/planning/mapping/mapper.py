@@ -1,0 +1,189 @@
+"""Map stages to engines: HEFT order and insertion over one round of frames, then improvement by single moves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from socsched.cost.cost import Cost
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.mapping.heft import earliest_slot, upward_ranks
+from socsched.planning.workload import Unconnectable, Workload
+from socsched.progress import tell
+
+Score = tuple[float, ...]
+"""(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
+FRAMES = 100
+"""Frames of a stage that are laid out at most; one far faster than others repeats itself long before."""
+Beats = Callable[[Mapping[str, Cost], Score], Score | None]
+"""Returns the score of a mapping if it is below the one given."""
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """Busy intervals and utilisation of every lane while stages are placed one after the other."""
+
+    busy: dict[tuple[str, int], list[tuple[float, float]]] = field(default_factory=dict)
+    load: dict[tuple[str, int], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A candidate tried in the timeline: fits by utilisation, latest finish after a release, lanes, start of each
+    frame.
+    """
+
+    crowded: bool
+    finish: float
+    cost: Cost
+    lanes: tuple[int, ...]
+    starts: tuple[float, ...]
+
+
+def initial_mapping(workload: Workload, frames: int = 2, limit: float = 1.0) -> dict[str, Cost]:
+    """Return a mapping by HEFT over the stages of one round of frames (`frames` times the longest period).
+
+    All frames of a stage go to the same candidate: the one whose latest frame finishes first among those that keep
+    every lane's utilisation within `limit`, the least crowded where none does.
+    """
+    graph, options = workload.graph, workload.options()
+    timeline, mapping, done = _Timeline(), dict[str, Cost](), dict[str, tuple[float, ...]]()
+    horizon = frames * max(graph.period_ns.values())
+    for name in _by_rank(workload, options):
+        tried = [_try(workload, timeline, mapping, done, cost, horizon, limit) for cost in options[name]]
+        best = min(enumerate(tried), key=lambda pair: (pair[1].crowded, pair[1].finish, pair[0]))[1]
+        mapping[name] = best.cost
+        done[name] = tuple(start + best.cost.time_ns for start in best.starts)
+        for lane in best.lanes:
+            key = (best.cost.engine, lane)
+            spans = [(start, start + best.cost.time_ns) for start in best.starts]
+            timeline.busy[key] = sorted([*timeline.busy.get(key, []), *spans])
+            timeline.load[key] = timeline.load.get(key, 0.0) + best.cost.time_ns / graph.period_ns[name]
+    return {name: mapping[name] for name in graph.order}
+
+
+def _by_rank(workload: Workload, options: Mapping[str, Sequence[Cost]]) -> list[str]:
+    """Order stages by upward rank, predecessors first; a chain's end counts for what it triggers only."""
+    order = workload.graph.order
+    index = {name: i for i, name in enumerate(order)}
+    means = [sum(c.time_ns for c in options[name]) / len(options[name]) for name in order]
+    edges = {
+        (index[p], index[name]): _mean_transfer(workload, options[p], options[name])
+        for name in order
+        for p in workload.graph.predecessors(name)
+    }
+    ranks = upward_ranks(means, edges)
+    return sorted(order, key=lambda name: (-ranks[index[name]], index[name]))
+
+
+def _mean_transfer(workload: Workload, producers: Sequence[Cost], consumers: Sequence[Cost]) -> float:
+    pairs = [(p, c) for p in producers for c in consumers]
+    return sum(transfer_ns(workload, p, c) for p, c in pairs) / len(pairs)
+
+
+def transfer_ns(workload: Workload, producer: Cost, consumer: Cost) -> float:
+    """Return the time (ns) between the end of one stage and the start of another, 1e18 where nothing converts."""
+    try:
+        conversion = workload.conversion(producer, consumer)
+    except Unconnectable:
+        return 1e18
+    sink = conversion.engine if conversion else consumer.engine
+    handoff = workload.visible_ns(producer.engine, sink, workload.output_bytes(producer))
+    return handoff + (conversion.time_ns if conversion else 0)
+
+
+def _try(
+    workload: Workload,
+    timeline: _Timeline,
+    mapping: Mapping[str, Cost],
+    done: Mapping[str, tuple[float, ...]],
+    cost: Cost,
+    horizon: int,
+    limit: float,
+) -> _Option:
+    graph = workload.graph
+    period, offset = graph.period_ns[cost.stage], graph.offset_ns[cost.stage]
+    count = min(workload.lanes(cost.engine), cost.share) if workload.lanes(cost.engine) > 1 else 1
+    lanes = _lanes(timeline, cost.engine, workload.lanes(cost.engine), count)
+    busy = sorted(span for lane in lanes for span in timeline.busy.get((cost.engine, lane), []))
+    transfers = {p: transfer_ns(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
+    starts, latest = list[float](), 0.0
+    for frame in range(min(max(horizon // period, 1), FRAMES)):
+        release = offset + frame * period
+        ready = max([float(release), *(done[p][frame] + transfers[p] for p in transfers)])
+        start = earliest_slot(busy, ready, cost.time_ns)
+        starts.append(start)
+        latest = max(latest, start + cost.time_ns - release)
+    load = cost.time_ns / period + max(timeline.load.get((cost.engine, lane), 0.0) for lane in lanes)
+    if load > limit:
+        latest = load * 1e18
+    return _Option(load > limit, latest, cost, lanes, tuple(starts))
+
+
+def _lanes(timeline: _Timeline, engine: str, available: int, count: int) -> tuple[int, ...]:
+    if count > 1:
+        return tuple(range(count))
+    return (min(range(available), key=lambda lane: (timeline.load.get((engine, lane), 0.0), lane)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """The mapping an improvement ended with, its score, mappings evaluated, and whether the search ran to its end;
+    `late`: the time limit ended it.
+    """
+
+    mapping: dict[str, Cost]
+    score: Score
+    evaluated: int
+    complete: bool
+    late: bool = False
+
+
+def improve(
+    mapping: dict[str, Cost],
+    options: Mapping[str, Sequence[Cost]],
+    beats: Beats,
+    budget: int = 400,
+    clock: Clock = NO_CLOCK,
+) -> Improved:
+    """Move one stage at a time to another candidate while that helps; ends at a local optimum or after `budget` tries.
+
+    Deterministic unless the `clock` cuts it short.  Stages are gone through in order, again after every success;
+    as neighbours on one engine save a conversion, a stage also moves together with the next one.
+    """
+    worst = (float("inf"),)
+    best, known = beats(mapping, worst) or worst, {_key(mapping)}
+    evaluated = 1
+    moves = list(_moves(list(mapping), options))
+    position = idle = 0
+    while idle < len(moves):
+        if evaluated >= budget or clock.over():
+            return Improved(mapping, best, evaluated, False, clock.over())
+        trial = {**mapping, **{cost.stage: cost for cost in moves[position]}}
+        position, idle = (position + 1) % len(moves), idle + 1
+        if _key(trial) in known:
+            continue
+        known.add(_key(trial))
+        evaluated += 1
+        tell("planning", evaluated, budget, "mappings")
+        found = beats(trial, best)
+        if found is not None:
+            mapping, best, idle = trial, found, 0
+    return Improved(mapping, best, evaluated, True)
+
+
+def _key(mapping: Mapping[str, Cost]) -> tuple[tuple[str, str, int], ...]:
+    return tuple((cost.engine, cost.precision, cost.share) for cost in mapping.values())
+
+
+def _moves(names: Sequence[str], options: Mapping[str, Sequence[Cost]]) -> list[tuple[Cost, ...]]:
+    single: list[tuple[Cost, ...]] = [(cost,) for name in names for cost in options[name]]
+    pairs = [
+        (first, second)
+        for name, following in itertools.pairwise(names)
+        for first in options[name]
+        for second in options[following]
+        if (first.engine, first.precision) == (second.engine, second.precision)
+    ]
+    return single + pairs

@@ -1,0 +1,232 @@
+"""The planner's own decision as a mapping problem: engine, precision and share of every stage, without an order.
+
+`verdict` judges a mapping by analysis, whatever the order; so lanes count as unlimited here, and every engine has a
+budget of utilisation instead.  What analysis adds (blocking, contention, lanes that fill unevenly) only makes a mapping
+worse: the problem is a relaxation, its bound holds, and mappings come in the order of their expected latency.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from socsched.cost.cost import Cost, Segment
+from socsched.planning.cutting.divisible import Divisible, Leg, Legs
+from socsched.planning.cutting.segmentation import merged
+from socsched.planning.mapping.cpsat import Program
+from socsched.planning.mapping.inside import Inside, unit_name
+from socsched.planning.mapping.problem import (
+    FREE,
+    Amounts,
+    Budget,
+    Edge,
+    Group,
+    Hop,
+    Lanes,
+    Option,
+    Problem,
+    Requirement,
+    Schedule,
+)
+from socsched.planning.mapping.search import conflict
+from socsched.planning.workload import Mapping_, Unconnectable, Workload
+
+_PPM = 1_000_000
+_ACCURACY = "accuracy loss"
+Options = Mapping[str, Sequence[Cost]]
+_NO_WORK = (Segment("stand-in", 0, 0, 0),)
+T = TypeVar("T")
+
+
+def stage_problem(
+    workload: Workload, divided: Mapping[str, Divisible] | None = None, options: Options | None = None
+) -> Problem:
+    """Return the choice of a cost for every stage, to minimise the sum of expected chain latencies.
+
+    Stages of `divided` are chosen unit by unit: neighbours in different places are a cut (`inside`).  `options`: the
+    costs to choose from, the cost model's candidates unless given.
+    """
+    graph, model = workload.graph, workload.model
+    inner, given = divided or {}, workload.options() if options is None else options
+    options = {name: _ways(given[name], inner.get(name)) for name in graph.order}
+    head, tail = {n: n for n in graph.order}, {n: n for n in graph.order}
+    groups: tuple[Group, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    for name in graph.order:
+        if name in inner:
+            units = Inside.of(workload, inner[name], options[name])
+            head[name], tail[name] = units.groups[0].name, units.groups[-1].name
+            groups, edges = (*groups, *units.groups), (*edges, *units.edges)
+        else:
+            ways = tuple(_option(workload, cost) for cost in options[name])
+            groups = (*groups, Group(name, ways, period_ns=graph.period_ns[name]))
+    # Data that are sampled are handed over as well, but nobody waits: a stand-in for the reader ends the way.
+    sampled = [(p, c) for p, c in workload.edges if not _before(workload, p, c)]
+    groups += tuple(
+        Group(f"{p}>{c}", tuple(Option(cost.engine, _NO_WORK) for cost in options[c]), twin=head[c]) for p, c in sampled
+    )
+    for p, c in workload.edges:
+        late = (p, c) in sampled
+        direct = p in (graph.stage(c).reads if late else graph.predecessors(c))
+        rows = tuple(tuple(_hop(workload, a, b, direct) for b in options[c]) for a in options[p])
+        edges = (*edges, Edge(tail[p], f"{p}>{c}" if late else head[c], rows))
+    requirements = []
+    for chain in graph.pipeline.chains:
+        parts = [part for part in graph.segments(chain) if part.nodes]
+        sampling = sum(part.period_ns // 2 for part in parts[1:])
+        ends = tuple(
+            f"{a.nodes[-1]}>{b.root}" if (a.nodes[-1], b.root) in sampled else tail[a.nodes[-1]]
+            for a, b in zip(parts, [*parts[1:], parts[-1]], strict=True)
+        )
+        requirements.append(Requirement(f"deadline of chain {chain.name}", ends, chain.deadline_ns, sampling))
+    budgets = [Budget(f"utilisation of {e.id}", e.lanes * _PPM, "1e-6") for e in workload.engines()]
+    budgets += [
+        Budget(f"resident jobs on {engine.id}", engine.operators.max_jobs, "jobs")
+        for engine in model.platform.engines
+        if engine.operators.max_jobs
+    ]
+    if graph.pipeline.accuracy_budget is not None:
+        budgets.append(Budget(_ACCURACY, graph.pipeline.accuracy_budget, "1e-3 points"))
+    lanes = tuple(Lanes(e.id, len(groups) + len(edges)) for e in workload.engines())
+    return Problem(lanes, groups, edges, tuple(requirements), tuple(budgets), 0, ("latency",))
+
+
+def _option(workload: Workload, cost: Cost) -> Option:
+    lanes = workload.lanes(cost.engine)
+    share = min(cost.share, lanes) if lanes > 1 else 1
+    return Option(
+        cost.engine, cost.segments, 1, cost.precision, cost.energy_uj, _draws(workload, cost, cost.stage, share)
+    )
+
+
+def _draws(workload: Workload, cost: Cost, stage: str, share: int) -> Amounts:
+    used = cost.time_ns * share * _PPM // workload.graph.period_ns[stage]
+    drawn = ((f"utilisation of {cost.engine}", used), (f"resident jobs on {cost.engine}", 1))
+    if workload.graph.pipeline.accuracy_budget is None or cost.stage not in workload.graph.order:
+        return drawn
+    return (*drawn, (_ACCURACY, workload.graph.stage(cost.stage).losses.get(cost.precision, 0)))
+
+
+def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Hop | None:
+    try:
+        conversion = workload.conversion(producer, consumer)
+    except Unconnectable:
+        return None
+    size = workload.output_bytes(producer)
+    if conversion is None and not direct:
+        # Who needs the data of an ancestor in their own format finds them in memory.
+        return FREE
+    if conversion is None:
+        return Hop(handoff_ns=workload.visible_ns(producer.engine, consumer.engine, size))
+    return Hop(
+        handoff_ns=workload.visible_ns(producer.engine, conversion.engine, size),
+        delay_ns=workload.visible_ns(conversion.engine, consumer.engine, conversion.bytes // 2),
+        engine=conversion.engine,
+        segments=conversion.segments,
+        energy_uj=conversion.energy_uj,
+        draws=_draws(workload, conversion, producer.stage, 1),
+    )
+
+
+def _before(workload: Workload, producer: str, consumer: str) -> bool:
+    """Say whether every frame of the consumer waits for one of the producer; data that are sampled may be older."""
+    queue = list(workload.graph.predecessors(consumer))
+    while queue:
+        name = queue.pop()
+        if name == producer:
+            return True
+        queue += workload.graph.predecessors(name)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Exact(Generic[T]):
+    """What the exact search found: optimal | feasible | infeasible | undecided, and a bound (ns) on the latency.
+
+    `best` is a mapping judged feasible and better than what was known, None when there is none; `tried` counts mappings
+    judged; `conflict` names limits that cannot be kept together whatever the mapping.
+    """
+
+    status: str
+    best: T | None
+    bound: int
+    tried: int
+    conflict: tuple[str, ...] = ()
+
+
+def exact_mapping(
+    workload: Workload,
+    judged: Callable[[Mapping_, Mapping[str, Legs]], tuple[int, T] | None],
+    known: int | None,
+    seconds: float,
+    seed: int = 0,
+    divided: Mapping[str, Divisible] | None = None,
+    options: Options | None = None,
+) -> Exact[T]:
+    """Go through mappings in the order of their expected latency, at least, until none left can be better.
+
+    `judged` returns latency (ns) and candidate of a feasible mapping, None for another; `known` is the latency of a
+    feasible one that is there already.  Stages of `divided` may come as legs, whose parts follow each other; these are
+    the second argument of `judged`; `options` as of `stage_problem`.  Ends when nothing can be better, nothing is left,
+    or after `seconds`.
+    """
+    started, options = time.monotonic(), workload.options() if options is None else options
+    problem = stage_problem(workload, divided, options)
+    program, bound, tried = Program(problem), 0, 0
+    best: T | None = None
+    while (left := seconds - (time.monotonic() - started)) > 0.05:
+        answer = program.solve("latency", left, 1, seed)
+        if answer.status == "infeasible":
+            if known is not None:
+                return Exact("optimal", best, known, tried)
+            return Exact(
+                "infeasible",
+                None,
+                bound,
+                tried,
+                conflict(problem, left / (len(problem.requirements) + len(problem.budgets) + 2)) if not tried else (),
+            )
+        if answer.schedule is None:
+            break
+        bound = max(bound, answer.bound)
+        if known is not None and bound >= known:
+            return Exact("optimal", best, known, tried)
+        if answer.status != "optimal":
+            break
+        tried += 1
+        found = judged(*_mapping(workload, answer.schedule, problem, divided or {}, options))
+        if found is not None and (known is None or found[0] < known):
+            known, best = found
+        program.exclude(answer.schedule.choice)
+    return Exact("feasible" if known is not None else "undecided", best, bound, tried)
+
+
+def _mapping(
+    workload: Workload, schedule: Schedule, problem: Problem, divided: Mapping[str, Divisible], options: Options
+) -> tuple[Mapping_, dict[str, Legs]]:
+    graph, chosen, cuts = workload.graph, dict[str, Cost](), dict[str, Legs]()
+    for name in graph.order:
+        stage = divided.get(name)
+        ways = _ways(options[name], stage)
+        if stage is None:
+            chosen[name] = ways[schedule.choice[problem.index[name]]]
+            continue
+        numbers = [schedule.choice[problem.index[unit_name(name, unit)]] for unit in range(stage.units)]
+        legs = merged(tuple(Leg(unit + 1, stage.places[number]) for unit, number in enumerate(numbers)))
+        place = legs[0].place
+        whole = workload.model.at(stage.stage, place.engine, place.precision, place.share) if len(legs) == 1 else None
+        if whole is None:
+            cuts[name] = legs
+        else:
+            chosen[name] = whole
+    return chosen, cuts
+
+
+def _ways(candidates: Sequence[Cost], stage: Divisible | None) -> list[Cost]:
+    """Return what a stage may run as: its candidates, or for one that may be cut its places, as costs of its ends."""
+    if stage is None:
+        return list(candidates)
+    like = candidates[0]
+    return [replace(like, engine=p.engine, precision=p.precision, share=p.share) for p in stage.places]

@@ -1,0 +1,45 @@
+"""Levers that need no trial: what a better data type costs, and how many frames would have to be under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from socsched.cost.cost import Cost
+from socsched.descriptor.pipeline import PER_POINT
+from socsched.models.parts import uncut
+from socsched.planning.accuracy import better_precisions
+from socsched.planning.plan import Violation
+from socsched.planning.workload import Workload
+from socsched.units import format_duration
+
+
+def more_levers(violation: Violation, workload: Workload, mapping: Mapping[str, Cost]) -> Iterator[str]:
+    """Yield what closes the gap of an accuracy budget or of a queue."""
+    if violation.requirement == "accuracy loss":
+        yield from _accuracy(violation, workload, mapping)
+    if violation.requirement.startswith("queue of "):
+        yield from _queue(violation, workload)
+
+
+def _accuracy(violation: Violation, workload: Workload, mapping: Mapping[str, Cost]) -> Iterator[str]:
+    """Name, for every stage that loses accuracy, what a better data type would cost it."""
+    for name, cost in mapping.items():
+        stage = workload.graph.stage(name)
+        better = better_precisions(stage, cost, workload.model.candidates(stage))
+        if better and any(uncut(name, stage.params) == term for term, _ in violation.terms):
+            gained = (stage.losses.get(cost.precision, 0) - stage.losses.get(better[0].precision, 0)) / PER_POINT
+            slower = format_duration(max(better[0].time_ns - cost.time_ns, 0))
+            place = f"{better[0].engine} {better[0].precision}"
+            yield f"run {name} on {place}: {slower} slower, {gained:g} points better"
+    yield f"allow {violation.demand / PER_POINT:g} points instead of {violation.bound / PER_POINT:g}"
+
+
+def _queue(violation: Violation, workload: Workload) -> Iterator[str]:
+    """Name the frames in flight a late stage would have to hold, where it keeps up with their rate."""
+    name = violation.requirement.removeprefix("queue of ").split(" ")[0]
+    producer, _, consumer = name.partition(">")
+    period = workload.graph.period_ns.get(producer)
+    if period:
+        frames, stage = -(-violation.demand // period), workload.graph.stage(consumer or producer)
+        where = uncut(stage.name, stage.params)
+        yield f"let {frames} frames be under way there (queue: {frames} at {where}), as far as deadlines allow"

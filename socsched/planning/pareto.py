@@ -1,0 +1,120 @@
+"""The front over power modes: in every mode the fastest and the most frugal plan, and which of them no other beats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.cost.model import WorkOf
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Platform
+from socsched.models.parts import part_of, uncut
+from socsched.planning.plan import Plan, Task
+
+GOALS = ("latency,energy", "energy,latency")
+"""What is optimised in every mode."""
+_SECOND = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A plan in one mode, and what it comes to.
+
+    `latency_ns`: expected latencies of all chains, summed, as the planner does; `longest` names the chain with the
+    longest one; `energy_uj`: of a round of `round_ns`, the longest period of a chain; `shares`: operations of networks
+    by engine, as shares of all of them; `cuts`: (stage, engines, cut points) of every stage that is cut.
+    """
+
+    mode: str
+    objective: str
+    plan: Plan
+    latency_ns: int
+    longest: str
+    power_mw: int
+    round_ns: int
+    energy_uj: int
+    shares: tuple[tuple[str, float], ...]
+    cuts: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+    on_front: bool = False
+
+
+def explore(pipeline: Pipeline, platform: Platform, work: WorkOf, planned: Callable[[str, str], Plan]) -> list[Point]:
+    """Return the plans of every mode, the mightiest first, and of every objective of `GOALS`; `planned` makes the plan
+    of a mode and an objective.
+    """
+    caps = {mode.name: mode.cap_mw.value if mode.cap_mw else float("inf") for mode in platform.modes}
+    points: list[Point] = []
+    for mode in sorted(caps, key=lambda name: -caps[name]):
+        found = [_point(pipeline, work, objective, planned(mode, objective)) for objective in GOALS]
+        same = [point for point in found[1:] if not _alike(found[0], point)]
+        points += [found[0], *same]
+    return mark(points)
+
+
+def _alike(a: Point, b: Point) -> bool:
+    return (a.latency_ns, a.power_mw) == (b.latency_ns, b.power_mw)
+
+
+def mark(points: Sequence[Point]) -> list[Point]:
+    """Return the points, those on the front marked: feasible, and no other feasible one better in latency and power."""
+    feasible = [point for point in points if point.plan.verdict == "feasible"]
+    return [replace(p, on_front=p in feasible and not any(_dominates(q, p) for q in feasible)) for p in points]
+
+
+def _dominates(a: Point, b: Point) -> bool:
+    first, second = (a.latency_ns, a.power_mw), (b.latency_ns, b.power_mw)
+    return first != second and first[0] <= second[0] and first[1] <= second[1]
+
+
+def _point(pipeline: Pipeline, work: WorkOf, objective: str, plan: Plan) -> Point:
+    sources = {sensor.name: sensor.period_ns for sensor in plan.sensors}
+    sources |= {task.name: task.period_ns for task in plan.tasks}
+    ends = [sources[chain.path[0]] for chain in plan.chains if chain.path[0] in sources]
+    period = max(ends, default=_SECOND)
+    power = int(plan.power.get("expected_mw") or 0)
+    longest = max(plan.chains, key=lambda chain: chain.expected_ns, default=None)
+    return Point(
+        mode=plan.mode,
+        objective=objective,
+        plan=plan,
+        latency_ns=sum(chain.expected_ns for chain in plan.chains),
+        longest=longest.name if longest else "",
+        power_mw=power,
+        round_ns=period,
+        energy_uj=power * period // 10**6,
+        shares=shares(pipeline, plan, work),
+        cuts=tuple(cuts(plan)),
+    )
+
+
+def shares(pipeline: Pipeline, plan: Plan, work: WorkOf) -> tuple[tuple[str, float], ...]:
+    """Return the share of the networks' operations every engine computes, engines with none left out."""
+    rates: dict[str, float] = {}
+    for task in plan.tasks:
+        stage = _stage(pipeline, task)
+        if stage is not None and stage.model:
+            done = work(stage, task.precision)
+            if any(operator.kind != "function" for operator in done.operators):
+                rates[task.engine] = rates.get(task.engine, 0.0) + done.flops / task.period_ns
+    total = sum(rates.values())
+    return tuple((engine.id, rates[engine.id] / total) for engine in plan.engines if rates.get(engine.id) and total)
+
+
+def _stage(pipeline: Pipeline, task: Task) -> Stage | None:
+    if task.kind != "stage":
+        return None
+    whole = pipeline.stage(uncut(task.name, task.params))
+    return replace(whole, name=task.name, params=task.params)
+
+
+def cuts(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Yield (stage, engine and precision of its parts, cut points) of every stage a plan cuts."""
+    found: dict[str, list[tuple[int, str, str]]] = {}
+    for task in plan.tasks:
+        part = part_of(task.params) if task.kind == "stage" else None
+        if part:
+            end = part.cut.partition(":")[2]
+            found.setdefault(part.stage, []).append((part.number, f"{task.engine} {task.precision}", end))
+    for stage, parts in found.items():
+        ordered = sorted(parts)
+        yield stage, tuple(place for _, place, _ in ordered), tuple(end for _, _, end in ordered[:-1])

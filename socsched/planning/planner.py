@@ -1,0 +1,359 @@
+"""Plan a pipeline on a platform: choose mode, engines, precisions and shares; say whether every requirement holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from socsched.cost.cost import Cost
+from socsched.cost.model import WorkOf
+from socsched.cost.profile import Profile
+from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
+from socsched.errors import UsageError
+from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.models.parts import part_of
+from socsched.planning.assess import Assessment
+from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.conflict import Search, conflict
+from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
+from socsched.planning.explain import reasons
+from socsched.planning.known import Known
+from socsched.planning.levers import helping, verified
+from socsched.planning.mapping.search import SOLVERS
+from socsched.planning.mapping.solvers import available, require
+from socsched.planning.observed import NOTHING, Observed
+from socsched.planning.plan import SCHEMA_VERSION, Conflict, Plan, Task
+from socsched.planning.proof import prove
+from socsched.planning.refutation import by_bounds, by_search, met
+from socsched.planning.solution import Solution, mended, solve
+from socsched.planning.thrift import refusals
+from socsched.planning.uncertainty import uncertainty
+from socsched.planning.unplaceable import homeless, unplaceable
+from socsched.planning.verdict import overrun
+from socsched.planning.workload import NO_LIMITS, Limits, Workload
+
+POLICIES = ("edf", "fp")
+SEARCH = 0.7
+"""Share of what is left of the time limit for each step: the search, what proves or mends it, other modes."""
+PROVING = 0.9
+"""That share where a solver is to use up what there is."""
+PROOF = 60.0
+"""Seconds for a proof where there is no limit."""
+__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
+
+
+def make_plan(
+    pipeline: Pipeline,
+    platform: Platform,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    *,
+    work: WorkOf,
+    profile: Profile | None = None,
+    time_limit: float | None = None,
+    budget: int = 400,
+    solver: str = "heft",
+    cuts: bool = True,
+    observed: Observed = NOTHING,
+    limits: Limits = NO_LIMITS,
+    explain: bool = True,
+    known: Known | None = None,
+) -> Plan:
+    """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
+
+    `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
+    precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
+    unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
+    is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the limit goes into a
+    proof, or a better mapping.  `observed` is what a simulation of an earlier plan says of its times, `limits` are caps
+    beside the mode's; `explain` adds conflicts, levers, and what is uncertain, which take a while; `known` keeps costs
+    from one plan of the pipeline on the platform to the next.
+
+    The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" where no mapping was found that meets
+    every requirement.  A stage no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
+    unknown names, MachineError for cpsat without OR-Tools.
+    """
+    goals = objectives(objective)
+    if policy not in POLICIES:
+        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
+    if solver not in SOLVERS:
+        raise UsageError(f"no solver {solver!r}", f"one of {', '.join(SOLVERS)}")
+    proving = solver == "cpsat" or (solver == "auto" and available())
+    if proving:
+        require()
+    graph, clock = task_graph(pipeline), Clock.of(time_limit)
+    known = Known(platform, work, profile) if known is None else known
+    solutions: list[Solution] = []
+    modes = modes_of(platform, mode)
+    for number, option in enumerate(modes):
+        model = known.model(option)
+        if homeless(graph, model):
+            continue
+        mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
+        workload = Workload.of(graph, model, policy, observed, limits)
+        solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
+        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine) if cuts else None
+        if cutter is not None:
+            solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
+        if proving and goals[0] == "latency":
+            solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
+        if solution.candidate.verdict != "feasible":
+            solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
+        solutions.append(solution)
+    if not solutions:
+        option = next((m for m in modes if m.default), modes[0])
+        return unplaceable(graph, known.model(option), policy, objective)
+    best = min(solutions, key=_order)
+    if not explain:
+        return written(best, solutions, objective, None, pipeline)
+    best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
+    if best.candidate.verdict == "feasible":
+        solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
+    if "energy" in goals:
+        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
+    alternatives = _alternatives(best, solutions, graph, known, policy, objective, clock.part(SEARCH))
+    plan = written(best, solutions, objective, alternatives, pipeline, clock)
+    deployment = best.candidate.deployment
+    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0], clock)
+    return replace(plan, conflicts=conflicts, uncertainty=open_)
+
+
+def _order(solution: Solution) -> tuple[float, ...]:
+    return (float(solution.candidate.verdict != "feasible"), *solution.score)
+
+
+def _load(solution: Solution) -> Workload:
+    return solution.candidate.deployment.workload
+
+
+def _settled(
+    solution: Solution,
+    workload: Workload,
+    cutter: Cutter | None,
+    goals: Sequence[str],
+    budget: int,
+    proving: bool,
+    clock: Clock,
+) -> Solution:
+    """Return a solution that meets every requirement where single moves lead to one, else with a proof if there is one.
+
+    `workload` has all stages whole; the `cutter` knows which of them may be cut, None where they are to stay whole.
+    """
+    divided, unknown = (cutter.stages, cutter.left) if cutter else ({}, ())
+    if proof := by_bounds(workload, divided, unknown):
+        return replace(solution, proof=proof)
+    solution = mended(solution, goals, budget, clock)
+    candidate = solution.candidate
+    if candidate.verdict == "infeasible":
+        moved = helping(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
+        solution = solution if moved is None else _taken(solution, moved, goals)
+    if solution.candidate.verdict != "feasible" and not divided and not unknown:
+        return replace(solution, proof=by_search(workload, proving, clock if clock.limited else Clock.of(PROOF)))
+    return solution
+
+
+def _taken(solution: Solution, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:
+    """Return a solution with another mapping if that meets every requirement."""
+    found = met(_load(solution), mapping)
+    return solution if found is None else replace(solution, candidate=found, score=score(found, goals), proof=None)
+
+
+def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solution, tuple[Conflict, ...]]:
+    """Return which requirements conflict where some are violated, and the solution if looking for that met them all."""
+    candidate = best.candidate
+    if candidate.verdict == "feasible":
+        return best, ()
+    if best.proof is not None and best.proof.bounds:
+        return best, tuple(Conflict((violation,), True, True, 0) for violation in best.proof.bounds)
+    search = Search(_load(best), judge, clock)
+    found = conflict(_load(best), judge, candidate.violations, search=search)
+    for violated, hit in search.met:
+        if not violated and best.proof is None:
+            best = _taken(best, hit.deployment.mapping, goals)
+    return best, () if best.candidate.verdict == "feasible" else found
+
+
+def modes_of(platform: Platform, name: str | None) -> tuple[PowerMode, ...]:
+    """Return the power modes to plan for, all of them for None or "auto"; UsageError for an unknown name."""
+    if name is None or name == "auto":
+        return platform.modes
+    try:
+        return (platform.mode(name),)
+    except KeyError:
+        modes = ", ".join(mode.name for mode in platform.modes)
+        raise UsageError(f"platform {platform.name!r} has no mode {name!r}", f"its modes: {modes}") from None
+
+
+def _alternatives(
+    best: Solution,
+    solutions: Sequence[Solution],
+    graph: TaskGraph,
+    known: Known,
+    policy: str,
+    objective: str,
+    clock: Clock,
+) -> list[Solution]:
+    """Return quick solutions in the other modes, as levers for a plan that is not feasible."""
+    if best.candidate.verdict == "feasible":
+        return []
+    here = best.candidate.deployment.workload.model.mode.name
+    tried = [s for s in solutions if s is not best]
+    names = {here, *(s.candidate.deployment.workload.model.mode.name for s in tried)}
+    for mode in known.platform.modes:
+        if mode.name not in names and not clock.over():
+            model = known.model(mode)
+            if not homeless(graph, model):
+                tried.append(solve(Workload.of(graph, model, policy), objectives(objective), 24, clock.part(0.5)))
+    return tried
+
+
+def written(
+    best: Solution,
+    solutions: Sequence[Solution],
+    objective: str,
+    alternatives: Sequence[Solution] | None,
+    pipeline: Pipeline,
+    clock: Clock = NO_CLOCK,
+) -> Plan:
+    """Write a solution down; `alternatives` in other modes are levers, None for no levers at all.
+
+    Of a plan that is not feasible the verdict is "infeasible" where there is a proof in every mode of `solutions`.
+    """
+    candidate = best.candidate
+    workload, assessment = candidate.deployment.workload, candidate.assessment
+    model, sums = workload.model, candidate.balance
+    found = candidate.violations
+    if alternatives is not None:
+        others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
+        judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
+        levers = verified(judge, workload, candidate.deployment.mapping, found, judged, clock)
+        found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
+    outcome = candidate.verdict
+    proved = outcome != "feasible" and all(solution.proof is not None for solution in solutions)
+    if outcome != "feasible":
+        outcome = "infeasible" if proved else "undecided"
+    return Plan(
+        platform=model.platform.name,
+        mode=model.mode.name,
+        pipeline=workload.graph.pipeline.name,
+        verdict=outcome,
+        policy=workload.policy,
+        engines=workload.engines(),
+        sensors=workload.sensors(),
+        tasks=tuple(map(_told, reasons(candidate.deployment))),
+        transitions=candidate.deployment.transitions,
+        chains=assessment.chains,
+        violations=found,
+        power={"expected_mw": sums.power_mw, "cap_mw": sums.power_cap, "terms": [list(t) for t in sums.power]},
+        bandwidth={
+            "expected_gbps": round(sums.bytes_per_s / 1e9, 6),
+            "cap_gbps": round(sums.traffic_cap / 1e9, 6),
+            "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
+        },
+        solver=_solver(best, solutions, objective, pipeline) | _proof(best, solutions, proved),
+        inputs=input_hashes(model.platform, workload.graph.pipeline),
+        base_mw=round(model.mode.base_mw.value),
+        dram_bandwidth=int(model.dram),
+        dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
+        contention=model.platform.contention(),
+        provenance=provenance(assessment.tasks, assessment),
+        tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
+    )
+
+
+def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
+    result = dict(notes)
+    for name, text in more:
+        result[name] = f"{result[name]}; {text}" if name in result else text
+    return result
+
+
+def _told(task: Task) -> Task:
+    """Return a task whose reason says which part of a network it is."""
+    part = part_of(task.params) if task.kind == "stage" else None
+    if part is None:
+        return task
+    return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
+
+
+def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipeline: Pipeline) -> dict[str, Any]:
+    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
+
+    `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
+    share requirements are exceeded in total.
+    """
+    value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
+    if objectives(objective)[0] == "latency":
+        workload = best.candidate.deployment.workload
+        bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
+    ended = "time limit" if best.search.late else "budget used up"
+    name, status = "heft+improve", "local optimum" if best.search.complete else ended
+    more: dict[str, Any] = {}
+    if best.exact is not None:
+        name, status = "cpsat", best.exact.status
+        bound = max(bound or 0, best.exact.bound)
+        more = {"proposed": best.exact.tried, "conflict": list(best.exact.conflict)}
+        if best.floors:
+            more |= {"scope": "stages whole, or in parts that follow each other", "whole_stages": best.whole}
+    return {
+        "name": name,
+        "status": status,
+        "objective": objective,
+        "value": value,
+        "bound": bound,
+        "gap": None if bound is None or not value or not met else round(max(value - bound, 0) / value, 6),
+        "overrun": round(overrun(best.candidate.violations), 6),
+        "evaluated": sum(s.search.evaluated for s in solutions),
+        "modes": {
+            s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}
+            for s in solutions
+        },
+        "notes": dict(best.notes),
+        **more,
+    }
+
+
+def _proof(best: Solution, solutions: Sequence[Solution], proved: bool) -> dict[str, Any]:
+    if not proved or best.proof is None:
+        return {}
+    others = len(solutions) - 1
+    told = best.proof.document()
+    return {"proof": {**told, "text": told["text"] + (f"; the other {others} modes likewise" if others else "")}}
+
+
+def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
+    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over.
+
+    `floors` are those of stages that may be cut.
+    """
+    graph, model = workload.graph, workload.model
+    fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
+    fastest = {name: min(time, floors.get(name, time)) for name, time in fastest.items()}
+    longest: dict[str, int] = {}
+    for name in graph.order:
+        longest[name] = fastest[name] + max((longest[p] for p in graph.predecessors(name)), default=0)
+    total = 0
+    for chain in graph.pipeline.chains:
+        parts = [part for part in graph.segments(chain) if part.nodes]
+        total += sum(longest[part.nodes[-1]] for part in parts) + sum(part.period_ns // 2 for part in parts[1:])
+    return total
+
+
+def provenance(tasks: Sequence[Task], assessment: Assessment) -> dict[str, Any]:
+    """Return the share of critical-path time that rests on each kind of figure, and the relative error of the whole."""
+    by_name = {task.name: task for task in tasks}
+    critical: set[str] = set()
+    for chain in assessment.chains:
+        critical |= {term.split(":")[0] for term, _ in chain.terms} & set(by_name)
+    total = sum(by_name[name].cost_ns for name in critical)
+    shares = {
+        kind: round(sum(by_name[n].cost_ns for n in critical if by_name[n].provenance == kind) / max(total, 1), 6)
+        for kind in PROVENANCE
+    }
+    error = sum(by_name[n].cost_ns * by_name[n].error for n in critical) / max(total, 1)
+    return {"critical_path": shares, "error": round(error, 6)}

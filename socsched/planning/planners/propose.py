@@ -1,0 +1,117 @@
+"""A plan by a planner of choice: what it proposes for each power mode, worked out and judged like any other mapping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from socsched.cost.model import CostModel, WorkOf
+from socsched.cost.profile import Profile
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
+from socsched.errors import UsageError
+from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.planning.candidate import judged, objectives, score
+from socsched.planning.cutting.search import cutter_of
+from socsched.planning.cutting.work import Sliced
+from socsched.planning.deployment import Deployment, deploy
+from socsched.planning.execution import slowed_by_lanes
+from socsched.planning.lanes import with_wcet
+from socsched.planning.mapping.mapper import Improved
+from socsched.planning.plan import Plan
+from socsched.planning.planner import POLICIES, modes_of, written
+from socsched.planning.planners.base import Ask, Planner, Proposal
+from socsched.planning.refutation import by_bounds
+from socsched.planning.solution import Solution
+from socsched.planning.unplaceable import homeless, unplaceable
+from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
+
+
+def make_plan(
+    planner: Planner,
+    pipeline: Pipeline,
+    platform: Platform,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    *,
+    work: WorkOf,
+    profile: Profile | None = None,
+    options: Mapping[str, str] | None = None,
+    time_limit: float | None = None,
+    limits: Limits = NO_LIMITS,
+) -> Plan:
+    """Return the plan of a planner with its verdict; every mode is tried where `mode` is None or "auto", the best kept.
+
+    `options` are the planner's, as text.  Raises UsageError where the planner does not cover the pipeline, for unknown
+    options, policies and objectives.
+    """
+    goals, settings = objectives(objective), planner.settings(options or {})
+    if policy not in POLICIES:
+        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
+    graph, started, work = task_graph(pipeline), time.monotonic(), Sliced(work)
+    found: list[tuple[Solution, Proposal]] = []
+    modes, refusals = modes_of(platform, mode), list[UsageError]()
+    for option in modes:
+        model = CostModel(platform, option, work, profile)
+        if homeless(graph, model):
+            continue
+        workload = Workload.of(graph, model, policy, limits=limits)
+        left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
+        try:
+            proposal = planner.propose(Ask(pipeline, workload, goals, settings, left / len(modes)))
+            found.append((solution(proposal, goals), proposal))
+        except UsageError as error:  # another mode may do
+            refusals.append(error)
+    if refusals and not found:
+        raise refusals[0]
+    if not found:
+        option = next((m for m in modes if m.default), modes[0])
+        return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective)
+    best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
+    solutions = [each for each, _ in found]
+    if best.candidate.verdict != "feasible":
+        solutions = [_refuted(each, pipeline, graph) for each in solutions]
+        best = next(each for each in solutions if each.candidate is best.candidate)
+    plan = written(best, solutions, objective, None, pipeline)
+    told: dict[str, Any] = {**plan.solver, "name": planner.name, "status": "proposed", "bound": None, "gap": None}
+    return replace(plan, solver={**told, "source": planner.source, "options": settings, "facts": dict(proposal.facts)})
+
+
+def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
+    """Return what a planner found with the proof that no mapping does better, if bounds give one."""
+    made = found.candidate.deployment.workload
+    workload = Workload.of(graph, made.model, made.policy, limits=made.limits)
+    divided = cutter_of(pipeline, workload, ()).stages
+    return replace(found, proof=by_bounds(workload, divided))
+
+
+def solution(proposal: Proposal, goals: tuple[str, ...]) -> Solution:
+    """Return a proposal judged; UsageError when neighbours cannot be connected as it maps them."""
+    try:
+        candidate = judged(deployed(proposal))
+    except Unconnectable as error:
+        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
+    value = score(candidate, goals)
+    return Solution(candidate, Improved(dict(proposal.mapping), value, 1, True), value)
+
+
+def deployed(proposal: Proposal) -> Deployment:
+    """Return a proposal as tasks on lanes: its own; elsewhere all of an engine it splits, or those our mapper gives."""
+    workload = proposal.workload
+    if not proposal.splits and not proposal.lanes:
+        return deploy(workload, proposal.mapping)
+    engines = tuple(replace(e, lanes=proposal.splits.get(e.id, e.lanes)) for e in workload.engines())
+    workload = replace(workload, _engines=engines)
+    made = deploy(workload, proposal.mapping)
+    tasks = []
+    for task in made.tasks:
+        if task.name in proposal.lanes:
+            task = replace(task, lanes=proposal.lanes[task.name])
+        elif task.engine in proposal.splits:
+            task = replace(task, lanes=tuple(range(proposal.splits[task.engine])))
+        tasks.append(task)
+    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), engines)
+    return replace(made, tasks=tuple(tasks))

@@ -1,0 +1,99 @@
+"""Why a verdict is "infeasible": the proof that no mapping meets every requirement.
+
+Lower bounds come first (`impossible`), then all mappings one by one where there are few, then CP-SAT where it was asked
+for.  The last two say nothing of networks that may be cut: ways to cut them are too many.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from socsched.cost.cost import Cost
+from socsched.planning.candidate import Candidate, judge
+from socsched.planning.clock import Clock
+from socsched.planning.cutting.divisible import Divisible
+from socsched.planning.impossible import all_costs, impossible
+from socsched.planning.mapping.stages import exact_mapping
+from socsched.planning.plan import Violation
+from socsched.planning.workload import Unconnectable, Workload
+from socsched.units import format_bandwidth, format_duration, format_power
+
+FEW = 500
+"""Mappings that are gone through one by one at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """A proof that no mapping meets every requirement: how it was found, in words, and the bounds it rests on."""
+
+    method: str
+    text: str
+    bounds: tuple[Violation, ...] = ()
+
+    def document(self) -> dict[str, str]:
+        """Return the proof as plan.json holds it, in `solver`."""
+        return {"method": self.method, "text": self.text}
+
+
+def by_bounds(workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str] = ()) -> Refutation | None:
+    """Return the proof by lower bounds, None where they leave room; `unknown`: stages that may or may not be cut."""
+    found = impossible(workload, divided, unknown)
+    if not found:
+        return None
+    first = found[0]
+    least = f"{first.requirement}: at least {_shown(first.demand, first)}, allowed {_shown(first.bound, first)}"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Refutation("lower bound", f"{least}{more}", tuple(found))
+
+
+def by_search(workload: Workload, exact: bool, clock: Clock) -> Refutation | None:
+    """Return the proof by going through all mappings of whole stages, None where one may meet every requirement.
+
+    With `exact` CP-SAT leaves out those that a relaxation rules out, and many can be gone through.
+    """
+    options = {name: all_costs(workload, workload.graph.stage(name)) for name in workload.graph.order}
+    count = math.prod(len(costs) for costs in options.values())
+    if count <= FEW:
+        names = list(options)
+        for costs in itertools.product(*options.values()):
+            if clock.over() or not _violates(workload, dict(zip(names, costs, strict=True))):
+                return None
+        return Refutation("exhaustive search", f"each of the {count} mappings violates a requirement")
+    if not exact:
+        return None
+
+    def judged(mapping: Mapping[str, Cost], _: object) -> tuple[int, None] | None:
+        return None if _violates(workload, mapping) else (0, None)
+
+    answer = exact_mapping(workload, judged, None, clock.left(), options=options)
+    if answer.status != "infeasible":
+        return None
+    ruled = "CP-SAT leaves no mapping within " + (", ".join(answer.conflict) or "all limits")
+    tried = f"{ruled} but {answer.tried}, which violate a requirement" if answer.tried else ruled
+    return Refutation("CP-SAT", tried)
+
+
+def _violates(workload: Workload, mapping: Mapping[str, Cost]) -> bool:
+    try:
+        return bool(judge(workload, mapping).violations)
+    except Unconnectable:
+        return True
+
+
+def _shown(value: int, violation: Violation) -> str:
+    if violation.unit == "ns/s":
+        return f"{value / 1e7:.4g} %"
+    shown = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}.get(violation.unit)
+    return shown(value) if shown else f"{value} {violation.unit}"
+
+
+def met(workload: Workload, mapping: Mapping[str, Cost]) -> Candidate | None:
+    """Return a mapping judged if it meets every requirement."""
+    try:
+        candidate = judge(workload, mapping)
+    except Unconnectable:
+        return None
+    return candidate if candidate.verdict == "feasible" else None

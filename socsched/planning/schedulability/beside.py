@@ -1,0 +1,153 @@
+"""Every bound of a plan: its own, and what published tests say of each resource; the shortest of each task and chain.
+
+What a predecessor delays counts as release jitter, as in the plan's own analysis (Tindell & Clark 1994).  Resources
+whose tasks occupy different lanes are left to the plan's own tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from socsched.planning.plan import ChainResult, Plan
+from socsched.planning.schedulability import edf_holistic
+from socsched.planning.schedulability.published.choose import Analysis, analyse
+from socsched.planning.schedulability.resource import resource
+from socsched.planning.schedulability.tasks import Response, RtTask, activation, components, rt_tasks, single_resource
+from socsched.planning.schedulability.whole import DEMAND, FIXED, Whole, respond, stretches
+
+OWN = "the plan's own"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBound:
+    """Bounds of a task in ns from its nominal release: the plan's own, and the tightest of all with its test.
+
+    `own` is the first test's (EDF: the local deadline).  None where there is none; `reason` says why published tests
+    were not asked.
+    """
+
+    task: str
+    own: int | None
+    bound: int | None
+    test: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The tasks of one resource and what every published test says of them; a `reason` where none was asked."""
+
+    lanes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    analysis: Analysis | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """All bounds of a plan: `rows` by task, `resources`, and by chain each analysis with its bound (ns) or why not."""
+
+    rows: tuple[TaskBound, ...]
+    resources: tuple[Resource, ...]
+    chains: Mapping[str, tuple[tuple[str, int | None, str], ...]]
+
+
+def task_bounds(plan: Plan) -> list[TaskBound]:
+    """Return the bounds of every task of a plan."""
+    return list(bounds(plan).rows)
+
+
+def chain_bound(plan: Plan, chain: ChainResult, rows: Sequence[TaskBound]) -> tuple[int, tuple[str, ...]] | None:
+    """Return the bound (ns) of a chain from the tightest ones of its tasks, and their tests; None without a bound.
+
+    Of the terms of its own bound, a response after each stretch and a period where data are sampled, only the responses
+    change.
+    """
+    by_name, parts = {row.task: row for row in rows}, stretches(plan, chain)
+    ends = [by_name[part.last] for part in parts]
+    if any(row.bound is None for row in ends):
+        return None if chain.bound_ns is None else (chain.bound_ns, (OWN,))
+    tight = sum(part.period for part in parts[1:]) + sum(row.bound or 0 for row in ends)
+    if chain.bound_ns is not None and tight >= chain.bound_ns:
+        return chain.bound_ns, (OWN,)
+    return tight, tuple(dict.fromkeys(row.test for row in ends))
+
+
+def bounds(plan: Plan) -> Bounds:
+    """Return every bound of a plan's tasks and chains, and why the tests that give none do not."""
+    tasks = rt_tasks(plan)
+    if plan.policy not in ("edf", "fp"):
+        reason = f"policy {plan.policy} has no analysis"
+        rows = tuple(TaskBound(name, None, None, "", reason) for name in tasks)
+        return Bounds(rows, (), {chain.name: ((OWN, None, reason),) for chain in plan.chains})
+    whole = respond(plan.policy, tasks)
+    finish = {name: response.value for name, response in whole.tight.items()}
+    jitter = {name: activation(task, tasks, finish).jitter for name, task in tasks.items()}
+    known: dict[str, TaskBound] = {}
+    resources = []
+    for group in components(tasks.values()):
+        reason = _unfit(plan.policy, group, whole.tight)
+        found = None if reason else analyse(resource(plan.policy, group, jitter))
+        lanes = sorted({lane for task in group for lane in task.lanes})
+        names = tuple(f"{engine} {lane}" for engine, lane in lanes)
+        resources.append(Resource(names, tuple(task.name for task in group), found, reason))
+        for task in group:
+            known[task.name] = _row(plan.policy, task.name, whole, found, reason)
+    rows = tuple(known[name] for name in tasks)
+    return Bounds(rows, tuple(resources), {c.name: _ways(plan, c, whole, rows) for c in plan.chains})
+
+
+def _row(policy: str, name: str, whole: Whole, found: Analysis | None, reason: str) -> TaskBound:
+    mine, tight = whole.own[name], whole.tight[name]
+    own = mine.value if mine.bounded else None
+    best = found.tasks[name] if found else None
+    if best and best.bound and (not tight.bounded or best.bound.value < tight.value):
+        return TaskBound(name, own, best.bound.value, best.test, "")
+    if not tight.bounded:
+        return TaskBound(name, own, None, "", reason or "no test bounds it")
+    return TaskBound(name, own, tight.value, whole.test(name, policy), reason)
+
+
+def _ways(
+    plan: Plan, chain: ChainResult, whole: Whole, rows: Sequence[TaskBound]
+) -> tuple[tuple[str, int | None, str], ...]:
+    """Return each analysis of a chain with its bound or the reason it has none, shortest first."""
+
+    def summed(values: Mapping[str, int | None]) -> int | None:
+        parts = stretches(plan, chain)
+        ends = [values[part.last] for part in parts]
+        lost = any(end is None for end in ends)
+        return None if lost else sum(end or 0 for end in ends) + sum(part.period for part in parts[1:])
+
+    def bounded(responses: Mapping[str, Response]) -> dict[str, int | None]:
+        return {name: response.value if response.bounded else None for name, response in responses.items()}
+
+    under = {"edf": "EDF", "fp": "fixed priorities"}[plan.policy]
+    ways: list[tuple[str, int | None, str]] = []
+    if plan.policy == "edf":
+        own, tight = summed(bounded(whole.own)), summed(bounded(whole.tight))
+        ways.append((DEMAND, own, "" if own is not None else "a demand bound finds no room for local deadlines"))
+        ways.append((edf_holistic.NAME, tight, "" if tight is not None else "a response on its way has no bound"))
+        ways.append((FIXED, None, f"it is for fixed priorities, the policy is {under}"))
+    else:
+        own = summed(bounded(whole.own))
+        ways.append((FIXED, own, "" if own is not None else "a response on its way has no bound"))
+        ways += [(name, None, f"it is for EDF, the policy is {under}") for name in (DEMAND, edf_holistic.NAME)]
+    best = summed({row.task: row.bound for row in rows})
+    last = [row for row in rows if row.task in {part.last for part in stretches(plan, chain)}]
+    tests = " and ".join(dict.fromkeys(row.test for row in last if row.test))
+    reason = "" if best is not None else "a response on its way has no bound"
+    ways.append((f"shortest of every test ({tests})" if tests else "shortest of every test", best, reason))
+    return tuple(sorted(ways, key=lambda way: (way[1] is None, way[1] or 0)))
+
+
+def _unfit(policy: str, group: Sequence[RtTask], responses: Mapping[str, Response]) -> str:
+    if not single_resource(group):
+        return "its resource is shared lane by lane"
+    if policy == "edf" and any(task.release_jitter for task in group):
+        return "deadlines move with the jitter of sensors"
+    before = {name for task in group for name in task.after if name in responses}
+    if not all(responses[name].bounded for name in before):
+        return "a predecessor is unbounded"
+    return ""

@@ -1,0 +1,140 @@
+"""EDF over a whole plan: responses and activation jitters, iterated until neither grows.
+
+Spuri, "Holistic analysis for deadline scheduled real-time distributed systems", INRIA RR-2873 1996: as Tindell & Clark
+1994 for fixed priorities, with the responses of INRIA RR-2772.  Local deadlines only order jobs here; a response may be
+shorter than its own, or longer, and is a bound either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from socsched.planning.schedulability.edf import ALLOWED, System
+from socsched.planning.schedulability.published import edf_response
+from socsched.planning.schedulability.published.model import Problem
+from socsched.planning.schedulability.resource import resource
+from socsched.planning.schedulability.tasks import Activation, Response, RtTask, activation, single_resource
+
+ROUNDS = 30
+"""Rounds after which the iteration is given up."""
+PATIENCE = 10
+"""Rounds after which what still grows is taken to grow faster, and rounds it is then brought down again."""
+REACH = 16
+"""Times the longest period beyond which a response counts as none."""
+WORK = 20_000
+"""Pairs of tasks at arrivals looked at in a round (some 20 ms); a resource so full keeps its local deadlines."""
+NAME = "EDF response times, holistic"
+SOURCE = "Spuri, INRIA RR-2873 1996, with the responses of INRIA RR-2772; George, Rivierre, Spuri, RR-2966 1996"
+
+
+def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Response]) -> dict[str, Response]:
+    """Return the shorter of `own` and the holistic response of every task; `own` where there is no other.
+
+    Resources whose tasks occupy different lanes, or whose releases are late by themselves, keep their own bounds; where
+    these have none, neither has what depends on them.
+    """
+    groups = [group for group in system.groups if _fits(group, system)]
+    inside = {task.name for group in groups for task in group}
+    lost = {name for name in system.order if name not in inside and not own[name].bounded}
+    groups, inside = _reachable(groups, lost)
+    finish: dict[str, int] = {}
+    for name in system.order:
+        start = activation(system.tasks[name], system.tasks, finish).jitter
+        finish[name] = start + system.tasks[name].wcet if name in inside else own[name].value
+    horizon = REACH * max((task.period for task in system.tasks.values()), default=0)
+    starts = {name: response.value for name, response in own.items()}
+    step = _Step(system, deadlines, own, groups, inside)
+    for turn in range(ROUNDS):
+        found = step.responses(finish)
+        if any(response.value > horizon or not response.bounded for response in found.values()):
+            return dict(own)
+        if all(response.value <= finish[name] for name, response in found.items()):
+            finish, found = step.tightened(finish, found)
+            return {n: _settled(n, {**own, **found}, finish if n in inside else starts) for n in own}
+        # Whatever holds itself is a bound, the least one or not: what grows for long is taken to grow further.
+        more = 1 << min(turn - PATIENCE, 6) if turn >= PATIENCE else 0
+        for name, response in found.items():
+            grown = max(response.value - finish[name], 0)
+            finish[name] += grown * (1 + more)
+    return dict(own)
+
+
+@dataclass(slots=True)
+class _Step:
+    """One round of the iteration; the answers of a resource are kept for as long as its activations stay the same."""
+
+    system: System
+    deadlines: Mapping[str, int]
+    own: Mapping[str, Response]
+    groups: Sequence[Sequence[RtTask]]
+    inside: set[str]
+    done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = field(default_factory=dict)
+
+    def responses(self, finish: Mapping[str, int]) -> dict[str, Response]:
+        """Return the responses if every task finishes by `finish` (ns from its nominal release)."""
+        tasks = self.system.tasks
+        latest = {n: activation(tasks[n], tasks, finish) for n in self.inside}
+        found: dict[str, Response] = {}
+        for number, group in enumerate(self.groups):
+            known = tuple(latest[task.name] for task in group)
+            if number not in self.done or self.done[number][0] != known:
+                self.done[number] = known, _group(group, self.deadlines, latest, self.own)
+            found.update(self.done[number][1])
+        return found
+
+    def tightened(
+        self, finish: dict[str, int], found: dict[str, Response]
+    ) -> tuple[dict[str, int], dict[str, Response]]:
+        """Return bounds that hold themselves, iterated down while that helps; every one on the way holds."""
+        for _ in range(PATIENCE):
+            lower = {**finish, **{name: response.value for name, response in found.items()}}
+            if lower == finish:
+                break
+            finish, found = lower, self.responses(lower)
+        return finish, found
+
+
+def _settled(name: str, responses: Mapping[str, Response], begun: Mapping[str, int]) -> Response:
+    """Return a response whose terms begin where that of its predecessor ends, not where it was taken to end."""
+    response = responses[name]
+    rest = begun[response.via] - responses[response.via].value if response.via else 0
+    return replace(response, terms=(*response.terms, ("release jitter from predecessor", rest))) if rest else response
+
+
+def _fits(group: Sequence[RtTask], system: System) -> bool:
+    alone = single_resource(group) and not any(task.release_jitter for task in group)
+    return alone and not any(task.name in system.hopeless for task in group)
+
+
+def _reachable(groups: list[tuple[RtTask, ...]], lost: set[str]) -> tuple[list[tuple[RtTask, ...]], set[str]]:
+    """Return the groups none of whose tasks waits for one without a bound, and their tasks."""
+    while True:
+        kept = [group for group in groups if not any(lost & set(task.after) for task in group)]
+        if len(kept) == len(groups):
+            return kept, {task.name for group in kept for task in group}
+        lost |= {task.name for group in groups if group not in kept for task in group}
+        groups = kept
+
+
+def _group(
+    group: Sequence[RtTask],
+    deadlines: Mapping[str, int],
+    latest: Mapping[str, Activation],
+    own: Mapping[str, Response],
+) -> dict[str, Response]:
+    result: dict[str, Response] = {}
+    taskset = resource("edf", group, {name: at.jitter for name, at in latest.items()}, deadlines)
+    problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
+    for task, value, terms in edf_response.rows(problem, WORK):
+        at, mine = latest[task.name], own[task.name]
+        if value is None:
+            result[task.name] = replace(mine, bounded=False)
+        elif mine.bounded and mine.value <= value:
+            rest = mine.value - at.jitter - task.wcet_ns
+            waiting = (ALLOWED, rest)
+            result[task.name] = Response(mine.value, True, (*at.terms, ("wcet", task.wcet_ns), waiting), at.via)
+        else:
+            parts = tuple(term for term in terms if term[0] != "release jitter")
+            result[task.name] = Response(value, True, (*at.terms, *parts), at.via)
+    return result

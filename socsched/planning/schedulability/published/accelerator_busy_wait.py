@@ -1,0 +1,55 @@
+"""Requests to one accelerator, waited for on the processor without giving way, served first come, first served.
+
+Gai, Lipari, Di Natale, "Minimizing memory utilization of real-time task sets in single and multi-processor
+systems-on-a-chip", RTSS 2001 (MSRP): at most one request of every other processor goes first, and lower priorities
+block by their longest request with its wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.planning.schedulability.published import rta
+from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope, responses
+
+
+def longest(task: PeriodicTask) -> int:
+    """Return how long the longest request of a task takes, handling included."""
+    return max((request.time_ns + request.handling_ns for request in task.requests), default=0)
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task on this processor, its requests with their waits as computation."""
+    elsewhere: dict[int | None, int] = {}
+    here = {task.name for task in problem.tasks}
+    for task in problem.taskset.tasks:
+        if task.name not in here:
+            elsewhere[task.cpu] = max(elsewhere.get(task.cpu, 0), longest(task))
+    wait = sum(elsewhere.values())
+    given = {task.name: task for task in problem.tasks}
+    spinning = tuple(
+        replace(
+            task,
+            wcet_ns=task.wcet_ns + sum(r.time_ns + r.handling_ns + wait for r in task.requests),
+            # One more than a region begun before: a request made at the very instant of a release may go first.
+            longest_region_ns=longest(task) + wait + 1 if task.requests else 0,
+        )
+        for task in problem.tasks
+    )
+    rows = rta.window(replace(problem, tasks=spinning), whole=True)
+    return responses([(given[task.name], value, terms) for task, value, terms in rows], exact=False)
+
+
+def _busy(problem: Problem) -> str:
+    given = problem.taskset.accelerator
+    return "" if given and given.wait == "busy" else "requests are waited for by suspending"
+
+
+TEST = SchedulabilityTest(
+    "accelerator, busy waiting",
+    "Gai, Lipari, Di Natale, RTSS 2001 (MSRP)",
+    Scope(takes=frozenset({"jitter"}), needs=frozenset({"accelerator"})),
+    run,
+    also=_busy,
+)

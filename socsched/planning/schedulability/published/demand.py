@@ -1,0 +1,46 @@
+"""What EDF tests on one processor share: tasks as demand, and how long the processor can be busy."""
+
+from __future__ import annotations
+
+from math import lcm
+
+from socsched.planning.schedulability.edf_demand import DemandTask
+from socsched.planning.schedulability.published.model import Problem
+from socsched.planning.schedulability.rta_fp import ceil_div
+
+LONGEST = 50_000
+"""Steps after which the search for the end of a busy period is given up."""
+
+
+def demand_tasks(problem: Problem) -> list[DemandTask]:
+    """Return the tasks with their longest regions, less the 1 ns a blocking job has begun before."""
+    whole = problem.preemption == "none"
+    return [
+        DemandTask(
+            name=task.name,
+            wcet=task.wcet_ns,
+            period=task.period_ns,
+            window=task.deadline_ns - task.jitter_ns,
+            deadline=task.deadline_ns,
+            segment=max((task.wcet_ns if whole else task.region_ns) - 1, 0),
+            release_jitter=task.jitter_ns,
+        )
+        for task in problem.tasks
+    ]
+
+
+def busy_period(problem: Problem) -> int | None:
+    """Return the longest busy period (ns), None where utilisation is over 1 or no end is found."""
+    if problem.utilisation > 1:
+        return None
+    first = max((task.segment for task in demand_tasks(problem)), default=0)
+    rows = [(task.wcet_ns, task.period_ns, task.jitter_ns) for task in problem.tasks]
+    if problem.utilisation == 1 and first == 0 and not any(jitter for _, _, jitter in rows):
+        return lcm(*(period for _, period, _ in rows))
+    length = first + sum(wcet for wcet, _, _ in rows)
+    for _ in range(LONGEST):
+        longer = first + sum(ceil_div(length + jitter, period) * wcet for wcet, period, jitter in rows)
+        if longer == length:
+            return length
+        length = longer
+    return None

@@ -1,0 +1,36 @@
+"""Memory accesses priced one by one: the WCET grows by latency and contention of each.
+
+Memory model of the WATERS 2019 industrial challenge: cost = ticks / f + lines (latency + contention); then response
+times as without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from socsched.descriptor.taskset_model import Memory, PeriodicTask
+from socsched.planning.schedulability.published import rta
+from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope, responses
+
+
+def with_accesses(task: PeriodicTask, memory: Memory) -> int:
+    """Return the WCET (ns) of a task with its memory accesses, each slowed by others."""
+    return task.wcet_ns + task.accesses * (memory.latency_ns + memory.contention_ns)
+
+
+def run(problem: Problem) -> Answer:
+    """Return the response of every task with its memory accesses as computation."""
+    memory = problem.taskset.memory
+    assert memory is not None
+    given = {task.name: task for task in problem.tasks}
+    longer = tuple(replace(task, wcet_ns=with_accesses(task, memory)) for task in problem.tasks)
+    rows = rta.window(replace(problem, tasks=longer), whole=True)
+    return responses([(given[task.name], value, terms) for task, value, terms in rows], exact=False)
+
+
+TEST = SchedulabilityTest(
+    "memory accesses in the WCET",
+    "WATERS 2019 industrial challenge, memory model; Lehoczky, RTSS 1990",
+    Scope(takes=frozenset({"jitter"}), needs=frozenset({"memory"})),
+    run,
+)

@@ -1,0 +1,220 @@
+"""What a published test is given, what it holds for, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.planning.schedulability.tasks import RtTask
+
+Terms = tuple[tuple[str, int], ...]
+FEATURES = {
+    "jitter": "release jitter",
+    "blocking": "blocking by shared resources",
+    "suspension": "self-suspension",
+    "accelerator": "accelerator requests",
+    "graph": "parallel graphs",
+    "types": "nodes bound to typed processors",
+    "memory": "memory accesses priced one by one",
+    "memguard": "memory-bandwidth reservations",
+}
+"""What a system may have beyond plain periodic tasks -> in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An upper bound (ns) and the terms that add up to it."""
+
+    value: int
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a test says: whether all deadlines are met (None: it cannot say), bounds by task, by measure of the chain.
+
+    `terms` are what a test of the whole set compares, `note` says how (``demand 12 over 10``).
+    """
+
+    schedulable: bool | None
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+    chain: Mapping[str, Bound] = field(default_factory=dict)
+    terms: Terms = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Tasks that share processors: all of a global task set, those of one processor of a partitioned one.
+
+    `ranks` are fixed priorities, 0 first; `responses` (ns, from the arrival) are there for tests of chains only.
+    """
+
+    taskset: TaskSet
+    tasks: tuple[PeriodicTask, ...]
+    ranks: tuple[int, ...]
+    processors: int
+    responses: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Policy:
+        """How the tasks are served."""
+        return self.taskset.policy
+
+    @property
+    def utilisation(self) -> Fraction:
+        """Sum of WCET over period."""
+        return sum((task.utilisation for task in self.tasks), Fraction(0))
+
+    @property
+    def preemption(self) -> str:
+        """``full``, ``none``, or ``limited`` where a task has non-preemptive regions."""
+        if not self.policy.preemptive:
+            return "none"
+        return "limited" if any(task.region_ns for task in self.tasks) else "full"
+
+    @property
+    def deadlines(self) -> str:
+        """``implicit`` (every deadline at least the period is as good), ``constrained`` or ``arbitrary``."""
+        if all(task.deadline_ns == task.period_ns for task in self.tasks):
+            return "implicit"
+        return "constrained" if all(t.deadline_ns <= t.period_ns for t in self.tasks) else "arbitrary"
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Those of `FEATURES` the tasks have."""
+        found = {
+            "jitter": any(task.jitter_ns for task in self.tasks),
+            "blocking": any(task.blocking_ns for task in self.tasks),
+            "suspension": any(task.suspension_ns for task in self.tasks),
+            "accelerator": any(task.requests for task in self.taskset.tasks),  # its server may run among these
+            "graph": any(task.graph for task in self.tasks),
+            "types": bool(self.taskset.types),
+            "memory": self.taskset.memory is not None and any(task.accesses for task in self.tasks),
+            "memguard": self.taskset.memguard is not None,
+        }
+        return frozenset(name for name, there in found.items() if there)
+
+    def by_rank(self) -> list[tuple[PeriodicTask, list[PeriodicTask], list[PeriodicTask]]]:
+        """Return (task, those of higher, those of lower priority), highest first."""
+        order = [task for _, task in sorted(zip(self.ranks, self.tasks, strict=True), key=lambda pair: pair[0])]
+        return [(task, order[:index], order[index + 1 :]) for index, task in enumerate(order)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which systems a test holds for; `needs` are features without which it would say nothing new."""
+
+    rules: tuple[str, ...] = ("fp", "rm", "dm")
+    preemption: tuple[str, ...] = ("full",)
+    processors: str = "one"
+    deadlines: str = "arbitrary"
+    takes: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+
+    def unmet(self, problem: Problem) -> str:
+        """Return why a test of this scope does not hold for a system, empty when it does."""
+        policy, extra = problem.policy, problem.features
+        if policy.rule not in self.rules:
+            return f"it is for {' or '.join(self.rules)}, the policy is {policy.rule}"
+        if self.processors == "one" and problem.processors > 1:
+            return f"it is for one processor, these tasks share {problem.processors}"
+        if self.processors == "many" and problem.processors == 1:
+            return "it is for tasks that share several processors"
+        if problem.preemption not in self.preemption:
+            words = " or ".join("no" if kind == "none" else kind for kind in self.preemption)
+            return f"it is for {words} preemption, here it is {problem.preemption}"
+        if self.deadlines == "implicit" and any(t.deadline_ns < t.period_ns for t in problem.tasks):
+            return "a deadline is shorter than its period"
+        if self.deadlines == "equal" and problem.deadlines != "implicit":
+            return "a deadline is not its period"
+        if self.deadlines == "constrained" and problem.deadlines == "arbitrary":
+            return "a deadline is longer than its period"
+        over = sorted(FEATURES[name] for name in extra - self.takes - self.needs)
+        if over:
+            return f"it does not know {', '.join(over)}"
+        missing = sorted(FEATURES[name] for name in self.needs - extra)
+        return f"there are no {', '.join(missing)}" if missing else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulabilityTest:
+    """A published test; `exact` when a miss it predicts can happen (with tasks in any phase)."""
+
+    name: str
+    source: str
+    scope: Scope
+    run: Callable[[Problem], Answer]
+    exact: bool = False
+    kind: str = "task"
+    """``task``: run for tasks that share processors; ``chain``: once, over the chain."""
+    also: Callable[[Problem], str] | None = None
+    """Returns a further reason why it does not apply, empty when there is none."""
+
+    def unmet(self, problem: Problem) -> str:
+        """Return why the test does not apply, empty when it does."""
+        return self.scope.unmet(problem) or (self.also(problem) if self.also else "")
+
+
+def responses(
+    found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, none_is_late: bool = False
+) -> Answer:
+    """Return response-time bounds as an answer; None is a task for which none was found.
+
+    A response an exact test finds too late is a miss when everything can be released at once; so is one it does not
+    find, if that can only be for being too late (`none_is_late`) and not for having given up.
+    """
+    rows = list(found)
+    bounds = {task.name: Bound(value, terms) for task, value, terms in rows if value is not None}
+    late = [task for task, value, _ in rows if value is None or value > task.deadline_ns]
+    if not late:
+        return Answer(True, bounds)
+    proved = [task for task, value, _ in rows if (none_is_late if value is None else value > task.deadline_ns)]
+    miss = exact and bool(proved) and released_together([task for task, _, _ in rows])
+    shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
+    return Answer(False if miss else None, bounds, note=f"beyond the deadline, or not found: {shown}")
+
+
+def released_together(tasks: Iterable[PeriodicTask]) -> bool:
+    """Say whether all tasks do release their first jobs at one instant, so that a predicted miss does happen."""
+    found = {(task.offset_ns, task.jitter_ns) for task in tasks}
+    return len(found) == 1 and not any(jitter for _, jitter in found)
+
+
+def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer:
+    """Return the answer of a test of the whole set that succeeded: every deadline is a bound."""
+    return Answer(
+        True, {t.name: Bound(t.deadline_ns, (("deadline, which is met", t.deadline_ns),)) for t in problem.tasks},
+        terms=terms, note=note,
+    )  # fmt: skip
+
+
+def endless(task: PeriodicTask, higher: Iterable[PeriodicTask], blocking: int) -> bool:
+    """Say whether the busy period of a task and all of higher priority need not end."""
+    tasks = [task, *higher]
+    load = sum((other.utilisation for other in tasks), Fraction(0))
+    return load > 1 or (load == 1 and bool(blocking or any(other.jitter_ns for other in tasks)))
+
+
+def rt_task(task: PeriodicTask, wcet: int | None = None) -> RtTask:
+    """Return a task as the plan's own tests take it, on one lane."""
+    return RtTask(
+        name=task.name,
+        lanes=frozenset({("cpu", task.cpu or 0)}),
+        wcet=task.wcet_ns if wcet is None else wcet,
+        period=task.period_ns,
+        deadline=task.deadline_ns,
+        release_jitter=task.jitter_ns,
+    )
+
+
+def with_jitter(task: PeriodicTask, terms: Terms) -> Terms:
+    """Return the terms of a response with the release jitter they leave out."""
+    return (("release jitter", task.jitter_ns), *terms) if task.jitter_ns else terms
+
+
+def percent(value: Fraction) -> int:
+    """Return a share in parts per million, as terms are integers."""
+    return round(value * 1_000_000)

@@ -1,0 +1,23 @@
+"""EDF without, or with limited, preemption: demand and the longest region of a job due later fit every interval.
+
+George, Rivierre, Spuri, "Preemptive and non-preemptive real-time uniprocessor scheduling", INRIA RR-2966 1996, theorem
+14 (no preemption); regions after Baruah.
+"""
+
+from __future__ import annotations
+
+from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
+from socsched.planning.schedulability.published.qpa import judge
+
+
+def run(problem: Problem) -> Answer:
+    """Return whether demand and blocking fit every interval; with blocking, some phase of the tasks misses if not."""
+    return judge(problem, exact=False)
+
+
+TEST = SchedulabilityTest(
+    "EDF demand bound with blocking",
+    "George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 14; regions after Baruah",
+    Scope(rules=("edf",), preemption=("none", "limited"), takes=frozenset({"jitter"})),
+    run,
+)

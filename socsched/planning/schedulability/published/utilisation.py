@@ -1,0 +1,56 @@
+"""Quick rejects: what no scheduler can serve."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from socsched.planning.schedulability.published.model import (
+    FEATURES,
+    Answer,
+    Problem,
+    SchedulabilityTest,
+    Scope,
+    Terms,
+    percent,
+)
+from socsched.planning.schedulability.published.parallel import length
+
+
+def run(problem: Problem) -> Answer:
+    """Return False where the processors are asked for more than there is, or a job cannot make its deadline alone."""
+    spin = problem.taskset.accelerator is not None and problem.taskset.accelerator.wait == "busy"
+    for task in problem.tasks:
+        alone = (
+            task.jitter_ns + length(task) + task.suspension_ns + sum(r.time_ns + r.handling_ns for r in task.requests)
+        )
+        if alone > task.deadline_ns:
+            terms: Terms = (("release jitter", task.jitter_ns), ("alone, undisturbed", alone - task.jitter_ns))
+            return Answer(
+                False, terms=terms, note=f"{task.name} needs {alone} ns alone, its deadline is {task.deadline_ns}"
+            )
+    asked = [
+        t.utilisation + (Fraction(sum(r.time_ns for r in t.requests), t.period_ns) if spin else 0)
+        for t in problem.tasks
+    ]
+    total = sum(asked, Fraction(0))
+    terms = tuple((f"{task.name}, ppm", percent(share)) for task, share in zip(problem.tasks, asked, strict=True))
+    count = sum(number for _, number in problem.taskset.types) or problem.processors
+    if total > count:
+        return Answer(False, terms=terms, note=f"utilisation {float(total):.4f} over {count} processors")
+    device = sum((Fraction(r.time_ns, t.period_ns) for t in problem.tasks for r in t.requests), Fraction(0))
+    if device > 1:
+        return Answer(False, terms=terms, note=f"the accelerator is asked for {float(device):.4f} of its time")
+    return Answer(None, terms=terms, note=f"utilisation {float(total):.4f} on {count} processors: nothing against it")
+
+
+TEST = SchedulabilityTest(
+    "utilisation",
+    "necessary for any scheduler: sum of C/T at most the number of processors, C at most D",
+    Scope(
+        rules=("edf", "fp", "rm", "dm", "fifo"),
+        preemption=("full", "limited", "none"),
+        processors="any",
+        takes=frozenset(FEATURES),
+    ),
+    run,
+)

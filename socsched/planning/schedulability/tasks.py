@@ -1,0 +1,221 @@
+"""What the schedulability tests see of a plan: recurrent tasks on fixed lanes; and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from socsched.cost.cost import Segment
+from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
+
+Lane = tuple[str, int]
+"""Engine id and lane number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RtTask:
+    """A recurrent task; all times in ns.
+
+    Frame k is nominally released at `offset` + k `period`, at most `release_jitter` late; the job is activated once the
+    tasks in `after` have finished that frame.  `deadline` is relative to the release, `priority` 0 highest.  `wcet`
+    holds under the worst co-running traffic, `segment` is the longest part of it that cannot be preempted (0 with full
+    preemption), `switch` what a job pays to resume after a preemption.
+    """
+
+    name: str
+    lanes: frozenset[Lane]
+    wcet: int
+    period: int
+    deadline: int
+    priority: int = 0
+    offset: int = 0
+    release_jitter: int = 0
+    segment: int = 0
+    switch: int = 0
+    preemption: str = "full"
+    after: tuple[str, ...] = ()
+
+    @property
+    def utilisation(self) -> float:
+        """Share of each of its lanes the task takes."""
+        return self.wcet / self.period
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer about one task: finished at most `value` ns after the nominal release, if `bounded`.
+
+    `terms` say what happens after the activation and add up to `value` minus the value of the task `via`, whose
+    completion activates it latest (empty: the release itself).  Unbounded: `value` is where the iteration was given up.
+    """
+
+    value: int
+    bounded: bool
+    terms: tuple[tuple[str, int], ...]
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """When a job is activated at the latest (`jitter` ns after the nominal release), and by whose completion."""
+
+    jitter: int
+    via: str = ""
+    terms: tuple[tuple[str, int], ...] = field(default=())
+
+
+def activation(task: RtTask, tasks: Mapping[str, RtTask], finish: Mapping[str, int]) -> Activation:
+    """Return the latest activation of `task`, given when each predecessor finishes after its own nominal release."""
+    latest = Activation(
+        task.release_jitter, "", (("release jitter", task.release_jitter),) if task.release_jitter else ()
+    )
+    for name in task.after:
+        if name in tasks:
+            later = tasks[name].offset - task.offset
+            if finish[name] + later > latest.jitter or not latest.via:
+                terms = ((f"offset of {name}", later),) if later else ()
+                candidate = Activation(finish[name] + later, name, terms)
+                latest = candidate if candidate.jitter >= latest.jitter else latest
+    return latest
+
+
+def components(tasks: Iterable[RtTask]) -> list[list[RtTask]]:
+    """Group tasks whose lanes overlap, directly or through others."""
+    groups: list[tuple[set[Lane], list[RtTask]]] = []
+    for task in tasks:
+        lanes, members = set(task.lanes), [task]
+        kept = []
+        for other, rest in groups:
+            if other & lanes:
+                lanes |= other
+                members = rest + members
+            else:
+                kept.append((other, rest))
+        groups = [*kept, (lanes, members)]
+    return [members for _, members in groups]
+
+
+def single_resource(group: Sequence[RtTask]) -> bool:
+    """Say whether all tasks occupy the same lanes, so that the group is one processor."""
+    return len({task.lanes for task in group}) == 1
+
+
+def topological(tasks: Mapping[str, RtTask]) -> list[str]:
+    """Return the names with predecessors first (ties in the given order)."""
+    done: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in tasks and name not in done:
+            for other in tasks[name].after:
+                visit(other)
+            done[name] = None
+
+    for name in tasks:
+        visit(name)
+    return list(done)
+
+
+def rt_tasks(plan: Plan) -> dict[str, RtTask]:
+    """Return a plan's tasks as the tests see them, by name."""
+    return convert(plan.tasks, plan.engines, plan.sensors)
+
+
+def convert(
+    tasks: Sequence[Task], engines: Sequence[PlannedEngine], sensors: Sequence[PlannedSensor]
+) -> dict[str, RtTask]:
+    """Return planned tasks as the tests see them, by name; stretches each task's largest segment like its WCET."""
+    by_engine = {engine.id: engine for engine in engines}
+    starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
+    # sporadic frames come a period apart at least, which all that follows allows for
+    result: dict[str, RtTask] = {}
+    late = timer_jitter(tasks)
+    costs = {engine.id: switch_cost(engine, [t for t in tasks if t.engine == engine.id]) for engine in engines}
+    waiting = list(tasks)
+    while waiting:
+        for task in [t for t in waiting if t.timer or all(name in starts for name in t.after)]:
+            first = task.offset_ns if task.timer else min(starts[name][0] for name in task.after)
+            last = first + task.release_jitter_ns if task.timer else max(starts[name][1] for name in task.after)
+            starts[task.name] = (first, last)
+            found = _convert(task, by_engine[task.engine], first, last - first, costs[task.engine])
+            result[task.name] = replace(found, deadline=max(found.deadline - late[task.name], 1))
+            waiting.remove(task)
+    return {task.name: result[task.name] for task in tasks}
+
+
+def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
+    """Return by how much (ns) the timer behind each task may come late.
+
+    A frame of a sensor counts from when it came, that of a timer from when it should have come: a deadline in the plan
+    is longer by this much than the one the tests see, which counts from the latest release.
+    """
+    late: dict[str, int] = {}
+    waiting = list(tasks)
+    known = {task.name for task in tasks}
+    while waiting:
+        for task in [t for t in waiting if all(name in late for name in t.after if name in known)]:
+            before = (late[name] for name in task.after if name in known)
+            late[task.name] = task.release_jitter_ns if task.timer else max(before, default=0)
+            waiting.remove(task)
+    return late
+
+
+def dispatch_ns(task: Task, engine: PlannedEngine) -> int:
+    """Return what a job may pay whenever it is dispatched (ns): a reset, regrouping lanes, fetching its weights."""
+    fetched = task.weights_bytes * 10**9 if engine.memory_bytes else 0
+    reset = engine.reset_ns if engine.preemption == "restart" else 0
+    return reset + engine.reshape_ns + -(-fetched // max(engine.swap_bandwidth or engine.bandwidth, 1))
+
+
+def switch_cost(engine: PlannedEngine, tasks: Sequence[Task]) -> int:
+    """Return what one preemption on an engine costs at most (ns), whoever pays.
+
+    A job that is killed loses the segment it was in.
+    """
+    if engine.preemption == "none":
+        return 0
+    found = engine.switch_ns + engine.migration_ns + max((dispatch_ns(task, engine) for task in tasks), default=0)
+    if engine.preemption == "restart":
+        found += max((longest_segment(task, "segment") for task in tasks), default=0)
+    return found
+
+
+def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int, switch: int) -> RtTask:
+    extra = dispatch_ns(task, engine)
+    segment = longest_segment(task, engine.preemption, engine.in_flight)
+    return RtTask(
+        name=task.name,
+        lanes=frozenset((task.engine, lane) for lane in task.lanes),
+        wcet=task.wcet_ns + extra,
+        period=task.period_ns,
+        deadline=task.deadline_ns,
+        priority=task.priority,
+        offset=offset,
+        release_jitter=jitter,
+        segment=segment + extra if segment else 0,
+        switch=switch,
+        preemption="full" if engine.preemption == "restart" else engine.preemption,
+        after=() if task.timer else task.after,
+    )
+
+
+def longest_segment(task: Task, preemption: str, in_flight: int = 1) -> int:
+    """Return the longest stretch (ns) a job of the task holds its lanes unpreempted, under the worst traffic.
+
+    That is a segment, or as many as are launched ahead (`in_flight`).
+
+    The plan keeps the stretched sum only; the stretch of one segment is at most the stretch of the whole job.
+    """
+    if preemption in ("full", "restart"):
+        return 0
+    if preemption == "none" or not task.segments:
+        return task.wcet_ns
+    longest = _longest(task.segments, in_flight)
+    stretched = longest + task.wcet_ns - sum(segment.time_ns for segment in task.segments)
+    if task.degraded:
+        variant = _longest(task.degraded, in_flight)
+        stretched = max(stretched, variant + task.wcet_ns - sum(segment.time_ns for segment in task.degraded))
+    return min(task.wcet_ns, stretched)
+
+
+def _longest(segments: Sequence[Segment], count: int) -> int:
+    return sum(sorted((segment.time_ns for segment in segments), reverse=True)[:count])

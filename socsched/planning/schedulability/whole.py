@@ -1,0 +1,91 @@
+"""A whole plan under its own analysis: responses of tasks, bounds of chains, and which requirements these exceed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from socsched.planning.plan import ChainResult, Plan
+from socsched.planning.schedulability import edf, edf_holistic
+from socsched.planning.schedulability.chains import Stretch, data_age, reaction_time
+from socsched.planning.schedulability.holistic import holistic
+from socsched.planning.schedulability.tasks import Response, RtTask
+
+DEMAND = "local deadlines (EDF demand bound)"
+FIXED = "response times of fixed priorities, holistic"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """`own`: responses the plan's policy has from its simplest test (EDF: local deadlines); `tight`: the shortest."""
+
+    own: Mapping[str, Response]
+    tight: Mapping[str, Response]
+
+    def test(self, name: str, policy: str) -> str:
+        """Return which analysis bounds a task, empty where none does."""
+        if not self.tight[name].bounded:
+            return ""
+        if policy != "edf":
+            return FIXED
+        mine = self.own[name]
+        return DEMAND if mine.bounded and mine.value <= self.tight[name].value else edf_holistic.NAME
+
+
+def respond(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None = None) -> Whole:
+    """Return the responses of tasks under ``edf`` or ``fp``; `deadlines` (ns) instead of their own under EDF."""
+    if policy != "edf":
+        found = holistic(tasks)
+        return Whole(found, found)
+    system = edf.System.of(tasks)
+    due = dict(deadlines) if deadlines else {name: task.deadline for name, task in tasks.items()}
+    own = edf.responses(system, due, edf.test(system, due) is None)
+    return Whole(own, edf_holistic.responses(system, due, own))
+
+
+def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:
+    """Return the data-triggered stretches of a chain; one that is converted before it is sampled ends there."""
+    tasks = {task.name: task for task in plan.tasks}
+    gaps = {sensor.name: sensor.gap_ns for sensor in plan.sensors} | {t.name: t.gap_ns for t in plan.tasks if t.timer}
+
+    def gap(name: str) -> int:
+        before = () if name not in tasks or tasks[name].timer else tasks[name].after
+        return max([gaps.get(name, 0), *(gap(other) for other in before)])
+
+    ends = [
+        f"{one}>{other}" if f"{one}>{other}" in tasks else one
+        for one, other in pairwise(chain.path)
+        if one in tasks and (tasks[other].timer or not {one, f"{one}>{other}"} & set(tasks[other].after))
+    ]
+    ends.append(chain.path[-1])
+    return tuple(Stretch(tasks[end].period_ns + gap(end), end) for end in ends)
+
+
+def chain_bounds(plan: Plan, responses: Mapping[str, Response]) -> dict[str, tuple[int | None, int | None]]:
+    """Return the bounds (ns) on reaction time and data age of every chain; None where there is none."""
+    result = {}
+    for chain in plan.chains:
+        parts = stretches(plan, chain)
+        reaction, age = reaction_time(parts, responses), data_age(parts, responses)
+        result[chain.name] = (reaction[0] if reaction[1] else None, age[0] if age[1] else None)
+    return result
+
+
+def unmet(plan: Plan, responses: Mapping[str, Response]) -> list[str]:
+    """Return the names of requirements that responses (ns from nominal releases) cannot prove."""
+    found = []
+    bounds = chain_bounds(plan, responses)
+    for chain in plan.chains:
+        reaction, age = bounds[chain.name]
+        if reaction is None or reaction > chain.deadline_ns:
+            found.append(f"deadline of chain {chain.name}")
+        if chain.max_age_ns is not None and (age is None or age > chain.max_age_ns):
+            found.append(f"data age of chain {chain.name}")
+    for task in plan.tasks:
+        answer = responses[task.name]
+        if not answer.bounded or answer.value > max(task.queue, 1) * task.period_ns:
+            found.append(f"queue of {task.name} ({task.queue} may wait)")
+        elif plan.policy == "edf" and task.on_late != "continue" and answer.value > task.deadline_ns:
+            found.append(f"local deadline of {task.name}, after which its jobs {task.on_late}")
+    return found

@@ -1,0 +1,160 @@
+"""How much slower stages may become, and how much traffic may come besides, with every requirement still proved.
+
+Bisection on one parameter as in Bini, Di Natale, Buttazzo, "Sensitivity analysis for fixed-priority real-time systems",
+Real-Time Systems 39, 2008: bounds only grow with execution times, so what holds at a value holds below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.cost.contention import ContentionModel, Rival, contention_model
+from socsched.planning.execution import slowed_by_lanes
+from socsched.planning.lanes import with_wcet
+from socsched.planning.plan import Plan, Task
+from socsched.planning.schedulability import edf
+from socsched.planning.schedulability.chains import reaction_time
+from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks, single_resource
+from socsched.planning.schedulability.whole import respond, stretches, unmet
+
+LARGEST = 64.0
+ACCURACY = 1.01
+_STEPS = 10
+"""Bisections of the bandwidth: a thousandth of what the memory has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """How far something may grow: `value` (ns, or bytes/s) and `factor`; `first`: requirements lost when it does more.
+
+    `whole`: nothing was lost at the most that was tried.
+    """
+
+    value: int
+    factor: float
+    first: tuple[str, ...]
+    whole: bool = False
+
+
+def growth(plan: Plan, names: frozenset[str] | None = None) -> float | None:
+    """Return the largest factor on the WCETs of `names` (None: all tasks) with which every deadline is still provable.
+
+    A lower bound, 1 % accurate and at most 64: mapping and priorities stay; where tasks share some of their lanes,
+    local deadlines under EDF may use up the chains' slack.  None when the deadlines cannot be proved as they are.
+    """
+    found = spare(plan, names)
+    return found.factor if found else None
+
+
+def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
+    """Return by how much the WCETs of `names` together may grow (ns); None when they are not proved as they are."""
+    tasks = rt_tasks(plan)
+    chosen = frozenset(tasks) if names is None else names
+
+    def lost(factor: float) -> list[str]:
+        return _unmet(plan, {n: _slower(task, factor) if n in chosen else task for n, task in tasks.items()})
+
+    if lost(1.0):
+        return None
+    total = sum(task.wcet for name, task in tasks.items() if name in chosen)
+    low, high, first = 1.0, LARGEST, lost(LARGEST)
+    if not first:
+        return Spare(int(total * (high - 1)), high, (), True)
+    while high / low > ACCURACY:
+        middle = (low * high) ** 0.5
+        more = lost(middle)
+        low, high, first = (low, middle, more) if more else (middle, high, first)
+    return Spare(int(total * (low - 1)), low, tuple(first))
+
+
+def co_runner(plan: Plan) -> Spare | None:
+    """Return the most traffic (bytes/s) something new may draw from the DRAM all the time; None as for `spare`.
+
+    Its place is none of the plan's lanes.  Where the model of contention tells engines apart, it is the worst of them.
+    """
+    if _unmet(plan, rt_tasks(plan)):
+        return None
+    if not plan.dram_bandwidth:
+        return Spare(0, 1.0, (), True)
+
+    def lost(bytes_per_s: int) -> list[str]:
+        return _unmet(plan, rt_tasks(beside_traffic(plan, bytes_per_s)))
+
+    low, high = 0, plan.dram_bandwidth
+    first = lost(high)
+    if not first:
+        return Spare(high, 1.0, (), True)
+    for _ in range(_STEPS):
+        middle = (low + high) // 2
+        more = lost(middle)
+        low, high, first = (low, middle, more) if more else (middle, high, first)
+    return Spare(low, low / plan.dram_bandwidth, tuple(first))
+
+
+def beside_traffic(plan: Plan, bytes_per_s: int) -> Plan:
+    """Return the plan with the WCETs its tasks have beside foreign traffic of that much, drawn without a pause."""
+    kinds = {engine.id: engine.kind for engine in plan.engines}
+    model = contention_model(plan.contention, plan.dram_bandwidth, kinds)
+    from_where = list(kinds) if plan.contention else list(kinds)[:1]
+    worst = [_wcets(plan, model, [Rival(engine, float(bytes_per_s), 1)]) for engine in from_where]
+    tasks = tuple(replace(t, wcet_ns=max(found[t.name] for found in worst)) for t in plan.tasks)
+    return replace(plan, tasks=tasks)
+
+
+def _wcets(plan: Plan, model: ContentionModel, more: Sequence[Rival]) -> dict[str, int]:
+    tasks = slowed_by_lanes(with_wcet(plan.tasks, model, more), plan.engines)
+    return {task.name: task.wcet_ns for task in tasks}
+
+
+def grown(plan: Plan, names: frozenset[str], factor: float) -> Plan:
+    """Return a plan whose tasks `names` take `factor` times as long, from the first segment to the last."""
+
+    def longer(task: Task) -> Task:
+        parts = tuple(replace(part, time_ns=int(part.time_ns * factor)) for part in task.segments)
+        cost = sum(part.time_ns for part in parts)
+        return replace(task, segments=parts, cost_ns=cost, wcet_ns=max(int(task.wcet_ns * factor), cost))
+
+    return replace(plan, tasks=tuple(longer(task) if task.name in names else task for task in plan.tasks))
+
+
+def relaxed_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
+    """Return local deadlines (ns) stretched by a `share` of what the tightest chain leaves, at most to the period.
+
+    A chain's bound by local deadlines is a sum of these and of sampling periods, so stretching the former by deadline /
+    bound keeps the deadline.  A limit on data age counts like one on the reaction time, which the age never exceeds
+    (Dürr et al., "End-to-End Timing Analysis of Sporadic Cause-Effect Chains in Distributed Systems", TECS 18(5s),
+    2019).
+    """
+    tasks = rt_tasks(plan)
+    due = edf.responses(edf.System.of(tasks), {name: task.deadline for name, task in tasks.items()}, True)
+    slack = min(
+        (
+            min(chain.deadline_ns, chain.max_age_ns or chain.deadline_ns)
+            / reaction_time(stretches(plan, chain), due)[0]
+            for chain in plan.chains
+        ),
+        default=1.0,
+    )
+    factor = 1 + share * max(slack - 1, 0.0)
+    return {t.name: min(int(t.deadline_ns * factor), max(t.deadline_ns, t.period_ns)) for t in plan.tasks}
+
+
+def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
+    """Return the requirements that no analysis proves, with local deadlines as planned or anew where that helps."""
+    choices: list[Callable[[], dict[str, int] | None]] = [lambda: None]
+    groups = components(tasks.values())
+    shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)
+    if plan.policy == "edf" and shared:
+        choices += [lambda share=share: relaxed_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
+    first: list[str] = []
+    for choice in choices:
+        found = unmet(plan, respond(plan.policy, tasks, choice()).tight)
+        if not found:
+            return []
+        first = first or found
+    return first
+
+
+def _slower(task: RtTask, factor: float) -> RtTask:
+    return replace(task, wcet=round(task.wcet * factor), segment=round(task.segment * factor))

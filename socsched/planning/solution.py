@@ -1,0 +1,58 @@
+"""The best mapping of whole stages in one power mode: list scheduling and local search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from socsched.errors import UsageError
+from socsched.planning.candidate import Candidate, beating, judge, score
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.mapping.mapper import Improved, Score, improve, initial_mapping
+from socsched.planning.mapping.stages import Exact
+from socsched.planning.refutation import Refutation
+from socsched.planning.workload import Unconnectable, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best found in one mode.
+
+    `floors`: what stages that may be cut take at least (ns), whatever the cuts; `notes`: why some of them are whole;
+    `whole`: how the proof for whole stages ended; `proof`: why no mapping meets every requirement, if that is known.
+    """
+
+    candidate: Candidate
+    search: Improved
+    score: Score
+    exact: Exact[Candidate] | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    whole: str = ""
+    proof: Refutation | None = None
+
+
+def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Clock = NO_CLOCK) -> Solution:
+    """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
+
+    search = improve(initial_mapping(workload), workload.options(), beating(workload, goals), budget, clock)
+    try:
+        candidate = judge(workload, search.mapping)
+    except Unconnectable as error:
+        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
+    return Solution(candidate, search, score(candidate, goals))
+
+
+def mended(solution: Solution, goals: Sequence[str], budget: int, clock: Clock) -> Solution:
+    """Return a solution that meets every requirement if moving stages one by one leads to one, else that given.
+
+    Moves are judged with all the analysis has, while the search before spends less on each.
+    """
+    deployment = solution.candidate.deployment
+    workload, mapping = deployment.workload, dict(deployment.mapping)
+    found = improve(mapping, workload.options(), beating(workload, goals, thorough=True), budget, clock)
+    counted = replace(solution.search, evaluated=solution.search.evaluated + found.evaluated)
+    candidate = judge(workload, found.mapping)
+    if score(candidate, goals) >= solution.score:
+        return replace(solution, search=counted)
+    return replace(solution, candidate=candidate, score=score(candidate, goals), search=counted)

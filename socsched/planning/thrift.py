@@ -1,0 +1,46 @@
+"""Why a network is not where it would take the least energy: what is violated if it moves there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from socsched.cost.cost import Cost
+from socsched.planning.candidate import Candidate, judge
+from socsched.planning.plan import Violation
+from socsched.planning.workload import Unconnectable
+from socsched.units import format_duration
+
+
+def refusals(candidate: Candidate) -> Iterator[tuple[str, str]]:
+    """Yield (stage, reason) for every stage with a model that another place would run with less energy."""
+    deployment = candidate.deployment
+    workload, mapping = deployment.workload, deployment.mapping
+    for name, chosen in mapping.items():
+        stage = workload.graph.stage(name)
+        least = min(workload.model.candidates(stage), key=lambda cost: cost.energy_uj)
+        if not stage.modelled or least.energy_uj >= chosen.energy_uj or _same(least, chosen):
+            continue
+        there = f"{least.engine} {least.precision} would take {least.energy_uj / 1e3:.3g} mJ a frame, not "
+        there += f"{chosen.energy_uj / 1e3:.3g}"
+        try:
+            moved = judge(workload, {**mapping, name: least}, thorough=False)
+        except Unconnectable:
+            yield name, f"{there}, but nobody converts its tensors"
+            continue
+        if moved.violations:
+            worst = max(moved.violations, key=lambda violation: violation.gap / max(violation.bound, 1))
+            yield name, f"{there}, but then {_told(worst)}"
+        elif moved.balance.power_mw >= candidate.balance.power_mw:
+            yield name, f"{there}, which hand-overs use up"
+
+
+def _same(a: Cost, b: Cost) -> bool:
+    return (a.engine, a.precision, a.share) == (b.engine, b.precision, b.share)
+
+
+def _told(violation: Violation) -> str:
+    if violation.unit == "ns":
+        return f"{violation.requirement}: {format_duration(violation.demand)} > {format_duration(violation.bound)}"
+    if violation.unit == "ns/s":
+        return f"{violation.requirement}: {violation.demand / 1e7:.3g} %"
+    return f"{violation.requirement}: {violation.demand} > {violation.bound} {violation.unit}"

@@ -1,0 +1,195 @@
+"""What the errors of costs leave open: plans that are ties, and the one measurement that would tell most.
+
+A cost is an interval, its time plus or minus its relative error, every time in it equally likely.  Errors are taken as
+independent, but for costs of a stage that rest on the same figures: these err alike and do not change places.  The
+value of a measurement is what the plan is expected to gain when it may be chosen anew afterwards (Howard, "Information
+value theory", IEEE Trans. SSC 2(1), 1966); one that may overturn the verdict comes before any that only changes the
+objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from socsched.cost.cost import Cost
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.conflict import Judge
+from socsched.planning.deadlines import stretches
+from socsched.planning.deployment import Deployment, deploy
+from socsched.planning.expected import expected_latency
+from socsched.planning.plan import Plan
+from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.planning.schedulability.whole import respond, unmet
+from socsched.planning.sensitivity import grown, spare
+from socsched.planning.verdict import balance, utilisations
+from socsched.planning.workload import Unconnectable, Workload
+
+MOST = 12
+"""Alternatives whose requirements are checked, those closest to the plan first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A cost to measure (ns, with its interval), by how likely it overturns the verdict, or else what it may gain."""
+
+    cost: Cost
+    flips: float
+    gain: float
+    why: str
+
+    def document(self) -> dict[str, Any]:
+        """Return the measurement as plan.json holds it."""
+        low, high = interval_ns(self.cost)
+        return {
+            "stage": self.cost.stage,
+            "engine": self.cost.engine,
+            "precision": self.cost.precision,
+            "estimate_ns": self.cost.time_ns,
+            "low_ns": low,
+            "high_ns": high,
+            "verdict_flips": round(self.flips, 6),
+            "gain": round(self.gain, 3),
+            "why": self.why,
+        }
+
+
+def interval_ns(cost: Cost) -> tuple[int, int]:
+    """Return the least and the most a cost may be (ns)."""
+    return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
+
+
+def at(cost: Cost, time_ns: int) -> Cost:
+    """Return a cost that takes `time_ns`, every segment in proportion."""
+    factor = time_ns / max(cost.time_ns, 1)
+    parts = tuple(
+        replace(s, time_ns=max(round(s.time_ns * factor), 1), fixed_ns=min(s.fixed_ns, round(s.time_ns * factor)))
+        for s in cost.segments
+    )
+    return replace(cost, segments=parts, time_ns=sum(s.time_ns for s in parts))
+
+
+def uncertainty(
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, objective: str, clock: Clock = NO_CLOCK
+) -> dict[str, Any]:
+    """Return ties and the measurement to make first, as plan.json holds them; nothing of objective slack.
+
+    What is not looked at before the `clock` is over is left out.
+    """
+    worth = _worth(objective)
+    wishes = list(_verdict(plan, workload, mapping, judge, clock))
+    ties: list[dict[str, Any]] = []
+    if worth and plan.verdict == "feasible":
+        for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
+            place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
+            ties.append(
+                {"stage": cost.stage, "instead": place, "difference": round(difference, 3), "error": round(error, 3)}
+            )
+            why = f"{cost.stage} may be better on {place}"
+            wishes += [Measurement(which, 0.0, gain, why) for which, gain in gains if gain > 0]
+    best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
+    return {"objective": objective, "ties": ties, "measure": best.document() if best else None}
+
+
+Worth = Callable[[Deployment], float]
+
+
+def _worth(objective: str) -> Worth | None:
+    """Return what an objective makes of a deployment (smaller is better), None where it takes a whole analysis."""
+
+    def latencies(deployment: Deployment) -> list[int]:
+        graph, tasks = deployment.workload.graph, {task.name: task for task in deployment.tasks}
+        return [expected_latency(stretches(graph, c, tasks), tasks) for c in graph.pipeline.chains]
+
+    def latency(deployment: Deployment) -> float:
+        return float(sum(latencies(deployment)))
+
+    def longest(deployment: Deployment) -> float:
+        return float(max(latencies(deployment), default=0))
+
+    def energy(deployment: Deployment) -> float:
+        return float(balance(deployment).power_mw)
+
+    def throughput(deployment: Deployment) -> float:
+        return max(utilisations(deployment.tasks).values(), default=0.0)
+
+    known: dict[str, Worth] = {"latency": latency, "longest": longest, "energy": energy, "throughput": throughput}
+    return known.get(objective)
+
+
+def _alternatives(
+    workload: Workload, mapping: Mapping[str, Cost], judge: Judge, worth: Worth, clock: Clock
+) -> Iterator[tuple[Cost, float, float, list[tuple[Cost, float]]]]:
+    """Yield (other cost of a stage, difference, its error, gain of measuring either) of every tie that is feasible."""
+
+    def value(name: str, cost: Cost | None) -> float | None:
+        try:
+            return worth(deploy(workload, {**mapping, name: cost} if cost else mapping))
+        except Unconnectable:
+            return None
+
+    close: list[tuple[float, float, Cost, list[tuple[Cost, float]]]] = []
+    here = value("", None)
+    for name, chosen in mapping.items():
+        if here is None or clock.over():
+            break
+        low, high = (value(name, at(chosen, time)) for time in interval_ns(chosen))
+        if low is None or high is None:
+            continue
+        for other in workload.model.candidates(workload.graph.stage(name)):
+            if (other.precision, other.source, other.error) == (chosen.precision, chosen.source, chosen.error):
+                continue
+            fastest, slowest = interval_ns(other)
+            # most are worse even at their fastest, and that is all to know about them
+            least = value(name, at(other, fastest))
+            if least is None or least > high:
+                continue
+            most, there = value(name, at(other, slowest)), value(name, other)
+            if most is None or there is None or most < low:
+                continue
+            gains = [(other, _expected(here - least, here - most)), (chosen, _expected(high - there, low - there))]
+            close.append((there - here, (high - low + most - least) / 2, other, gains))
+    close.sort(key=lambda row: abs(row[0]) / max(row[1], 1e-9))
+    for difference, error, other, gains in close[:MOST]:
+        if clock.over():
+            break
+        if not judge(workload, {**mapping, other.stage: other}, False).violations:
+            yield other, difference, error, gains
+
+
+def _expected(best: float, worst: float) -> float:
+    """Return the mean of the positive part of something spread evenly between two values."""
+    low, high = min(best, worst), max(best, worst)
+    if high <= 0:
+        return 0.0
+    if low >= 0 or high == low:
+        return (low + high) / 2
+    return high * high / (2 * (high - low))
+
+
+def _verdict(
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
+) -> Iterator[Measurement]:
+    """Yield the costs that can overturn the verdict within their interval."""
+    for name, cost in mapping.items():
+        low, high = interval_ns(cost)
+        if high <= low:
+            continue
+        if clock.over():
+            break
+        if plan.verdict == "feasible":
+            factor = 1 + cost.error
+            if unmet(plan, respond(plan.policy, rt_tasks(grown(plan, frozenset([name]), factor))).tight):
+                found = spare(plan, frozenset([name]))
+                holds = found.factor if found else 1.0
+                flips = (factor - min(holds, factor)) / (2 * cost.error)
+                share = f"{cost.error:.0%}"
+                yield Measurement(
+                    cost, flips, 0.0, f"{name} may take {share} longer, and {holds - 1:.0%} can be proved"
+                )
+        elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
+            candidate = judge(workload, {**mapping, name: at(cost, low)}, True)
+            lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)
+            if not candidate.violations and not lost:
+                yield Measurement(cost, 0.5, 0.0, f"if {name} is as fast as it may be, every requirement is met")

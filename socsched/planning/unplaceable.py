@@ -1,0 +1,77 @@
+"""The plan of a pipeline with a stage that no engine of the platform can run: a verdict with the reasons, no tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from socsched.cost.model import CostModel
+from socsched.descriptor.catalog import input_hashes
+from socsched.graph.taskgraph import TaskGraph
+from socsched.planning.plan import SCHEMA_VERSION, Plan, Violation
+from socsched.planning.workload import Workload
+
+
+def homeless(graph: TaskGraph, model: CostModel) -> list[str]:
+    """Return the stages no engine can run in the model's mode."""
+    return [name for name in graph.order if not model.candidates(graph.stage(name))]
+
+
+def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str) -> Plan:
+    """Return an infeasible plan that names every homeless stage, and why each engine refuses it."""
+    workload = Workload.of(graph, model, policy)
+    cap = model.mode.cap_mw
+    found = tuple(
+        Violation(f"an engine for stage {name}", 1, 0, 1, "engines", ((name, 1),), tuple(_levers(name, graph, model)))
+        for name in homeless(graph, model)
+    )
+    return Plan(
+        platform=model.platform.name,
+        mode=model.mode.name,
+        pipeline=graph.pipeline.name,
+        verdict="infeasible",
+        policy=policy,
+        engines=workload.engines(),
+        sensors=workload.sensors(),
+        tasks=(),
+        transitions=(),
+        chains=(),
+        violations=found,
+        power={"expected_mw": 0, "cap_mw": round(cap.value) if cap else None, "terms": []},
+        bandwidth={"expected_gbps": 0.0, "cap_gbps": round(model.dram / 1e9, 6), "terms": []},
+        solver={
+            "name": "none",
+            "status": "no engine for some stages",
+            "objective": objective,
+            "value": None,
+            "bound": None,
+            "gap": None,
+            "evaluated": 0,
+            "modes": {},
+            "proof": {"method": "no engine", "text": f"no engine can run {', '.join(homeless(graph, model))}"},
+        },
+        inputs=input_hashes(model.platform, graph.pipeline),
+        base_mw=round(model.mode.base_mw.value),
+        dram_bandwidth=int(model.dram),
+        dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
+        contention=model.platform.contention(),
+        provenance={"critical_path": {}, "error": 0.0},
+        tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
+    )
+
+
+def _levers(name: str, graph: TaskGraph, model: CostModel) -> Iterator[str]:
+    """Yield the modes in which the stage has an engine, what engines say against it, and what would change that."""
+    stage = graph.stage(name)
+    for mode in model.platform.modes:
+        if mode.name != model.mode.name:
+            other = CostModel(model.platform, mode, model.work, model.profile, model.reference)
+            engines = dict.fromkeys(cost.engine for cost in other.candidates(stage))
+            if engines:
+                yield f"mode {mode.name}, where {', '.join(engines)} can run it"
+    against: dict[str, list[str]] = {}
+    for refusal in model.refused(stage):
+        against.setdefault(f"{refusal.precision}: {refusal.reason}", []).append(refusal.engine)
+    for reason, refusing in against.items():
+        yield f"not on {', '.join(refusing)} {reason}"
+    if not stage.modelled:
+        yield "add a known execution time (costs) for an engine of this platform or one of the same kind elsewhere"

@@ -1,0 +1,194 @@
+"""What planning maps: a graph of stages under a cost model, who hands data to whom, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from socsched.cost.contention import ContentionModel, contention_model
+from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
+from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel
+from socsched.descriptor.platform import Figure
+from socsched.graph.taskgraph import TaskGraph
+from socsched.planning.engine_levels import levels
+from socsched.planning.observed import NOTHING, Observed
+from socsched.planning.plan import PlannedEngine, PlannedSensor
+
+Mapping_ = Mapping[str, Cost]
+"""Stage -> the cost (engine, precision, share) chosen for it."""
+
+
+class Unconnectable(Exception):
+    """A mapping whose neighbours need a conversion that no powered engine can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may draw beside what the mode allows: mean power (mW) and DRAM traffic (bytes/s), if stated."""
+
+    power_mw: int | None = None
+    bytes_per_s: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(slots=True)
+class Workload:
+    """What stays the same while mappings change: the graph, the cost model, and who hands data to whom.
+
+    `edges` lists (producer, consumer) stages; `observed`: what a simulation says of times; the rest remembers answers.
+    """
+
+    graph: TaskGraph
+    model: CostModel
+    policy: str
+    edges: tuple[tuple[str, str], ...] = ()
+    observed: Observed = NOTHING
+    limits: Limits = NO_LIMITS
+    _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
+    _contention: ContentionModel | None = None
+    _engines: tuple[PlannedEngine, ...] = ()
+
+    @staticmethod
+    def of(
+        graph: TaskGraph, model: CostModel, policy: str, observed: Observed = NOTHING, limits: Limits = NO_LIMITS
+    ) -> Workload:
+        """Return the workload of a graph under a cost model."""
+        return Workload(graph, model, policy, tuple(_edges(graph, model)), observed, limits)
+
+    def asking(self, graph: TaskGraph) -> Workload:
+        """Return the same with another graph."""
+        return Workload.of(graph, self.model, self.policy, self.observed, self.limits)
+
+    def engines(self) -> tuple[PlannedEngine, ...]:
+        """Return the powered engines as the plan shows them."""
+        if not self._engines:
+            self._engines = tuple(
+                _planned(self.model, e.id, self.policy) for e in self.model.platform.engines if self.units(e.id) > 0
+            )
+        return self._engines
+
+    def contention(self) -> ContentionModel:
+        """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
+        if self._contention is None:
+            engines = {engine.id: engine.kind for engine in self.model.platform.engines}
+            self._contention = contention_model(self.model.platform.contention(), self.model.dram, engines)
+        return self._contention
+
+    def options(self) -> dict[str, list[Cost]]:
+        """Return where every stage can run, stages in their order."""
+        return {name: self.model.candidates(self.graph.stage(name)) for name in self.graph.order}
+
+    def sensors(self) -> tuple[PlannedSensor, ...]:
+        """Return the pipeline's sensors as the plan shows them."""
+        return tuple(
+            PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame, s.gap_ns)
+            for s in self.graph.pipeline.sensors
+        )
+
+    def units(self, engine: str) -> int:
+        """Return how many units of an engine are online."""
+        return self.model.mode.engines[engine].units
+
+    def lanes(self, engine: str) -> int:
+        """Return how many jobs can run side by side on an engine."""
+        return self.units(engine) if self.model.platform.engine(engine).shares == "unit" else 1
+
+    def hops(self, producer: Cost, consumer: Cost) -> list[Hop]:
+        """Return the tensors handed from one chosen stage to another."""
+        key = (producer.stage, producer.engine, producer.precision, consumer.stage, consumer.engine, consumer.precision)
+        if key not in self._hops:
+            graph, platform = self.graph, self.model.platform
+            given = self.model.work_of(graph.stage(producer.stage), producer.precision)
+            wanted = self.model.work_of(graph.stage(consumer.stage), consumer.precision)
+            self._hops[key] = (
+                hops(given, platform.engine(producer.engine), wanted, platform.engine(consumer.engine))
+                if given and wanted
+                else []
+            )
+        return self._hops[key]
+
+    def conversion(self, producer: Cost, consumer: Cost) -> Cost | None:
+        """Return the cost of converting between two chosen stages, None when nothing changes; Unconnectable."""
+        changed = [hop for hop in self.hops(producer, consumer) if hop.converts]
+        if not changed:
+            return None
+        platform, mode = self.model.platform, self.model.mode
+        engine = converter(platform, mode, platform.engine(producer.engine), platform.engine(consumer.engine))
+        if engine is None:
+            raise Unconnectable(f"no engine converts between {producer.stage!r} and {consumer.stage!r}")
+        return conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
+
+    def visible_ns(self, source: str, sink: str, size: int) -> int:
+        """Return what making `size` bytes visible to another engine costs the producer (ns)."""
+        return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
+
+    def weights_bytes(self, cost: Cost) -> int:
+        """Return how many bytes of weights a stage keeps on its engine, 0 where the engine has room for all."""
+        if self.model.platform.engine(cost.engine).weights is None:
+            return 0
+        work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
+        return sum(operator.weight_bytes for operator in work.operators) if work else 0
+
+    def output_bytes(self, cost: Cost) -> int:
+        """Return how many bytes a stage hands on when it runs as chosen."""
+        stage = self.graph.stage(cost.stage)
+        work = self.model.work_of(stage, cost.precision)
+        return sum(map(tensor_bytes, work.outputs)) if work else stage.output_bytes
+
+
+def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
+    engine, state = model.platform.engine(name), model.mode.engines[name]
+    preemption, weights = engine.preemption, engine.weights
+    return PlannedEngine(
+        id=name,
+        kind=engine.kind,
+        lanes=state.units if engine.shares == "unit" else 1,
+        preemption=engine.preemption.kind,
+        switch_ns=round(engine.preemption.cost_ns.value),
+        policy=policy,
+        bandwidth=round(min(engine.bandwidth.value, model.dram)),
+        idle_mw=round(engine.idle_mw.value),
+        dynamic_mw=round(state.dynamic_mw.value),
+        migration_ns=_rounded(preemption.migration_ns),
+        reshape_ns=_rounded(engine.reconfigure_ns),
+        reset_ns=_rounded(preemption.reset_ns),
+        in_flight=preemption.in_flight,
+        quantum_ns=engine.quantum_ns,
+        capacities=engine.capacities[: state.units] if engine.shares == "unit" else (),
+        memory_bytes=_rounded(weights.size if weights else None),
+        swap_bandwidth=_rounded(weights.swap if weights else None),
+        levels=levels(engine, state),
+    )
+
+
+def _rounded(figure: Figure | None) -> int:
+    return round(figure.value) if figure else 0
+
+
+def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
+    """Return who hands data to whom: direct neighbours, for inputs these lack the nearest ancestor that has them."""
+    stages, found = set(graph.order), []
+    for name in graph.order:
+        stage = graph.stage(name)
+        direct = [n for n in dict.fromkeys((*stage.after, *stage.reads)) if n in stages]
+        found += [(n, name) for n in direct]
+        work = model.some_work(stage)
+        if work is None:
+            continue
+        missing, queue, seen = work, list(direct), set()
+        while queue and missing.inputs:
+            other = queue.pop(0)
+            if other in seen:
+                continue
+            seen.add(other)
+            ancestor = graph.stage(other)
+            source = model.some_work(ancestor)
+            matched = [wanted for _, wanted in matching(source, missing)] if source else []
+            if matched and (other, name) not in found:
+                found.append((other, name))
+            missing = replace(missing, inputs=tuple(t for t in missing.inputs if t not in matched))
+            queue += [n for n in (*ancestor.after, *ancestor.reads) if n in stages]
+    return found

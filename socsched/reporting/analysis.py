@@ -1,0 +1,109 @@
+"""What the analysis of a plan says, as plain data: bounds with their terms, utilisation, sensitivity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from socsched.planning.plan import Plan
+from socsched.planning.schedulability.beside import Resource, bounds, chain_bound
+from socsched.planning.schedulability.used import used
+from socsched.planning.sensitivity import Spare, co_runner, spare
+
+
+def analysis(plan: Plan) -> dict[str, Any]:
+    """Return chains (ns), utilisation of every used lane, tests with what they bound, and how much may be added."""
+    found = bounds(plan)
+    tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
+    spares = _spares(plan)
+    return {
+        "verdict": plan.verdict,
+        "chains": [
+            {
+                "name": chain.name,
+                "deadline_ns": chain.deadline_ns,
+                "bound_ns": chain.bound_ns,
+                "slack_ns": None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns,
+                "terms": [{"name": name, "ns": value} for name, value in chain.terms],
+                "test": chain.test,
+                "tightest": _tightest(tightest[chain.name]),
+                "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
+            }
+            for chain in plan.chains
+        ],
+        "lanes": _lanes(plan),
+        "tests": [
+            {"name": row.name, "source": row.source, "bounds": list(row.bounds), "reason": row.reason}
+            for row in used(plan)
+        ],
+        "tasks": [
+            {"name": b.task, "own_bound_ns": b.own, "bound_ns": b.bound, "test": b.test, "reason": b.reason}
+            for b in found.rows
+        ],
+        "resources": [_resource(resource) for resource in found.resources],
+        "growth": {
+            "all": spares["all"]["factor"] if spares else None,
+            "tasks": {t.name: spares["stages"][t.name]["factor"] if spares else None for t in plan.tasks},
+        },
+        "sensitivity": spares,
+    }
+
+
+def _spares(plan: Plan) -> dict[str, Any] | None:
+    """Return how much tasks may grow and something new may draw; None where deadlines are not proved as they are."""
+    everything, traffic = (
+        (spare(plan), co_runner(plan)) if plan.policy in ("edf", "fp") and plan.tasks else (None, None)
+    )
+    if everything is None or traffic is None:
+        return None
+    stages = {task.name: spare(plan, frozenset([task.name])) or everything for task in plan.tasks}
+    return {
+        "all": _spare(everything),
+        "stages": {name: _spare(found) for name, found in stages.items()},
+        "co_runner": {"bytes_per_s": traffic.value, "first": list(traffic.first), "whole": traffic.whole},
+    }
+
+
+def _spare(found: Spare) -> dict[str, Any]:
+    return {
+        "spare_ns": found.value,
+        "factor": round(found.factor, 6),
+        "first": list(found.first),
+        "whole": found.whole,
+    }
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    """Return every published test on the tasks of a resource: what it says and bounds, or why it does not apply."""
+    outcomes = resource.analysis.outcomes if resource.analysis else ()
+    return {
+        "lanes": list(resource.lanes),
+        "tasks": list(resource.tasks),
+        "reason": resource.reason,
+        "tests": [
+            {
+                "name": outcome.test.name,
+                "source": outcome.test.source,
+                "applies": outcome.answer is not None,
+                "reason": outcome.reason,
+                "schedulable": outcome.answer.schedulable if outcome.answer else None,
+                "bounds_ns": {n: b.value for n, b in outcome.answer.bounds.items()} if outcome.answer else {},
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def _tightest(found: tuple[int, tuple[str, ...]] | None) -> dict[str, Any]:
+    return {"bound_ns": found[0], "tests": list(found[1])} if found else {"bound_ns": None, "tests": []}
+
+
+def _lanes(plan: Plan) -> list[dict[str, Any]]:
+    lanes = sorted({(task.engine, lane) for task in plan.tasks for lane in task.lanes})
+    rows = []
+    for engine, lane in lanes:
+        tasks = [task for task in plan.tasks if task.engine == engine and lane in task.lanes]
+        load = sum(task.wcet_ns / task.period_ns for task in tasks)
+        rows.append(
+            {"engine": engine, "lane": lane, "utilization": round(load, 6), "tasks": [task.name for task in tasks]}
+        )
+    return rows

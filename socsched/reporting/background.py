@@ -1,0 +1,102 @@
+"""What a report says beyond a plan and its trace: rooflines from descriptors, the front over modes, how it was made.
+
+Each is optional; where one cannot be had, the report says why instead.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from socsched.cost.roofs import Point, Roof
+from socsched.errors import SocschedError
+from socsched.planning.plan import Plan
+from socsched.trace.generation import FILES, MADE
+
+PARETO = "pareto.json"
+"""What `socsched plan --pareto -o FILE.json` writes; in a result folder it becomes part of the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Roofs of the planned mode and stages under them, the front's document (`report.pareto`), what made the folder.
+
+    `missing` says why there is no "roofline", and with which command there would be a "front".
+    """
+
+    roofs: tuple[Roof, ...] = ()
+    points: tuple[Point, ...] = ()
+    front: Mapping[str, Any] | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platform: str | None = None) -> Background:
+    """Return what can be told of `plan`; `pipeline` and `platform` are files where the plan's names are not shipped."""
+    missing: dict[str, str] = {}
+    roofs, points, why = _rooflines(plan, pipeline, platform)
+    if why:
+        missing["roofline"] = why
+    front = _document(folder / PARETO) if folder else None
+    if front is None:
+        given = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
+        missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{given}"
+    made = _document(folder / MADE) if folder else None
+    told = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
+    return Background(roofs, points, front, told, missing)
+
+
+def _document(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _rooflines(
+    plan: Plan, pipeline: str | None, platform: str | None
+) -> tuple[tuple[Roof, ...], tuple[Point, ...], str]:
+    from socsched.cost.roofs import PRECISIONS, roofs
+    from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
+    from socsched.planning.cutting.restore import as_planned
+
+    if not plan.tasks:
+        return (), (), "Nothing is mapped, so there is nothing to draw."
+    try:
+        board, workload = get_platform(platform or plan.platform), get_pipeline(pipeline or plan.pipeline)
+        for name, digest in input_hashes(board, workload).items():
+            if plan.inputs.get(name, digest) != digest:
+                return (), (), f"{name} is not, or no longer, what the plan was made of."
+        mode = board.mode(plan.mode)
+        precisions = [p for p in PRECISIONS if any(task.precision == p for task in plan.tasks)]
+        used = {task.engine for task in plan.tasks}
+        shown = tuple(roof for roof in roofs(board, mode, precisions) if used.intersection(roof.engines))
+        return shown, tuple(_points(plan, as_planned(workload, plan), board, mode, shown)), ""
+    except (SocschedError, KeyError) as error:
+        return (), (), f"No rooflines: {error}"
+
+
+def _points(plan: Plan, pipeline: Any, board: Any, mode: Any, shown: Sequence[Roof]) -> list[Point]:
+    from socsched.compiler.analyze import stage_work
+    from socsched.cost.model import CostModel
+
+    model, found = CostModel(board, mode, stage_work), []
+    for task in plan.tasks:
+        roof = next((r for r in shown if task.engine in r.engines and task.precision == r.precision), None)
+        if task.kind != "stage" or roof is None:
+            continue
+        try:
+            work = model.work_of(pipeline.stage(task.name), task.precision)
+        except (SocschedError, KeyError):
+            continue
+        if work is None or not work.flops or not work.bytes or not task.cost_ns:
+            continue
+        intensity = work.flops / work.bytes
+        point = Point(task.name, task.engine, task.precision, intensity, roof.attainable(intensity), 0.0)
+        found.append(replace(point, predicted=work.flops / task.cost_ns * 1e9))
+    return found

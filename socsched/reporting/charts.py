@@ -1,0 +1,243 @@
+"""Charts of the report: response times against deadlines, and what was drawn and moved over time, each plain SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from socsched.reporting import thin
+from socsched.reporting.svg import element, picture, text, ticks
+from socsched.units import format_duration
+
+if TYPE_CHECKING:
+    from socsched.trace.columns import Floats, Ints
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 520, 58, 18, 30, 44
+POINTS = 240
+"""Points of a curve, or of each edge of a band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The plot area: maps data x in [x0, x1] and y in [0, y1] to pixels."""
+
+    x0: float
+    x1: float
+    y1: float
+    height: float
+
+    def x(self, value: float) -> float:
+        """Return the pixel column of `value`."""
+        return LEFT + (value - self.x0) / max(self.x1 - self.x0, 1e-12) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        """Return the pixel row of `value`."""
+        return self.height - BOTTOM - value / max(self.y1, 1e-12) * (self.height - TOP - BOTTOM)
+
+    def axes(self, x_label: str, y_label: str, y_suffix: str = "", y_scale: float = 1.0) -> str:
+        """Return grid, tick labels and axis names; y labels are multiplied by `y_scale`."""
+        parts = []
+        for tick in ticks(self.x0, self.x1, 6):
+            parts.append(text(f"{tick:g}", self.x(tick), self.height - BOTTOM + 17, class_="axis mid"))
+            parts.append(element("line", x1=self.x(tick), x2=self.x(tick), y1=TOP, y2=self.y(0), class_="grid"))
+        for tick in ticks(0, self.y1, 4):
+            parts.append(text(f"{tick * y_scale:g}{y_suffix}", LEFT - 6, self.y(tick) + 4, class_="axis end"))
+            parts.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=self.y(tick), y2=self.y(tick), class_="grid"))
+        parts.append(text(x_label, WIDTH - RIGHT, self.height - 8, class_="axis end"))
+        parts.append(text(y_label, 4, 16, class_="axis"))
+        return "".join(parts)
+
+    def upright(self, value: float, name: str, style: str, row: int = 0) -> str:
+        """Return a labelled vertical line at x = `value`; the label flips to the left near the right border."""
+        x = self.x(value)
+        left = x > WIDTH * 0.55
+        return element("line", x1=x, x2=x, y1=TOP, y2=self.y(0), class_=style) + text(
+            name, x + (-5 if left else 5), TOP + 42 + row * 21, class_=f"{style} {'end' if left else ''}".strip()
+        )
+
+    def level(self, value: float, name: str, style: str, below: bool = False) -> str:
+        """Return a labelled horizontal line at y = `value`."""
+        y = self.y(value)
+        below = below and y + 18 < self.y(0)
+        return element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_=style) + text(
+            name, WIDTH - RIGHT - 4, y + (15 if below else -5), class_=f"{style} end"
+        )
+
+
+def distribution(
+    samples_ns: Sequence[int], deadline_ns: int, bound_ns: int | None, tail_ns: int | None, name: str
+) -> str:
+    """Return the cumulative distribution of response times (ns) with deadline, bound and p99.9 as SVG."""
+    values = sorted(samples_ns)
+    limits = [deadline_ns, *([bound_ns] if bound_ns else []), *(values[-1:] or [0])]
+    frame = Frame(0, max(limits) / 1e6 * 1.06, 1.0, 250)
+    points = [(0.0, 0.0)]
+    for rank in thin.ranks(len(values), POINTS):
+        points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(values))]
+    points.append((frame.x1, points[-1][1]))
+    body = frame.axes("response time [ms]", "share of the frames", "%", 100)
+    body += frame.upright(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
+    if bound_ns:
+        body += frame.upright(bound_ns / 1e6, f"bound {format_duration(bound_ns)}", "bound", 1)
+    if tail_ns is not None:
+        body += frame.upright(tail_ns / 1e6, f"p99.9 {format_duration(tail_ns)}", "tail", 2)
+    body += element("path", d=_line(frame, points), class_="curve")
+    label = f"{name}: distribution of {len(values)} response times"
+    if values:
+        label += f" from {format_duration(values[0])} to {format_duration(values[-1])}"
+    return picture(body, WIDTH, frame.height, f"{label}, deadline {format_duration(deadline_ns)}", "chart")
+
+
+def over_time(
+    release_ns: Ints, response_ns: Ints, deadline_ns: int, lost_ns: Sequence[int], end_ns: int, name: str
+) -> str:
+    """Return response times (ns) by release, late ones and frames that never arrived as ✗, as SVG.
+
+    Where there are more than the picture has room for, the longest and the shortest of each part of the time are shown.
+    """
+    longest = int(response_ns.max(initial=0))
+    frame = Frame(0, max(end_ns, 1) / 1e9, max(longest, deadline_ns) / 1e6 * 1.15, 250)
+    body = frame.axes("released at [s]", "response time [ms]")
+    dots: list[tuple[float, float]] = []
+    crosses: list[tuple[float, float]] = []
+    for at in thin.highest(release_ns, response_ns, end_ns, POINTS).tolist():
+        x, y = frame.x(int(release_ns[at]) / 1e9), frame.y(int(response_ns[at]) / 1e6)
+        (crosses if response_ns[at] > deadline_ns else dots).append((x, y))
+    crosses += [(frame.x(at / 1e9), TOP + 6.0) for at in thinned(lost_ns, end_ns)]
+    places = dict.fromkeys((round(x * 2) / 2 - 1.5, round(y * 2) / 2 - 1.5) for x, y in dots)
+    body += element("path", d="".join(f"M{x:g} {y:g}h3v3h-3z" for x, y in places), class_="dot")
+    ticks_ = "".join(f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" for x, y in crosses)
+    body += element("path", d=ticks_, class_="late-dot") if crosses else ""
+    body += frame.level(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
+    label = f"{name}: response times over the whole time, the longest {format_duration(longest)}"
+    if lost_ns:
+        label += f", {len(lost_ns)} frames never arrived (✗ at the top)"
+    return picture(body, WIDTH, frame.height, label, "chart")
+
+
+def thinned(times_ns: Sequence[int], end_ns: int) -> list[int]:
+    """Return one of all moments (ns) that fall into the same part of the picture."""
+    return list({at * POINTS // max(end_ns, 1): at for at in reversed(times_ns)}.values())
+
+
+def quantity(
+    steps: tuple[Ints, Floats],
+    end_ns: int,
+    scale: float,
+    y_label: str,
+    levels: Sequence[tuple[float, str, str]],
+    name: str,
+) -> str:
+    """Return a step function over time, times `scale`, as mean line and band from least to largest, as SVG.
+
+    `levels`: (value, name, style) of horizontal lines.
+    """
+    buckets = thin.steps(*steps, end_ns, POINTS)
+    top = max([value for value, _, _ in levels] + [most * scale for *_, most in buckets], default=1.0)
+    frame = Frame(0, max(end_ns, 1) / 1e9, (top or 1.0) * 1.14, 210)
+    body = frame.axes("time [s]", y_label)
+    if buckets:
+        ends = [*(begin for begin, *_ in buckets[1:]), end_ns]
+        upper = [(x / 1e9, b[3] * scale) for b, end in zip(buckets, ends, strict=True) for x in (b[0], end)]
+        lower = [(x / 1e9, b[2] * scale) for b, end in zip(buckets, ends, strict=True) for x in (b[0], end)]
+        body += element("path", d=_line(frame, upper + lower[::-1]) + "Z", class_="peak")
+        means = [((b[0] + end) / 2e9, b[1] * scale) for b, end in zip(buckets, ends, strict=True)]
+        body += element("path", d=_line(frame, means), class_="curve")
+    for row, (value, told, style) in enumerate(levels):
+        body += frame.level(value, told, style, below=row > 0)
+    return picture(body, WIDTH, frame.height, f"{name}; line: mean, area: from least to largest", "chart")
+
+
+def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
+    """Return horizontal bars of (name, value, label, colour) as SVG; the label stands beside its bar."""
+    top = max((value for _, value, _, _ in rows), default=1) or 1
+    parts, step, left, room = [], 30, 118, 110
+    for row, (title, value, label, colour) in enumerate(rows):
+        y, width = row * step + 6, value / top * (WIDTH - left - room)
+        parts.append(text(title, left - 8, y + 15, class_="axis end"))
+        bar = element("rect", x=left, y=y, width=max(width, 1), height=20, rx=2, class_="fill")
+        parts.append(element("g", bar, class_=f"c{colour}"))
+        parts.append(text(label, left + width + 7, y + 15))
+    told = ", ".join(f"{title} {label}" for title, _, label, _ in rows)
+    return picture("".join(parts), WIDTH, len(rows) * step + 8, f"{name}: {told}", "chart")
+
+
+def against(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> str:
+    """Return (name, measured p50 and max over predicted, error stated) as marks on a log axis, as SVG."""
+    import math
+
+    values = [value for _, p50, most, _ in rows for value in (p50, most) if value > 0]
+    low, high = min([0.5, *values]) / 1.15, max([2.0, *values]) * 1.15
+    left, step = 150, 28
+    height = len(rows) * step + 56
+
+    def x(value: float) -> float:
+        return left + math.log(value / low) / math.log(high / low) * (WIDTH - left - RIGHT)
+
+    parts = []
+    for tick in (v * 10.0**e for e in range(-3, 4) for v in (1, 2, 5)):
+        if low <= tick <= high:
+            style = "bound" if tick == 1 else "grid"
+            parts.append(element("line", x1=x(tick), x2=x(tick), y1=8, y2=height - 44, class_=style))
+            parts.append(text(f"{tick:g}×", x(tick), height - 28, class_="axis mid"))
+    for row, (title, p50, most, error) in enumerate(rows):
+        y = row * step + 22.0
+        parts.append(text(title, left - 8, y + 4, class_="axis end"))
+        if error:
+            a, b = x(max(1 - error, low)), x(min(1 + error, high))
+            parts.append(element("rect", x=a, y=y - 8, width=b - a, height=16, class_="peak"))
+        parts.append(element("line", x1=x(p50), x2=x(most), y1=y, y2=y, class_="edge"))
+        parts.append(element("circle", cx=x(p50), cy=y, r=5, class_="dot"))
+        parts.append(element("path", d=f"M{x(most):.1f} {y - 6:.1f}v12", class_="late-dot" if most > 1 else "edge"))
+    parts.append(text("measured / predicted", WIDTH - RIGHT, height - 8, class_="axis end"))
+    return picture("".join(parts), WIDTH, height, name, "chart")
+
+
+_FILLS = {"measured": 3, "published": 1, "derived": 5, "assumed": 2}
+_HATCHES = {"published": "M0 6l6-6", "derived": "M0 3h6M3 0v6", "assumed": "M0 0l6 6M6 0l-6 6"}
+
+
+def shares(parts: Mapping[str, float], name: str) -> str:
+    """Return one bar split by the (positive) values of `parts`, kinds of evidence, told apart by hatches and a key."""
+    total = sum(parts.values()) or 1.0
+    x, body, key = 0.0, "", ""
+    for kind, value in parts.items():
+        width = value / total * WIDTH
+        body += _part(kind, x, width, 30)
+        sample = element("svg", _part(kind, 0, 14, 14), width=14, height=14, viewBox="0 0 14 14", aria_hidden="true")
+        key += element("li", sample + escape(f"{kind} {value / total:.0%}"))
+        x += width
+    defs = "".join(
+        element(
+            "pattern",
+            element("path", d=path, class_="hatch"),
+            id=f"of-{kind}",
+            width=6,
+            height=6,
+            patternUnits="userSpaceOnUse",
+        )
+        for kind, path in _HATCHES.items()
+    )
+    drawn = picture(element("defs", defs) + body, WIDTH, 32, name, "chart")
+    return drawn + element("ul", key, class_="key")
+
+
+def _part(kind: str, x: float, width: float, height: float) -> str:
+    style = {"x": x, "y": 1, "width": max(width - 1, 0.5), "height": height - 2}
+    body = element("rect", **style, class_="fill")
+    if kind in _HATCHES:
+        body += element("rect", **style, fill=f"url(#of-{kind})")
+    return element("g", body, class_=f"part c{_FILLS.get(kind, 0)}")
+
+
+def _line(frame: Frame, points: Sequence[tuple[float, float]]) -> str:
+    """Return a path through points; those on a level or upright line between their neighbours are left out."""
+    places = [(f"{frame.x(x):.1f}", f"{frame.y(y):.1f}") for x, y in points]
+    kept: list[tuple[str, str]] = []
+    for place in places:
+        while len(kept) > 1 and any(kept[-2][axis] == kept[-1][axis] == place[axis] for axis in (0, 1)):
+            kept.pop()
+        kept.append(place)
+    return "M" + "L".join(f"{x} {y}" for x, y in kept)

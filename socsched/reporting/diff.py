@@ -1,0 +1,276 @@
+"""Two plans of one workload as a diff: what changed, which figures differ, what got worse and which change did it.
+
+A bound is the sum of its terms, and each term is due to one task: the one it is of, or the one it says it is `by`.  So
+the change of a bound is shared out exactly among tasks; the one whose terms grew most is responsible, what all others
+add or take away is given next to it, and a conversion counts with the end of it that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from socsched.planning.plan import ChainResult, Plan, Task
+from socsched.reporting import facts
+from socsched.units import format_bandwidth, format_duration, format_power
+
+ORDER = {"feasible": 0, "undecided": 1, "infeasible": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A stage that runs elsewhere, otherwise, or at another cost; `before` or `after` is "" where it is not there."""
+
+    stage: str
+    before: str
+    after: str
+    cost_a_ns: int
+    cost_b_ns: int
+
+    @property
+    def moved(self) -> bool:
+        """Whether more than its cost changed."""
+        return self.before != self.after
+
+    def told(self) -> str:
+        """Return the move in words."""
+        if not self.before:
+            return f"{self.stage} is new, on {self.after}"
+        if not self.after:
+            return f"{self.stage} is gone from {self.before}"
+        costs = f"{format_duration(self.cost_a_ns)} → {format_duration(self.cost_b_ns)}"
+        if not self.moved:
+            return f"{self.stage} on {self.after} costs {costs}"
+        (old, before, was), (engine, precision, lanes) = (_parts(place) for place in (self.before, self.after))
+        if old != engine:
+            return f"{self.stage} moved from {self.before} to {self.after}, {costs}"
+        if before != precision:
+            return f"{self.stage} runs in {precision} instead of {before} on {engine}, {costs}"
+        return f"{self.stage} has {lanes or 'all lanes'} of {engine} instead of {was or 'all'}, {costs}"
+
+
+def _parts(place: str) -> tuple[str, str, str]:
+    """Return engine, precision and lanes of a place as `_place` names it; lanes are "" where all of them are meant."""
+    engine, precision, *lanes = place.split(" ", 2)
+    return engine, precision, "".join(lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of both plans (None: there is none), and whether it got worse by more than allowed, and why."""
+
+    name: str
+    figure: str
+    unit: str
+    a: float | None
+    b: float | None
+    regressed: bool
+    because: str = ""
+
+    def shown(self) -> tuple[str, str, str]:
+        """Return A, B and their ratio for people."""
+        show = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}[self.unit]
+        ratio = f"{self.b / self.a:.3f}" if self.a and self.b is not None else "–"
+        a, b = ("none" if value is None else show(value) for value in (self.a, self.b))
+        return a, b, ratio
+
+    def regression(self) -> str:
+        """Return the regression in words, with its cause where one is known."""
+        a, b, _ = self.shown()
+        return f"{self.name} {self.figure} {a} → {b}" + (f": {self.because}" if self.because else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """Everything in which two plans differ; `changes` of the deployment as a whole, in words."""
+
+    changes: tuple[str, ...]
+    moves: tuple[Move, ...]
+    figures: tuple[Figure, ...]
+    worse: tuple[str, ...]
+
+    @property
+    def regressions(self) -> tuple[str, ...]:
+        """Return everything that got worse by more than allowed, each with the move that did it."""
+        return (*self.worse, *(row.regression() for row in self.figures if row.regressed))
+
+    def document(self) -> dict[str, Any]:
+        """Return the diff as plain data."""
+        moves = [{**asdict(move), "moved": move.moved} for move in self.moves]
+        figures = [asdict(row) for row in self.figures]
+        return {
+            "changes": list(self.changes),
+            "moves": moves,
+            "figures": figures,
+            "regressions": list(self.regressions),
+        }
+
+
+def diff(a: Plan, b: Plan, allowed: float) -> PlanDiff:
+    """Compare plans; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
+
+    So does a verdict that is worse, a bound that is no more, and a chain that is gone.
+    """
+    found = moves(a, b)
+    return PlanDiff(tuple(_changes(a, b)), found, tuple(_figures(a, b, allowed, found)), tuple(_worse(a, b)))
+
+
+def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
+    """Return the tasks that are not as they were, in the order of the plans."""
+    before, after = ({task.name: task for task in plan.tasks} for plan in (a, b))
+    found = []
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name), after.get(name)
+        before_place, after_place = (_place(plan, task) if task else "" for plan, task in ((a, old), (b, new)))
+        before_ns, after_ns = (task.cost_ns if task else 0 for task in (old, new))
+        if before_place != after_place or before_ns != after_ns:
+            found.append(Move(name, before_place, after_place, before_ns, after_ns))
+    return tuple(found)
+
+
+def _place(plan: Plan, task: Task) -> str:
+    lanes = facts.lanes(plan, task)
+    return f"{task.engine} {task.precision}" + ("" if lanes == "whole" else f" lanes {lanes}")
+
+
+def _changes(a: Plan, b: Plan) -> Iterator[str]:
+    for name in ("pipeline", "platform", "mode", "policy", "verdict"):
+        old, new = getattr(a, name), getattr(b, name)
+        # a verdict that is worse is a regression, and said there
+        if old != new and not (name == "verdict" and _worse_verdict(a, b)):
+            yield f"{name}: {old} → {new}"
+    yield from _required(a, b)
+    for name in sorted(a.inputs.keys() | b.inputs.keys()):
+        if a.inputs.get(name) != b.inputs.get(name):
+            state = "is new" if name not in a.inputs else "is gone" if name not in b.inputs else "has changed"
+            yield f"input {name} {state}"
+    old, new = (plan.tool.get("version", "?") for plan in (a, b))
+    if old != new:
+        yield f"made by socsched {old} → {new}"
+
+
+def _required(a: Plan, b: Plan) -> Iterator[str]:
+    """Return what is required otherwise: deadlines, ages of data, periods, and chains that are new."""
+    before = {chain.name: chain for chain in a.chains}
+    for chain in b.chains:
+        old = before.get(chain.name)
+        if old is None:
+            yield f"chain {chain.name} is new, deadline {format_duration(chain.deadline_ns)}"
+            continue
+        if old.deadline_ns != chain.deadline_ns:
+            told = f"{format_duration(old.deadline_ns)} → {format_duration(chain.deadline_ns)}"
+            yield f"deadline of chain {chain.name}: {told}"
+        if old.max_age_ns != chain.max_age_ns:
+            ages = ("none" if age is None else format_duration(age) for age in (old.max_age_ns, chain.max_age_ns))
+            yield f"oldest data of chain {chain.name}: {' → '.join(ages)}"
+    periods, now = (
+        {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
+        for plan in (a, b)
+    )
+    for name, period in now.items():
+        if name in periods and periods[name] != period:
+            yield f"period of {name}: {format_duration(periods[name])} → {format_duration(period)}"
+
+
+def _worse_verdict(a: Plan, b: Plan) -> bool:
+    return ORDER.get(b.verdict, 1) > ORDER.get(a.verdict, 1)
+
+
+def _worse(a: Plan, b: Plan) -> Iterator[str]:
+    if _worse_verdict(a, b):
+        yield f"verdict {a.verdict} → {b.verdict}"
+    known = {chain.name for chain in b.chains}
+    yield from (f"chain {chain.name} is gone" for chain in a.chains if chain.name not in known)
+
+
+def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Iterator[Figure]:
+    after = {chain.name: chain for chain in b.chains}
+    for old in a.chains:
+        new = after.get(old.name)
+        if new is None:
+            continue
+        lost = old.bound_ns is not None and new.bound_ns is None
+        worse = lost or _above(old.bound_ns, new.bound_ns, allowed)
+        grown = shares(old, new)
+        grown = grown if any(ns > 0 for ns in grown.values()) else _costs(new, found)
+        because = _because(grown, found, _growth(old.bound_ns, new.bound_ns)) if worse else ""
+        yield Figure(old.name, "bound", "ns", old.bound_ns, new.bound_ns, worse, because)
+        slower = _above(old.expected_ns, new.expected_ns, allowed)
+        because = _because(_costs(new, found), found, _growth(old.expected_ns, new.expected_ns)) if slower else ""
+        yield Figure(old.name, "expected", "ns", old.expected_ns, new.expected_ns, slower, because)
+    old_mw, new_mw = a.power.get("expected_mw"), b.power.get("expected_mw")
+    worse = _above(old_mw, new_mw, allowed)
+    yield Figure("power", "expected", "mW", old_mw, new_mw, worse, _grown(a.power, b.power) if worse else "")
+    before, now = (plan.bandwidth.get("expected_gbps") for plan in (a, b))
+    flows = [None if rate is None else rate * 1e9 for rate in (before, now)]
+    worse = _above(before, now, allowed)
+    yield Figure(
+        "DRAM", "expected", "B/s", flows[0], flows[1], worse, _grown(a.bandwidth, b.bandwidth) if worse else ""
+    )
+
+
+def _growth(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else b - a
+
+
+def _above(a: float | None, b: float | None, allowed: float) -> bool:
+    return a is not None and b is not None and b > a * (1 + allowed)
+
+
+def _grown(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """Return which term of a sum grew most."""
+    before = dict(a.get("terms") or ())
+    grown = {name: value - before.get(name, 0) for name, value in b.get("terms") or ()}
+    name = max(grown, key=lambda name: grown[name], default="")
+    return f"mostly {name}" if name and grown[name] > 0 else ""
+
+
+def shares(a: ChainResult, b: ChainResult) -> dict[str, int]:
+    """Return by task how much more of a chain's bound is due to it in B (ns); the changes add up to the bound's."""
+    found: dict[str, int] = {}
+    for chain, sign in ((a, -1), (b, 1)):
+        for name, ns in chain.terms:
+            task, _, rest = name.partition(": ")
+            actor = rest.rpartition(" by ")[2] if " by " in rest else task
+            found[actor] = found.get(actor, 0) + sign * ns
+    return {name: ns for name, ns in found.items() if ns}
+
+
+def blame(task: str, found: tuple[Move, ...]) -> str:
+    """Return the end of a conversion that moved, the later one first; a stage is itself."""
+    moved = {move.stage for move in found if move.moved}
+    return next((part for part in reversed(task.split(">")) if part in moved), task)
+
+
+def _because(grown: Mapping[str, int], found: tuple[Move, ...], whole_ns: int | None) -> str:
+    """Return the change that is responsible for most of a growth, its part, and what all others add to that.
+
+    `grown`: by task, by how much its part of a figure grew; the parts add up to `whole_ns`, None where the figure is
+    no more.
+    """
+    changed = {move.stage: move for move in found}
+    by_stage: dict[str, int] = {}
+    for name, ns in grown.items():
+        blamed = blame(name, found)
+        by_stage[blamed] = by_stage.get(blamed, 0) + ns
+    # among those that changed if one of them grew: interference grows because another task changed
+    own = {name: ns for name, ns in by_stage.items() if name in changed and ns > 0} or by_stage
+    name = max(own, key=lambda name: own[name], default="")
+    if not name or own[name] <= 0:
+        return ""
+    told = changed[name].told() if name in changed else f"{name} takes more of it"
+    return f"{told} ({parts(own[name], whole_ns)})"
+
+
+def _costs(new: ChainResult, found: tuple[Move, ...]) -> dict[str, int]:
+    """Return by how much the tasks of a chain, conversions included, cost more alone."""
+    on_path = [move for move in found if set(move.stage.split(">")) <= set(new.path)]
+    return {move.stage: move.cost_b_ns - move.cost_a_ns for move in on_path}
+
+
+def parts(own_ns: int, whole_ns: int | None) -> str:
+    """Return the part of a growth that is due to one change and, where the whole is known, what the rest adds to it."""
+    told = f"+{format_duration(own_ns)}"
+    rest = 0 if whole_ns is None else whole_ns - own_ns
+    return f"{told}, all else {'+' if rest > 0 else '−'}{format_duration(abs(rest))}" if rest else told

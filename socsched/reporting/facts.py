@@ -1,0 +1,160 @@
+"""What reports say, worked out once for terminal and HTML alike from plan, trace and result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from socsched.planning.plan import Plan, Task
+from socsched.reporting.worst import worst_frames
+from socsched.trace.trace import Trace
+from socsched.units import format_bandwidth, format_duration, format_power, format_size
+
+PROVENANCE_ORDER = ("measured", "published", "derived", "assumed")
+
+
+def duration(ns: float | None) -> str:
+    """Return a duration for people; a dash when there is none."""
+    return "–" if ns is None else format_duration(ns)
+
+
+def size(count: float | None) -> str:
+    """Return a size for people; a dash when there is none."""
+    return "–" if count is None else format_size(count)
+
+
+def energy(mj: float | None) -> str:
+    """Return millijoules for people; a dash when there is none."""
+    if mj is None:
+        return "–"
+    return f"{mj / 1000:.3g} J" if abs(mj) >= 1000 else f"{mj:.3g} mJ"
+
+
+def formatter(unit: str) -> Callable[[float], str]:
+    """Return the function that shows a figure of `unit` ("ns", "mW", "B", ...) to people."""
+    known: dict[str, Callable[[float], str]] = {
+        "ns": format_duration,
+        "mW": format_power,
+        "B": format_size,
+        "B/s": format_bandwidth,
+        "1e-3 points": lambda value: f"{value / 1000:g} points",
+        "ns/s": lambda value: f"{value / 1e7:.3g} %",
+    }
+    return known.get(unit, lambda value: f"{value:,} {unit}".replace(",", "\u202f"))
+
+
+def lanes(plan: Plan, task: Task) -> str:
+    """Return the lanes a task occupies, counted from 0, such as ``#0-3 of 8``."""
+    total = next((engine.lanes for engine in plan.engines if engine.id == task.engine), 0)
+    if total <= 1:
+        return "whole"
+    taken = sorted(task.lanes)
+    run = (
+        f"{taken[0]}-{taken[-1]}"
+        if len(taken) > 1 and taken[-1] - taken[0] == len(taken) - 1
+        else ", ".join(map(str, taken))
+    )
+    return f"#{run} of {total}"
+
+
+def evidence(task: Task) -> str:
+    """Return the kind of figure a task's time rests on, with its error."""
+    return f"{task.provenance} ±{task.error:.0%}" if task.error else task.provenance
+
+
+def totals(result: Mapping[str, Any]) -> tuple[int, int]:
+    """Return (late or dropped, released) frames over all chains."""
+    entries = result.get("chains", {}).values()
+    return sum(e.get("missed", 0) + e.get("dropped", 0) for e in entries), sum(e.get("released", 0) for e in entries)
+
+
+def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
+    """Return one sentence per chain: deadline, bound and slack, what happened."""
+    lines = []
+    for chain in plan.chains:
+        if chain.bound_ns is None:
+            promise = "no bound exists"
+        elif chain.bound_ns <= chain.deadline_ns:
+            promise = (
+                f"bound {format_duration(chain.bound_ns)}, slack {format_duration(chain.deadline_ns - chain.bound_ns)}"
+            )
+        else:
+            excess = format_duration(chain.bound_ns - chain.deadline_ns)
+            promise = f"bound {format_duration(chain.bound_ns)}, {excess} too long"
+        times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
+        seen = f"; worst seen {format_duration(times['max'])}" if times.get("max") is not None else ""
+        lines.append(f"{chain.name}: deadline {format_duration(chain.deadline_ns)}, {promise}{seen}")
+    return lines
+
+
+def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the handful of (name, value) pairs a reader looks for first."""
+    missed, released = totals(result)
+    figures = [("late or dropped frames", f"{missed} / {released}")]
+    arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
+    if arrived and arrived[0].response_ns is not None:
+        chain = arrived[0].chain
+        told = f"worst response of {format_duration(chain.deadline_ns)} allowed ({chain.name})"
+        figures.append((told, format_duration(arrived[0].response_ns)))
+    power = result.get("power_mw") or {}
+    cap = plan.power.get("cap_mw")
+    if power.get("mean"):
+        allowed = f", cap {format_power(cap, 3)}" if cap else ""
+        figures.append(
+            (f"mean power (peak {format_power(power.get('peak', 0), 3)}{allowed})", format_power(power["mean"], 3))
+        )
+    busiest = max(result.get("engines", {}).items(), key=lambda kv: kv[1].get("utilization", 0), default=None)
+    if busiest:
+        figures.append((f"busiest engine ({busiest[0]})", f"{busiest[1].get('utilization', 0):.0%}"))
+    return figures
+
+
+def provenance_shares(plan: Plan) -> dict[str, float]:
+    """Return kind of evidence -> share of the time on the chains' critical paths that rests on it."""
+    recorded: Mapping[str, float] = plan.provenance.get("critical_path") or {}
+    if sum(recorded.values()) > 0:
+        return {kind: share for kind, share in recorded.items() if share > 0}
+    total = sum(task.cost_ns for task in plan.tasks) or 1
+    by_kind = {kind: sum(t.cost_ns for t in plan.tasks if t.provenance == kind) / total for kind in PROVENANCE_ORDER}
+    return {kind: share for kind, share in by_kind.items() if share > 0}
+
+
+def planned_quantile(task: Task, percent: int) -> int | None:
+    """Return a percentile of what a task's jobs are expected to take alone (ns), None where it is not known.
+
+    Of a task whose execution times are known they say it; else its cost stands for the median, and nothing for others.
+    """
+    if task.times is None:
+        return task.cost_ns if percent == 50 else None
+    values = sorted(task.times.values_ns)
+    return values[max(-(-len(values) * percent // 100) - 1, 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Predicted and measured percentiles of a stage's execution time (ns); None where there is none."""
+
+    stage: str
+    evidence: str
+    predicted_p50_ns: int | None
+    predicted_p99_ns: int | None
+    p50_ns: float | None
+    p99_ns: float | None
+    max_ns: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured median over predicted median."""
+        return self.p50_ns / self.predicted_p50_ns if self.p50_ns is not None and self.predicted_p50_ns else None
+
+
+def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[Comparison]:
+    """Return every stage's predicted percentiles and those that were measured."""
+    rows = []
+    for task in plan.tasks:
+        times = result.get("stages", {}).get(task.name, {}).get("exec_ns", {})
+        p50, p99 = planned_quantile(task, 50), planned_quantile(task, 99)
+        measured = (times.get(name) for name in ("p50", "p99", "max"))
+        rows.append(Comparison(task.name, evidence(task), p50, p99, *measured))
+    return rows

@@ -1,0 +1,148 @@
+"""A result as JUnit XML: one test case per requirement, so that a CI system shows which one broke, and by how much.
+
+Suites: what the plan proves (`plan`), what was simulated or measured, and the comparison with a baseline.  The layout
+is that of Jenkins' junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+from socsched.planning.plan import ChainResult, Plan, Violation
+from socsched.reporting import facts
+from socsched.reporting.diff import PlanDiff
+from socsched.text import printable
+from socsched.units import format_bandwidth, format_duration, format_power
+
+Node = ElementTree.Element
+
+
+def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = None) -> str:
+    """Return the XML; failure texts are the verdict's terms, errors are what could not be decided.
+
+    `against` is the comparison with a baseline: a failure for every figure that got worse by more than allowed.
+    """
+    root = Node("testsuites", name=f"{plan.pipeline} on {plan.platform} ({plan.mode})")
+    _proved(ElementTree.SubElement(root, "testsuite", name="plan"), plan)
+    if result:
+        kind = str(result.get("kind", "result"))
+        _observed(ElementTree.SubElement(root, "testsuite", name=kind), plan, result, f"socsched.{kind}")
+    if against is not None:
+        _compared(ElementTree.SubElement(root, "testsuite", name="baseline"), against)
+    return _text(root)
+
+
+def failed(name: str, message: str, hint: str) -> str:
+    """Return the XML of a guard that ended without a verdict: one case, an error."""
+    root = Node("testsuites", name=name)
+    suite = ElementTree.SubElement(root, "testsuite", name="plan")
+    case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
+    _fail(case, "error", "error", "\n".join(filter(None, [message or "no message", hint])))
+    return _text(root)
+
+
+def _text(root: Node) -> str:
+    for suite in root:
+        _counted(suite, suite)
+    _counted(root, root.iter("testsuite"))
+    ElementTree.indent(root)
+    text = printable(ElementTree.tostring(root, encoding="unicode"))  # XML has no way to say a control character
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _proved(suite: Node, plan: Plan) -> None:
+    """Add a case for every requirement of a plan: those that can be read off it, and others it violates."""
+    broken: dict[str, list[Violation]] = {}
+    for violation in plan.violations:
+        broken.setdefault(requirement(violation), []).append(violation)
+    names = [f"deadline of chain {chain.name}" for chain in plan.chains]
+    names += [f"data age of chain {chain.name}" for chain in plan.chains if chain.max_age_ns is not None]
+    names += [f"utilisation of {engine.id}" for engine in plan.engines]
+    names += [f"queue of {task.name}" for task in plan.tasks]
+    names += ["mean power"] if plan.power.get("cap_mw") else []
+    names += ["DRAM traffic"] if plan.bandwidth.get("cap_gbps") else []
+    chains = {f"deadline of chain {chain.name}": chain for chain in plan.chains}
+    for name in dict.fromkeys([*names, *broken]):
+        case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
+        if name in broken:
+            _fail(case, "failure", "violated", "\n".join(violation_text(violation) for violation in broken[name]))
+        elif name in chains and chains[name].bound_ns is None:
+            _fail(case, "error", "undecided", f"{chains[name].name}: no bound exists, so nothing is proved")
+        elif name in chains:
+            case.set("time", f"{(chains[name].bound_ns or 0) / 1e9:.9f}")
+
+
+def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) -> None:
+    """Add a case for every requirement that a simulation or run can break."""
+    for chain in plan.chains:
+        entry = result.get("chains", {}).get(chain.name)
+        name = f"deadline of chain {chain.name}"
+        case = ElementTree.SubElement(suite, "testcase", classname=group, name=name, time="0")
+        if entry is None:
+            _fail(case, "error", "missing", f"{chain.name}: the result says nothing of this chain")
+            continue
+        worst = (entry.get("response_time_ns") or {}).get("max")
+        case.set("time", f"{(worst or 0) / 1e9:.9f}")
+        if text := lateness(entry, chain):
+            _fail(case, "failure", "late or dropped", text)
+    cap, mean = plan.power.get("cap_mw"), (result.get("power_mw") or {}).get("mean")
+    if cap and mean is not None:
+        case = ElementTree.SubElement(suite, "testcase", classname=group, name="mean power", time="0")
+        if mean > cap:
+            told = f"mean power {format_power(mean)} exceeds the cap {format_power(cap)}"
+            _fail(case, "failure", "violated", f"{told} by {format_power(mean - cap)}")
+    limit, moved = plan.bandwidth.get("cap_gbps"), (result.get("bandwidth_gbps") or {}).get("mean")
+    if limit and moved is not None:
+        case = ElementTree.SubElement(suite, "testcase", classname=group, name="DRAM traffic", time="0")
+        if moved > limit:
+            told = f"mean DRAM traffic {format_bandwidth(moved * 1e9)} exceeds {format_bandwidth(limit * 1e9)}"
+            _fail(case, "failure", "violated", told)
+
+
+def _compared(suite: Node, against: PlanDiff) -> None:
+    """Add a case for the verdict, for every chain that is gone, and for every figure that both plans have."""
+    cases = [("verdict", text) for text in against.worse] or [("verdict", "")]
+    cases += [(f"{row.name} {row.figure}", row.regression() if row.regressed else "") for row in against.figures]
+    for name, text in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname="socsched.baseline", name=name, time="0")
+        if text:
+            _fail(case, "failure", "regressed", text)
+
+
+def _fail(case: Node, tag: str, kind: str, text: str) -> None:
+    ElementTree.SubElement(case, tag, message=text.splitlines()[0], type=kind).text = text
+
+
+def _counted(node: Node, cases_in: Any) -> None:
+    cases = [case for part in cases_in for case in ([part] if part.tag == "testcase" else part)]
+    node.set("tests", str(len(cases)))
+    node.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    node.set("errors", str(sum(case.find("error") is not None for case in cases)))
+    node.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.9f}")
+
+
+def requirement(violation: Violation) -> str:
+    """Return what a violation is of, without the lane or number it names: one case for all lanes of an engine."""
+    return violation.requirement.split(" lane ")[0].split(" (")[0]
+
+
+def violation_text(item: Violation) -> str:
+    """Return a violation as lines: demand, bound and gap, the terms that add up to the demand, and the levers."""
+    show = facts.formatter(item.unit)
+    lines = [f"{item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"]
+    lines += [f"  {show(value)}  {name}" for name, value in item.terms]
+    lines += [f"  lever: {lever}" for lever in item.levers]
+    return "\n".join(lines)
+
+
+def lateness(entry: Mapping[str, Any], chain: ChainResult) -> str:
+    """Return how many frames of a chain were late or dropped, and the worst; "" where none was."""
+    if not entry.get("missed", 0) + entry.get("dropped", 0):
+        return ""
+    worst = (entry.get("response_time_ns") or {}).get("max")
+    return (
+        f"{entry.get('missed', 0)} late and {entry.get('dropped', 0)} dropped of {entry.get('released', 0)} frames; "
+        f"worst {facts.duration(worst)}, deadline {format_duration(chain.deadline_ns)}"
+    )

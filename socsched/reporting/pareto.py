@@ -1,0 +1,198 @@
+"""The front over power modes as a table, as plain data and as a figure: latency against power, one colour a mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from socsched.errors import UsageError, unwritable
+from socsched.files import write_file
+from socsched.planning.pareto import Point
+from socsched.planning.plan import Plan
+from socsched.reporting import facts
+from socsched.reporting.svg import element, text, ticks
+from socsched.reporting.terminal import table
+from socsched.units import format_duration, format_power
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 432, 64, 170, 52, 48
+COLOURS = (
+    "#1b6ca8",
+    "#c8553d",
+    "#2f7d4f",
+    "#7b4ea3",
+    "#b8860b",
+    "#3d7f8c",
+    "#8c3d5a",
+    "#555555",
+    "#00a0a0",
+    "#d07f00",
+    "#a0a000",
+)
+
+
+def view(points: Sequence[Point]) -> RenderableType:
+    """Return the table, and under it why networks are not cut or elsewhere in each mode."""
+    rows = [
+        [
+            "●" if point.on_front else "",
+            point.mode,
+            point.objective.split(",")[0],
+            point.plan.verdict,
+            _duration(point, point.latency_ns),
+            _longest(point),
+            format_power(point.power_mw),
+            facts.energy(point.energy_uj / 1000),
+            ", ".join(f"{engine} {share:.0%}" for engine, share in point.shares),
+            str(sum(len(points) for _, _, points in point.cuts)),
+        ]
+        for point in points
+    ]
+    first = points[0].plan if points else None
+    title = f"{first.pipeline} on {first.platform}: every power mode" if first else "no power mode"
+    columns = ["front", "mode", "for", "verdict", "latency", "longest", "power", "energy", "operations", "cuts"]
+    period = format_duration(points[0].round_ns) if points else ""
+    notes = [
+        f"latency: expected, all chains summed; longest: the longest chain; energy: of {period}; "
+        "operations: the networks' share by engine; cuts: points where networks change engine",
+        *(f"{point.mode}, {_cut(*cut)}" for point in points for cut in point.cuts),
+        # Of several plans in a mode the last one tells most: it is the one for energy.
+        *{note[:2]: ": ".join(note) for point in points for note in _against(point.plan)}.values(),
+    ]
+    return Group(
+        table(title, columns, rows, (4, 5, 6, 7, 9), (5, 7, 8, 9)), Text(""), *(Text(note, "dim") for note in notes)
+    )
+
+
+def _duration(point: Point, value: int) -> str:
+    return format_duration(value) if point.plan.tasks else "–"
+
+
+def _longest(point: Point) -> str:
+    chain = next((chain for chain in point.plan.chains if chain.name == point.longest), None)
+    if chain is None:
+        return "–"
+    return format_duration(chain.expected_ns)
+
+
+def _cut(stage: str, places: Sequence[str], cuts: Sequence[str]) -> str:
+    parts = [places[0]]
+    for cut, place in zip(cuts, places[1:], strict=True):
+        parts += [f"| {cut} |", place]
+    return f"{stage}: {' '.join(parts)}"
+
+
+def _against(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield (mode, what, why): what is violated, and why networks are where they are and as they are."""
+    for violation in plan.violations:
+        show = facts.formatter(violation.unit)
+        yield plan.mode, violation.requirement, f"{show(violation.demand)} > {show(violation.bound)}"
+    notes = plan.solver.get("notes", {})
+    for task in plan.tasks:
+        if task.name in notes:
+            yield plan.mode, task.name, f"{task.why}; {notes[task.name]}"
+
+
+def document(points: Sequence[Point]) -> dict[str, Any]:
+    """Return the points as plain data, the plans left out."""
+    return {
+        "points": [
+            {
+                "mode": point.mode,
+                "objective": point.objective,
+                "verdict": point.plan.verdict,
+                "on_front": point.on_front,
+                "latency_ns": point.latency_ns,
+                "chains": [
+                    {"name": chain.name, "expected_ns": chain.expected_ns, "bound_ns": chain.bound_ns}
+                    for chain in point.plan.chains
+                ],
+                "power_mw": point.power_mw,
+                "energy_uj": point.energy_uj,
+                "round_ns": point.round_ns,
+                "operations": dict(point.shares),
+                "cuts": [
+                    {"stage": stage, "parts": list(places), "after": list(cuts)} for stage, places, cuts in point.cuts
+                ],
+                "notes": [": ".join(note) for note in _against(point.plan)],
+            }
+            for point in points
+        ]
+    }
+
+
+def draw(path: Path, points: Sequence[Point]) -> None:
+    """Write the figure to `path` (.svg); UsageError for another suffix, and when it cannot be written."""
+    if path.suffix.lower() != ".svg":
+        raise UsageError(f"{path}: the front is drawn as SVG", "use -o FILE.svg")
+    try:
+        write_file(path, figure(points))
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def figure(points: Sequence[Point]) -> str:
+    """Return latency against power as a complete SVG; what is infeasible is hollow, the front is joined."""
+    shown = [point for point in points if point.plan.tasks]
+    right = max((point.power_mw for point in shown), default=1) / 1000 * 1.08
+    top = max((point.latency_ns for point in shown), default=1) / 1e6 * 1.08
+
+    def x(point: Point) -> float:
+        return LEFT + point.power_mw / 1000 / right * (WIDTH - LEFT - RIGHT)
+
+    def y(point: Point) -> float:
+        return HEIGHT - BOTTOM - point.latency_ns / 1e6 / top * (HEIGHT - TOP - BOTTOM)
+
+    body = _axes(right, top)
+    front = sorted((p for p in shown if p.on_front), key=lambda p: (p.power_mw, p.latency_ns))
+    if len(front) > 1:
+        path = " ".join(f"{x(point):.1f},{y(point):.1f}" for point in front)
+        body += element("polyline", points=path, fill="none", stroke="#888888", stroke_dasharray="4 3")
+    modes = list(dict.fromkeys(point.mode for point in points))
+    for point in shown:
+        colour = COLOURS[modes.index(point.mode) % len(COLOURS)]
+        feasible = point.plan.verdict == "feasible"
+        told = f"{point.mode}, {point.objective}: {format_duration(point.latency_ns)}, {format_power(point.power_mw)}"
+        mark = element("title", _escaped(told))
+        fill = colour if feasible else "none"
+        body += element("circle", mark, cx=x(point), cy=y(point), r=6, fill=fill, stroke=colour, stroke_width=2)
+    for row, mode in enumerate(modes):
+        colour, height = COLOURS[row % len(COLOURS)], TOP + 14 + 20 * row
+        body += element("rect", x=WIDTH - RIGHT + 16, y=height - 10, width=12, height=12, fill=colour)
+        body += text(mode, WIDTH - RIGHT + 34, height)
+    first = points[0].plan if points else None
+    title = f"{first.pipeline} on {first.platform}" if first else ""
+    body += text(title, LEFT, 20, font_weight="bold")
+    body += text("dashed: the front; hollow: not feasible", LEFT, HEIGHT - 4, fill="#555555", font_size=10)
+    return element(
+        "svg",
+        element("title", _escaped(title)) + element("rect", width=WIDTH, height=HEIGHT, fill="white") + body,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        width=WIDTH,
+        height=HEIGHT,
+        xmlns="http://www.w3.org/2000/svg",
+        font_family="sans-serif",
+        font_size=12,
+    )
+
+
+def _axes(right: float, top: float) -> str:
+    base, parts = HEIGHT - BOTTOM, []
+    for tick in ticks(0, right, 8):
+        x = LEFT + tick / right * (WIDTH - LEFT - RIGHT)
+        parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(base), stroke="#dddddd"))
+        parts.append(text(f"{tick:g}", x, base + 16, text_anchor="middle"))
+    for tick in ticks(0, top, 6):
+        y = base - tick / top * (base - TOP)
+        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, stroke="#dddddd"))
+        parts.append(text(f"{tick:g}", LEFT - 6, y + 4, text_anchor="end"))
+    parts.append(text("expected power [W]", WIDTH - RIGHT, base + 32, text_anchor="end"))
+    parts.append(text("latency of all chains [ms]", 6, TOP - 8))
+    return "".join(parts)
+
+
+def _escaped(content: str) -> str:
+    return content.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,0 +1,338 @@
+"""Plans and results as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType, RenderHook, RenderResult
+from rich.markup import escape
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from socsched.planning.plan import Plan, Violation
+from socsched.reporting import facts
+from socsched.reporting.sheet import Sheet
+from socsched.text import printable
+from socsched.units import format_bandwidth, format_duration, format_power
+
+
+def console(width: int) -> Console:
+    """Return the console for results on stdout; colours only on a terminal and never with NO_COLOR."""
+    made = Console(width=width, highlight=False, soft_wrap=False)
+    made.push_render_hook(_Printable())
+    return made
+
+
+class _Printable(RenderHook):
+    """Spells control characters out: names and messages come from files, a terminal would obey them."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return what is to be shown, to be rendered without them."""
+        return [_Shown(each) for each in renderables]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    inner: RenderableType
+
+    def __rich_console__(self, made: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in made.render(self.inner, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    below: Iterable[int] = (),
+) -> RenderableType:
+    """Return a plain table under its title; columns in `right` align right, those in `below` may go under their row."""
+    return Group(Text(title, "bold"), Sheet(columns, list(rows), tuple(right), tuple(below)))
+
+
+def verdict(plan: Plan) -> Text:
+    """Return the one-line answer: does the plan meet every requirement?"""
+    style = {"feasible": "bold green", "infeasible": "bold red"}.get(plan.verdict, "bold yellow")
+    mark = {"feasible": "✓", "infeasible": "✗"}.get(plan.verdict, "?")
+    rest = f"  {plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
+    return Text.assemble((f"{mark} {plan.verdict}", style), rest)
+
+
+def stages(plan: Plan) -> RenderableType:
+    """Return where each stage and conversion runs, at what cost, and why."""
+    rows = [
+        [
+            task.name,
+            task.engine,
+            task.precision,
+            facts.lanes(plan, task),
+            format_duration(task.cost_ns),
+            format_duration(task.wcet_ns),
+            facts.evidence(task),
+            task.why,
+        ]
+        for task in plan.tasks
+    ]
+    columns = ["stage", "engine", "precision", "lanes", "alone", "WCET", "evidence", "why"]
+    return table("Where each stage runs", columns, rows, (4, 5), (7,))
+
+
+def chains(plan: Plan) -> RenderableType:
+    """Return every chain's deadline, expected time, bound and slack."""
+    rows = []
+    for chain in plan.chains:
+        slack = None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns
+        rows.append(
+            [
+                chain.name,
+                format_duration(chain.deadline_ns),
+                format_duration(chain.expected_ns),
+                "none" if chain.bound_ns is None else format_duration(chain.bound_ns),
+                "–" if slack is None else format_duration(slack),
+                " → ".join(chain.path),
+            ]
+        )
+    return table("Chains", ["chain", "deadline", "expected", "bound", "slack", "path"], rows, (1, 2, 3, 4), (5,))
+
+
+def budget(plan: Plan) -> str:
+    """Return power and bandwidth against their caps in one line."""
+    power, bandwidth = plan.power, plan.bandwidth
+    text = f"Power {format_power(power.get('expected_mw') or 0)}"
+    text += f" of {format_power(power['cap_mw'])} cap" if power.get("cap_mw") else " (no cap stated for this mode)"
+    if bandwidth.get("expected_gbps") is not None:
+        text += f"   DRAM {format_bandwidth(bandwidth['expected_gbps'] * 1e9)}"
+        text += f" of {format_bandwidth((bandwidth.get('cap_gbps') or 0) * 1e9)}"
+    shares = ", ".join(f"{kind} {share:.0%}" for kind, share in facts.provenance_shares(plan).items())
+    return f"{text}   evidence: {shares}"
+
+
+def violations(plan: Plan) -> RenderableType:
+    """Return every unmet requirement with its terms and levers."""
+    return Group(*(_violation(item) for item in plan.violations))
+
+
+def open_questions(plan: Plan) -> list[str]:
+    """Return what the errors of costs leave open: ties, and what to measure first."""
+    found, lines = plan.uncertainty, []
+    unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
+    show = facts.formatter(unit) if unit else lambda value: f"{value:.3g}"
+    for tie in found.get("ties", [])[:3]:
+        lines.append(
+            f"Tie: {tie['stage']} on {tie['instead']} differs by {show(round(tie['difference'], 6))} "
+            f"of {found['objective']}, the error is ±{show(round(tie['error'], 6))}"
+        )
+    more = len(found.get("ties", [])) - 3
+    lines += [f"     and {more} more ties"] if more > 0 else []
+    wish = found.get("measure")
+    if wish:
+        span = f"{format_duration(wish['low_ns'])} to {format_duration(wish['high_ns'])}"
+        lines.append(f"Measure first: {wish['stage']} on {wish['engine']} {wish['precision']} ({span}): {wish['why']}")
+    elif found:
+        lines.append(
+            "No single measurement of a cost, wherever in its interval it ends, changes this plan or its verdict."
+        )
+    return lines
+
+
+def conflicts(plan: Plan) -> RenderableType:
+    """Return the sets of requirements that cannot be met together."""
+    lines = []
+    for found in plan.conflicts:
+        sure = "proved" if found.proved else f"no mapping found, {found.tried} tried"
+        least = "" if found.minimal else "; perhaps fewer"
+        lines.append(Text(f"These conflict ({sure}{least}):", "bold"))
+        for item in found.requirements:
+            show = facts.formatter(item.unit)
+            lines.append(
+                Text(f"    {item.requirement}: {show(item.demand)} > {show(item.bound)}, gap {show(item.gap)}")
+            )
+            lines += [Text(f"        {show(value)}  {name}") for name, value in item.terms if found.proved]
+    return Group(*lines)
+
+
+def _violation(item: Violation) -> RenderableType:
+    show = facts.formatter(item.unit)
+    head = f"✗ {item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", min_width=14)
+    grid.add_column()
+    for name, value in item.terms:
+        grid.add_row(show(value), escape(name))
+    if len(item.terms) > 1:
+        grid.add_row(f"= {show(sum(value for _, value in item.terms))}", "sum")
+    return Group(Text(head, "bold red"), grid, *(Text(f"    lever: {lever}") for lever in item.levers))
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """Return everything `socsched plan` prints."""
+    if not plan.tasks:
+        return Group(verdict(plan), Text(""), violations(plan), conflicts(plan))
+    parts: list[RenderableType] = [
+        verdict(plan),
+        Text(""),
+        stages(plan),
+        Text(""),
+        chains(plan),
+        Text(""),
+        budget(plan),
+    ]
+    parts += [Text(line) for line in open_questions(plan)]
+    if plan.violations:
+        parts += [Text(""), violations(plan)]
+    if plan.conflicts:
+        parts += [Text(""), conflicts(plan)]
+    return Group(*parts)
+
+
+def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
+    """Return every chain's frames, misses and response times as simulated or measured.
+
+    Of a run that is not `paced` by its sensors, frames a second stand where late frames would.
+    """
+    rows, seconds = [], result.get("duration_ns", 0) / 1e9
+    for name, entry in result.get("chains", {}).items():
+        times = entry.get("response_time_ns", {})
+        rate = f"{entry.get('completed', 0) / seconds:.1f}" if seconds else "–"
+        rows.append(
+            [
+                name,
+                *(str(entry.get(key, 0)) for key in ("released", "completed")),
+                str(entry.get("missed", 0)) if paced else rate,
+                str(entry.get("dropped", 0)),
+                *(facts.duration(times.get(key)) for key in ("mean", "p50", "p99", "p99_9", "max")),
+            ]
+        )
+    late = "late" if paced else "frames/s"
+    columns = ["chain", "released", "completed", late, "dropped", "mean", "p50", "p99", "p99.9", "max"]
+    return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10), range(5, 10))
+
+
+def given_up(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
+    """Return how many jobs each stage gave up, by reason."""
+    reasons = list(next(iter(counts.values()), {}))
+    rows = [[name, *(str(entry[reason]) for reason in reasons)] for name, entry in counts.items()]
+    return table("Jobs given up", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
+
+
+def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
+    """Return what the stages detected in each frame, counted by class."""
+    rows = []
+    for frame in sorted(details):
+        for key in ("detections", "image_detections"):
+            for_class: dict[str, int] = {}
+            for hit in details[frame].get(key, ()):
+                for_class[hit["class"]] = for_class.get(hit["class"], 0) + 1
+            if key in details[frame]:
+                rows.append([str(frame), key.replace("_", " "), ", ".join(f"{n} {c}" for c, n in for_class.items())])
+    return table("Computed here as the board's engines would", ["frame", "what", "found"], rows, (0,))
+
+
+def engines(result: Mapping[str, Any]) -> RenderableType:
+    """Return utilisation and energy of every engine."""
+    rows = [
+        [name, f"{e.get('utilization', 0):.1%}", facts.duration(e.get("busy_ns")), facts.energy(e.get("energy_mj"))]
+        for name, e in result.get("engines", {}).items()
+    ]
+    return table("Engines", ["engine", "busy", "busy time", "energy"], rows, (1, 2, 3))
+
+
+def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
+    """Return observed power against the cap in one line; empty when none was observed."""
+    power = result.get("power_mw") or {}
+    if not power.get("mean"):
+        return (
+            "Power: not observed (this machine offers no readable power counter)"
+            if result.get("kind") == "measured"
+            else ""
+        )
+    cap = plan.power.get("cap_mw")
+    against = f" of {format_power(cap)} cap" if cap else " (no cap stated for this mode)"
+    return f"Power mean {format_power(power['mean'])}{against}, peak {format_power(power.get('peak') or 0)}"
+
+
+def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> RenderableType:
+    """Return predicted and measured median and 99th percentile of every stage, each next to its like."""
+    rows = [
+        [
+            row.stage,
+            facts.duration(row.predicted_p50_ns),
+            facts.duration(row.p50_ns),
+            f"{row.ratio:.2f}" if row.ratio else "–",
+            facts.duration(row.predicted_p99_ns),
+            facts.duration(row.p99_ns),
+            row.evidence,
+        ]
+        for row in facts.predicted_against_measured(plan, result)
+    ]
+    columns = ["stage", "predicted p50", "measured p50", "measured/predicted", "predicted p99", "measured p99"]
+    return table("Predicted against measured, on this machine", [*columns, "evidence"], rows, range(1, 6))
+
+
+def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
+    """Return everything `socsched analyze` prints."""
+    parts: list[RenderableType] = [verdict(plan), Text("")]
+    for chain in document["chains"]:
+        bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
+        title = f"{chain['name']}: {bound}, deadline {format_duration(chain['deadline_ns'])}"
+        if chain["test"]:
+            title += f", by {chain['test']}"
+        tight = chain["tightest"]
+        if tight["bound_ns"] is not None and chain["bound_ns"] is not None and tight["bound_ns"] < chain["bound_ns"]:
+            title += f"; {format_duration(tight['bound_ns'])} by {' and '.join(tight['tests'])}"
+        parts.append(Text(title, "bold"))
+        rows = [[_bound(way["bound_ns"]), way["test"], way["reason"]] for way in chain["ways"]]
+        parts += [table("", ["bound", "analysis", "why not"], rows, (0,))]
+        rows = [[format_duration(term["ns"]), term["name"]] for term in chain["terms"]]
+        parts += [table("", ["time", "of which"], rows, (0,)), Text("")]
+    rows = [
+        [lane["engine"], str(lane["lane"]), f"{lane['utilization']:.1%}", ", ".join(lane["tasks"])]
+        for lane in document["lanes"]
+    ]
+    parts += [table("Utilisation (worst case)", ["engine", "lane", "busy", "tasks"], rows, (2,)), Text("")]
+    rows = [
+        [test["name"], ", ".join(test["bounds"]) or "-", test["reason"], test["source"]] for test in document["tests"]
+    ]
+    parts += [table("Which test bounds what", ["test", "bounds", "why not more", "source"], rows), Text("")]
+    rows = [
+        [task["name"], _bound(task["own_bound_ns"]), _bound(task["bound_ns"]), task["test"] or "-", task["reason"]]
+        for task in document["tasks"]
+    ]
+    columns = ["task", "the plan's own", "tightest", "by", "why no other test was asked"]
+    parts += [table("Bounds of tasks, from the nominal release", columns, rows, (1, 2)), Text("")]
+    parts += _spare(document)
+    if plan.violations:
+        parts += [Text(""), violations(plan)]
+    return Group(*parts)
+
+
+def _bound(value: int | None) -> str:
+    return "none" if value is None else format_duration(value)
+
+
+def _spare(document: Mapping[str, Any]) -> list[RenderableType]:
+    """Return what may grow by how much, and what is lost first when it grows more."""
+    found = document["sensitivity"]
+    if found is None:
+        return [Text("Nothing may grow: the deadlines are not proved as they are.")]
+    rows = [
+        [name, format_duration(row["spare_ns"]), f"{row['factor']:.2f}", _lost(row)]
+        for name, row in {"all together": found["all"], **found["stages"]}.items()
+    ]
+    heads = ["task", "may grow by", "factor", "lost first when it grows more"]
+    title = "How much slower, with every deadline still proved (worst case, 1 % accurate)"
+    traffic = found["co_runner"]
+    line = f"A new co-runner may draw {format_bandwidth(traffic['bytes_per_s'])} of DRAM bandwidth all the time"
+    line += f"; beyond: {_lost(traffic)}" if traffic["first"] else ", all there is"
+    return [table(title, heads, rows, (1, 2)), Text(""), Text(line)]
+
+
+def _lost(row: Mapping[str, Any]) -> str:
+    first: Sequence[str] = row["first"]
+    if not first:
+        return "nothing, at the most that was tried"
+    return first[0] + (f" and {len(first) - 1} more" if len(first) > 1 else "")

@@ -1,0 +1,117 @@
+"""What a backend does: make a planned stage callable on this machine.
+
+A backend is chosen by what the stage is (network, host function, known by its time only), never by the engine it was
+planned on.  `prepare` runs in the worker thread that will call the result, because a TVM virtual machine and its thread
+pool belong to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Platform
+from socsched.graph.operators import TensorType
+from socsched.planning.plan import Plan, Task
+
+Outputs = Mapping[str, Any]
+Call = Callable[[Mapping[str, Outputs]], Outputs]
+"""Takes the outputs of stages and sensors by name, returns this stage's outputs (arrays or `Placed`) by port name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is the same for all stages of a run; `bound` comes from `registry.bindings`."""
+
+    plan: Plan
+    pipeline: Pipeline
+    platform: Platform
+    bound: Mapping[str, Mapping[str, str]]
+    weights: Path | None
+    seed: int = 0
+    scales: Path | None = None
+
+
+class Backend(Protocol):
+    """Makes stages of one sort callable; `title` is what people read, `real` says whether the stage truly computes.
+
+    A backend whose attribute `queued` is true launches on a device: its calls have `launch` too (see `Launch`).
+    """
+
+    title: str
+    real: bool
+
+    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
+        """Return the callable for a task; `stage` is None for a conversion."""
+        ...
+
+
+class Pending(Protocol):
+    """A job on a device's queue: `outputs` can be handed to jobs of the same device at once."""
+
+    outputs: Outputs
+
+    def wait(self) -> tuple[int, int]:
+        """Sleep until the device has ended the job; return when it began and ended there (monotonic ns)."""
+        ...
+
+
+class Launch(Protocol):
+    """A call that can also be queued: launched without waiting."""
+
+    def __call__(self, values: Mapping[str, Outputs]) -> Outputs:
+        """Run the job to its end."""
+        ...
+
+    def launch(self, values: Mapping[str, Outputs]) -> Pending:
+        """Queue the job on its device."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An array that lies in memory as `type` says; stages hand these on, so that nobody converts without need."""
+
+    array: Any
+    type: TensorType
+
+
+def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Sequence[TensorType] = ()) -> list[Any]:
+    """Return the arrays for the input `ports` (port name -> provider) in port order, as `types` want them to lie.
+
+    Without `types` they lie plainly, as their logical shape says.
+    """
+    given = [here(values[provider][port]) for port, provider in ports.items()]
+    if not types:
+        return [plain(value) for value in given]
+    return [placed(value, wanted) for value, wanted in zip(given, types, strict=True)]
+
+
+def here(value: Any) -> Any:
+    """Return a tensor that is on a device as one that is here."""
+    return value.fetch() if hasattr(value, "fetch") else value
+
+
+def plain(value: Any) -> Any:
+    """Return a tensor's array in its logical shape (images as N, C, H, W)."""
+    value = here(value)
+    if not isinstance(value, Placed):
+        return value
+    return placed(value, TensorType(value.type.shape, value.type.dtype, "NCHW" if len(value.type.shape) == 4 else ""))
+
+
+def placed(value: Any, wanted: TensorType) -> Any:
+    """Return a tensor's array in the dtype and layout of `wanted`; the same array when it lies so already."""
+    from socsched.compiler.layouts import NUMPY_DTYPES, convert
+
+    if isinstance(value, Placed):
+        if (value.type.dtype, value.type.layout) == (wanted.dtype, wanted.layout):
+            return value.array
+        return convert(value.array, value.type, wanted)
+    if len(wanted.shape) == 4 and wanted.layout not in ("", "NCHW"):
+        dtype = next(name for name, known in NUMPY_DTYPES.items() if known == value.dtype)
+        return convert(value, TensorType(value.shape, dtype, "NCHW"), wanted)
+    return value.astype(NUMPY_DTYPES[wanted.dtype], copy=False)

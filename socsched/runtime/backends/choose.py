@@ -1,0 +1,109 @@
+"""Which backend runs a task: by what its stage is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from socsched.descriptor.pipeline import Stage
+from socsched.models.registry import get_model
+from socsched.planning.plan import Task
+from socsched.runtime.backends.base import Backend, Call, Setting
+
+BACKENDS = {
+    "network": "socsched.runtime.backends.tvm_cpu:TvmCpuBackend",
+    "function": "socsched.runtime.backends.function:FunctionBackend",
+    "cuda": "socsched.runtime.backends.tvm_cuda:TvmCudaBackend",
+    "dla": "socsched.runtime.backends.dla:TensorrtDlaBackend",
+    "conversion": "socsched.runtime.backends.conversion:ConversionBackend",
+    "synthetic": "socsched.runtime.backends.synthetic:SyntheticBackend",
+}
+"""Sort of stage -> "module:class"; a stage without model is run as a load of its planned time."""
+
+
+def sort_of(task: Task, setting: Setting) -> str:
+    """Return the key of `BACKENDS` for a task."""
+    stage = _stage(task, setting)
+    kind = _target(setting, task.engine)
+    cuda = kind == "cuda"
+    if stage is None:
+        if (move := next((t for t in setting.plan.transitions if t.task == task.name), None)) is None:
+            return "synthetic"
+        if not _converts(setting, move.source, move.sink):
+            return "synthetic"
+        return "cuda" if cuda else "conversion"
+    if stage.model is None:
+        return "synthetic"
+    if get_model(stage.model, stage.params).network is None:
+        return "function"
+    return {"cuda": "cuda", "tensorrt": "dla"}.get(kind, "network")
+
+
+def title_of(task: Task, setting: Setting) -> str:
+    """Return what a job of this task is called in the trace; a load says that it is one."""
+    return f"{task.name} (synthetic load)" if sort_of(task, setting) == "synthetic" else task.name
+
+
+def queued(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> bool:
+    """Whether jobs of a task can wait on their device's own queue."""
+    return bool(getattr(_backend(sort_of(task, setting), replaced), "queued", False))
+
+
+def prepare(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Call:
+    """Return the callable for a task, from `replaced` (by sort) or the built-in backend."""
+    backend = _backend(sort_of(task, setting), replaced)
+    return backend.prepare(task, _stage(task, setting), setting)
+
+
+def _backend(sort: str, replaced: Mapping[str, Backend]) -> Backend:
+    return replaced.get(sort) or _load(BACKENDS[sort])
+
+
+def _target(setting: Setting, engine: str) -> str:
+    found = next((e for e in setting.platform.engines if e.id == engine), None)
+    return str(found.target.get("kind", "")) if found else ""
+
+
+def _converts(setting: Setting, source: str, sink: str) -> bool:
+    """Whether the data a conversion is for is really there: its sink has a model that reads its source."""
+    return source in setting.bound.get(sink, {}).values()
+
+
+def gate(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Callable[[], bool] | None:
+    """Return what says whether another frame fits on a task's device, None where any number does."""
+    room = getattr(_backend(sort_of(task, setting), replaced), "room", None)
+    return None if room is None else lambda: bool(room(task.name))
+
+
+def limit(backends: Mapping[str, Backend], frames: int) -> None:
+    """Let devices take no more than `frames` frames at once."""
+    for backend in backends.values():
+        if hasattr(backend, "limit"):
+            backend.limit(frames)
+
+
+class Instances(dict[str, Backend]):
+    """The backends of one run by sort: each is made once, when it is first asked for."""
+
+    def __init__(self, replaced: Mapping[str, Backend]) -> None:
+        super().__init__(replaced)
+        self._lock = threading.Lock()
+
+    def get(self, sort: str, default: Any = None) -> Any:
+        """Return the backend of a sort."""
+        with self._lock:
+            if sort not in self:
+                self[sort] = _load(BACKENDS[sort])
+            return self[sort]
+
+
+def _load(where: str) -> Backend:
+    module, name = where.split(":")
+    backend: Backend = getattr(import_module(module), name)()
+    return backend
+
+
+def _stage(task: Task, setting: Setting) -> Stage | None:
+    return next((stage for stage in setting.pipeline.stages if stage.name == task.name), None)

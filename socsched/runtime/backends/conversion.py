@@ -1,0 +1,63 @@
+"""Conversions between layouts and data types on a processor, where the plan has them as tasks of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from socsched.descriptor.pipeline import Stage
+from socsched.errors import UsageError
+from socsched.graph.operators import TensorType
+from socsched.models.registry import get_model
+from socsched.planning.plan import Task, Transition
+from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, here, placed
+
+
+class ConversionBackend:
+    """Brings the tensors one stage hands to another into the data type and layout the plan says; others pass through.
+
+    The outputs have the ports of the source, so that the sink finds them in their place and converts nothing itself.
+    """
+
+    title = "conversion"
+    real = True
+
+    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
+        """Return the conversion of the plan's transition with this task."""
+        move = next(t for t in setting.plan.transitions if t.task == task.name)
+        wanted = wanted_types(move, setting)
+
+        def call(values: Mapping[str, Outputs]) -> Outputs:
+            given = values[move.source]
+            return {port: converted(here(given[port]), kind) for port, kind in wanted.items()}
+
+        return call
+
+
+def converted(value: Any, kind: TensorType) -> Placed:
+    """Return a tensor as `kind` says it is to lie; its size is its own, that of `kind` is nominal."""
+    shape = value.type.shape if isinstance(value, Placed) else value.shape
+    kind = TensorType(shape, kind.dtype, kind.layout)
+    return Placed(placed(value, kind), kind)
+
+
+def wanted_types(move: Transition, setting: Setting) -> dict[str, TensorType]:
+    """Return how each port that crosses a transition is to lie: images in its layout, numbers in its data type."""
+    source = setting.pipeline.stage(move.source)
+    outputs = {port.name: port.type for port in get_model(source.model or "", source.params).outputs}
+    crossing = [port for port, provider in setting.bound[move.sink].items() if provider == move.source]
+    return {port: _lying(outputs[port], move) for port in crossing}
+
+
+def _lying(kind: TensorType, move: Transition) -> TensorType:
+    from socsched.compiler.layouts import parse_layout
+
+    dtype = move.dtype_to if kind.dtype in ("fp32", "fp16") and move.dtype_to in ("fp32", "fp16") else kind.dtype
+    layout = kind.layout
+    if len(kind.shape) == 4 and move.layout_to:
+        # tensors that cross together may have several layouts, which the plan joins: then the sink sorts them out
+        with suppress(UsageError):
+            parse_layout(move.layout_to)
+            layout = move.layout_to
+    return TensorType(kind.shape, dtype, layout)

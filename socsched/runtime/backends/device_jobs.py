@@ -1,0 +1,205 @@
+"""Stages and conversions as jobs on a device's streams: recorded graphs and copies, one set a slot.
+
+Every stage has a graph a slot, recorded over the very buffers the stage before it writes, so that tensors stay where
+they are from stage to stage.  A stage on another stream than its producer waits for the producer's event there.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.layouts import NUMPY_DTYPES
+from socsched.graph.operators import TensorType
+from socsched.models.registry import get_model
+from socsched.planning.plan import Transition
+from socsched.runtime.backends.base import Outputs, Placed, Setting
+from socsched.runtime.backends.conversion import wanted_types
+from socsched.runtime.backends.device import Device, Program
+from socsched.runtime.backends.on_device import OnDevice, Queued, Staging, held, room_for
+from socsched.runtime.backends.slots import Lease, Slots, leased
+
+_RECORDING = threading.Lock()
+"""Two threads that record at once break both recordings."""
+
+
+class DeviceJob(ABC):
+    """What stages and conversions share: a stream, and events by slot."""
+
+    def __init__(self, device: Device, stream: Any) -> None:
+        self._device, self._stream = device, stream
+        self._events: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+    def __call__(self, values: Mapping[str, Outputs]) -> Outputs:
+        """Queue the job and wait for its end."""
+        queued = self.launch(values)
+        queued.wait()
+        return queued.outputs
+
+    @abstractmethod
+    def launch(self, values: Mapping[str, Outputs]) -> Queued:
+        """Queue the job."""
+
+    def _begin(self, given: Sequence[Any], leases: Sequence[Lease]) -> tuple[Any, Any]:
+        """Let the stream wait for tensors made on other ones; return the events around the job, which has begun."""
+        device, stream = self._device, self._stream
+        key = tuple(lease.number for lease in leases)
+        if key not in self._events:
+            self._events[key] = (device.event(), device.event())
+        for tensor in given:
+            if isinstance(tensor, OnDevice) and tensor.stream is not stream:
+                device.follow(stream, tensor.event)
+        start, end = self._events[key]
+        device.mark(start, stream)
+        return start, end
+
+    def _end(self, start: Any, end: Any, outputs: Outputs) -> Queued:
+        self._device.mark(end, self._stream)
+        return Queued(outputs, self._device, start, end)
+
+
+class DeviceStage(DeviceJob):
+    """A compiled stage with one graph for every set of input buffers it is given."""
+
+    def __init__(
+        self, device: Device, stream: Any, artifact: Artifact, inputs: Mapping[str, str], slots: Slots
+    ) -> None:
+        super().__init__(device, stream)
+        self._artifact, self._inputs, self._slots = artifact, inputs, slots
+        self._program: Program = device.program(artifact)
+        self._graphs: dict[tuple[int, ...], tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {}
+        self._staging = Staging(device, stream)
+
+    def launch(self, values: Mapping[str, Outputs]) -> Queued:
+        """Queue the stage's graph for the buffers its inputs lie in."""
+        given = [values[provider][port] for port, provider in self._inputs.items()]
+        leases = held(given) or (self._slots.take(),)
+        start, end = self._begin(given, leases)
+        lying = [
+            self._staging.brought(tensor, kind, name, leases)
+            for tensor, kind, name in zip(given, self._artifact.inputs, self._inputs, strict=True)
+        ]
+        graph, outputs = self._recorded([tensor.buffer for tensor in lying])
+        self._device.launch(graph, self._stream)
+        rows = next((tensor.rows for tensor in lying if tensor.rows is not None), None)
+        made = {
+            name: OnDevice(buffer, kind, end, self._stream, leases, rows if kind.shape[0] < 0 else None, self._device)
+            for name, buffer, kind in zip(self._artifact.output_names, outputs, self._artifact.outputs, strict=True)
+        }
+        return self._end(start, end, made)
+
+    def _recorded(self, buffers: list[Any]) -> tuple[Any, tuple[Any, ...]]:
+        key = tuple(id(buffer) for buffer in buffers)
+        if key not in self._graphs:
+            with _RECORDING:
+                graph, outputs = self._device.record(self._stream, self._program, buffers)
+            self._graphs[key] = (graph, outputs, tuple(buffers))  # the buffers stay, or their identity would not
+        graph, outputs, _ = self._graphs[key]
+        return graph, outputs
+
+
+class Upload(DeviceJob):
+    """A conversion whose sink is on the device: tensors are brought there as the sink wants them."""
+
+    def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting, slots: Slots) -> None:
+        super().__init__(device, stream)
+        self._source, self._slots = move.source, slots
+        self._wanted = wanted_types(move, setting)
+        self._staging = Staging(device, stream, _nominal(move, setting))
+
+    def launch(self, values: Mapping[str, Outputs]) -> Queued:
+        """Queue the copies, and the conversions where the device does them."""
+        given = values[self._source]
+        tensors = [given[port] for port in self._wanted]
+        leases = held(tensors) or (self._slots.take(),)
+        start, end = self._begin(tensors, leases)
+        made = {
+            port: self._staging.brought(given[port], kind, port, leases, end) for port, kind in self._wanted.items()
+        }
+        return self._end(start, end, made)
+
+
+class Reform(DeviceJob):
+    """A conversion between engines that share the device's memory: nothing comes to the host."""
+
+    def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
+        super().__init__(device, stream)
+        self._source = move.source
+        self._wanted = wanted_types(move, setting)
+        self._buffers: dict[tuple[Any, ...], Any] = {}
+
+    def launch(self, values: Mapping[str, Outputs]) -> Queued:
+        """Queue the conversions; what lies as wanted already is handed on."""
+        given: dict[str, OnDevice] = {port: values[self._source][port] for port in self._wanted}
+        leases = held(list(given.values()))
+        start, end = self._begin(list(given.values()), leases)
+        made = {port: self._reformed(port, given[port], kind, leases, end) for port, kind in self._wanted.items()}
+        return self._end(start, end, made)
+
+    def _reformed(self, port: str, tensor: OnDevice, kind: TensorType, leases: tuple[Lease, ...], end: Any) -> OnDevice:
+        kind = TensorType(tensor.type.shape, kind.dtype, kind.layout)
+        if (tensor.type.dtype, tensor.type.layout) == (kind.dtype, kind.layout):
+            return tensor
+        shape = room_for(kind, tensor.rows)
+        key = (port, shape, *(lease.number for lease in leases))
+        if key not in self._buffers:
+            self._buffers[key] = self._device.memory(shape, NUMPY_DTYPES[kind.dtype])
+        self._device.convert(self._buffers[key], kind, tensor.buffer, tensor.type, tensor.rows, self._stream)
+        return OnDevice(self._buffers[key], kind, end, self._stream, leases, tensor.rows, self._device)
+
+
+class Download(DeviceJob):
+    """A conversion whose sink is on the host: tensors are converted on the device and copied into memory it can read.
+
+    The arrays handed on lie in that memory and keep the frame's slot.
+    """
+
+    def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
+        super().__init__(device, stream)
+        self._source = move.source
+        self._wanted = wanted_types(move, setting)
+        self._buffers: dict[tuple[str, tuple[int, ...]], tuple[Any, Any]] = {}
+
+    def launch(self, values: Mapping[str, Outputs]) -> Queued:
+        """Queue conversions and copies."""
+        given: dict[str, OnDevice] = {port: values[self._source][port] for port in self._wanted}
+        leases = held(list(given.values()))
+        start, end = self._begin(list(given.values()), leases)
+        made: dict[str, Any] = {}
+        for port, kind in self._wanted.items():
+            tensor = given[port]
+            kind = TensorType(tensor.type.shape, kind.dtype, kind.layout)
+            array = self._copied(port, tensor, kind, leases)
+            made[port] = Placed(leased(array, leases)[: tensor.rows], kind)
+        return self._end(start, end, made)
+
+    def _copied(self, port: str, tensor: OnDevice, kind: TensorType, leases: Sequence[Lease]) -> Any:
+        shape = room_for(kind, tensor.rows)
+        key = (port, (*shape, *(lease.number for lease in leases)))
+        device, same = self._device, (tensor.type.dtype, tensor.type.layout) == (kind.dtype, kind.layout)
+        if key not in self._buffers:
+            dtype = NUMPY_DTYPES[kind.dtype]
+            self._buffers[key] = (None if same else device.memory(shape, dtype), device.host(shape, dtype))
+        between, array = self._buffers[key]
+        if not same:
+            device.convert(between, kind, tensor.buffer, tensor.type, tensor.rows, self._stream)
+        count = prod(shape) if tensor.rows is None else prod(shape[1:]) * tensor.rows
+        device.copy(array, tensor.buffer if same else between, count, self._stream)
+        return array
+
+
+def _nominal(move: Transition, setting: Setting) -> dict[str, int]:
+    """Return the nominal rows of the tensors of varying size that cross: those whose sink takes any number."""
+    sink = setting.pipeline.stage(move.sink)
+    source = setting.pipeline.stage(move.source)
+    ports = {port.name: port.type for port in get_model(source.model or "", source.params).outputs}
+    taken = {port.name: port.type for port in get_model(sink.model or "", sink.params).inputs}
+    return {
+        name: ports[name].shape[0]
+        for name, provider in setting.bound[sink.name].items()
+        if provider == move.source and len(taken[name].shape) != 4 and ports[name].shape[0] > 1
+    }

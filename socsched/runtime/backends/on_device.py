@@ -1,0 +1,139 @@
+"""Tensors on a device, and how those of the host get there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
+from socsched.errors import MachineError
+from socsched.graph.operators import TensorType
+from socsched.runtime.backends.base import Outputs, Placed
+from socsched.runtime.backends.device import Device
+from socsched.runtime.backends.slots import Lease
+
+ROWS = 4000
+"""Rows a tensor of varying size is given room for, in multiples: frames of similar size share graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """A tensor on the device: where and how it lies, the event after which it is there, and the slots it is part of.
+
+    `rows` says how many rows count where there is room for more.
+    """
+
+    buffer: Any
+    type: TensorType
+    event: Any
+    stream: Any
+    leases: tuple[Lease, ...]
+    rows: int | None
+    device: Device
+
+    def fetch(self) -> Placed:
+        """Return a copy on the host, at once: for readers the plan has no conversion for."""
+        shape = physical_shape(self.type)
+        array = self.device.host(shape, NUMPY_DTYPES[self.type.dtype])
+        start, end = self.device.event(), self.device.event()
+        self.device.follow(self.stream, self.event)
+        self.device.mark(start, self.stream)
+        self.device.copy(array, self.buffer, prod(shape), self.stream)
+        self.device.mark(end, self.stream)
+        self.device.wait(start, end)
+        return Placed(array[: self.rows].copy(), self.type)
+
+
+@dataclass(slots=True)
+class Queued:
+    """A job on the device's queue (see `base.Pending`)."""
+
+    outputs: Outputs
+    device: Device
+    start: Any
+    end: Any
+
+    def wait(self) -> tuple[int, int]:
+        """Sleep until the job has ended; return when it began and ended."""
+        return self.device.wait(self.start, self.end)
+
+
+class Staging:
+    """Brings tensors from the host to the device, through memory both can reach, into buffers of a slot.
+
+    `nominal` says for how many rows each port is given room at least.
+    """
+
+    def __init__(self, device: Device, stream: Any, nominal: Mapping[str, int] | None = None) -> None:
+        self._device, self._stream, self._nominal = device, stream, nominal or {}
+        self._buffers: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+
+    def brought(
+        self, value: Any, kind: TensorType, port: str, leases: tuple[Lease, ...], event: Any = None
+    ) -> OnDevice:
+        """Return `value` on the device as `kind` says it is to lie; what lies so already is returned as it is."""
+        if isinstance(value, OnDevice):
+            if (value.type.dtype, value.type.layout) == (kind.dtype, kind.layout):
+                return value
+            raise MachineError(
+                f"tensor {port!r} lies as {value.type} on the device, {kind} is wanted and the plan has no conversion",
+                "plan again",
+            )
+        array, given = (value.array, value.type) if isinstance(value, Placed) else (value, _plain(value, kind))
+        varies = len(kind.shape) != 4 and (kind.shape[0] < 0 or port in self._nominal)
+        rows = len(array) if varies else None
+        room = -(-max(len(array), self._nominal.get(port, 1)) // ROWS) * ROWS if varies else 0
+        shape = (room, *array.shape[1:]) if varies else physical_shape(TensorType(given.shape, kind.dtype, kind.layout))
+        staged, raw, buffer = self._slot(port, array, given, kind, shape, leases)
+        if rows is None:
+            staged[...] = array
+        else:
+            staged[:rows] = array
+            if array.dtype.kind == "i":  # rows nobody computes with: a count of none, a place outside of the grid
+                staged[rows:] = 0 if array.ndim == 1 else -1
+        whole = rows is None or array.dtype.kind == "i"
+        count = staged.size if whole else array.size
+        self._device.copy(raw if raw is not None else buffer, staged, count, self._stream)
+        if raw is not None:
+            self._device.convert(buffer, kind, raw, given, rows, self._stream)
+        lying = TensorType((-1, *array.shape[1:]) if varies else given.shape, kind.dtype, kind.layout)
+        return OnDevice(buffer, lying, event, self._stream, leases, rows, self._device)
+
+    def _slot(
+        self,
+        port: str,
+        array: Any,
+        given: TensorType,
+        kind: TensorType,
+        shape: tuple[int, ...],
+        leases: Sequence[Lease],
+    ) -> tuple[Any, Any, Any]:
+        key = (port, array.dtype, shape, *(lease.number for lease in leases))
+        if key not in self._buffers:
+            device = self._device
+            before = (shape[0], *array.shape[1:]) if len(kind.shape) != 4 and shape[0] != len(array) else array.shape
+            same = (given.dtype, given.layout or "NCHW") == (kind.dtype, kind.layout or "NCHW") or array.ndim == 1
+            same = same or (array.ndim != 4 and given.dtype == kind.dtype)
+            self._buffers[key] = (
+                device.host(before, array.dtype),
+                None if same else device.memory(before, array.dtype),
+                device.memory(shape, NUMPY_DTYPES[kind.dtype]),
+            )
+        return self._buffers[key]
+
+
+def held(tensors: Sequence[Any]) -> tuple[Lease, ...]:
+    """Return the slots the tensors on the device are part of, each once."""
+    return tuple(dict.fromkeys(lease for t in tensors if isinstance(t, OnDevice) for lease in t.leases))
+
+
+def room_for(kind: TensorType, rows: int | None) -> tuple[int, ...]:
+    shape = physical_shape(kind)
+    return shape if rows is None else (-(-max(rows, 1) // ROWS) * ROWS, *shape[1:])
+
+
+def _plain(array: Any, kind: TensorType) -> TensorType:
+    dtype = next(name for name, known in NUMPY_DTYPES.items() if known == array.dtype)
+    return TensorType(tuple(array.shape), dtype, "NCHW" if array.ndim == 4 else "")

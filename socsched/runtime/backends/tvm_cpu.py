@@ -1,0 +1,65 @@
+"""Network stages on this machine's processor, compiled by TVM: one virtual machine a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from socsched.descriptor.pipeline import Stage
+from socsched.planning.plan import Task
+from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, gather
+
+
+class TvmCpuBackend:
+    """Compiles a stage, or finds it in the cache, for its planned engine, precision and lanes, and loads it."""
+
+    title = "TVM"
+    real = True
+
+    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
+        """Return the loaded stage with its inputs bound; tensors are brought into its border layouts on the way in."""
+        from socsched.compiler.builder import compile_stage
+        from socsched.compiler.runtime import load
+
+        assert stage is not None
+        weights = weights_of(setting)
+        engine = setting.platform.engine(task.engine)
+        scales = scales_of(setting, stage)
+        artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes), scales=scales)
+        compiled, bound = load(artifact), setting.bound[stage.name]
+        inputs = {name: bound[name] for name in artifact.input_names}
+
+        def call(values: Mapping[str, Outputs]) -> Outputs:
+            arrays = compiled(*gather(inputs, values, artifact.inputs))
+            placed = map(Placed, arrays, artifact.outputs)
+            return dict(zip(artifact.output_names, placed, strict=True))
+
+        return call
+
+
+def weights_of(setting: Setting) -> Mapping[str, Any] | None:
+    """Return the weights of a run's weights file, None where it has none."""
+    return _weights(setting.weights) if setting.weights else None
+
+
+def scales_of(setting: Setting, stage: Stage) -> Any:
+    """Return the int8 scales of a stage in a run's file of them, None without."""
+    from socsched.compiler.quantize.scales import of_stage
+
+    return of_stage(_scales(setting.scales), stage) if setting.scales else None
+
+
+@lru_cache(maxsize=1)
+def _scales(path: Path) -> Mapping[str, Any]:
+    from socsched.compiler.quantize.scales import read_pipeline_scales
+
+    return read_pipeline_scales(path)
+
+
+@lru_cache(maxsize=1)
+def _weights(path: Path) -> Mapping[str, Any]:
+    from socsched.models.weights import load_weights
+
+    return load_weights(path)

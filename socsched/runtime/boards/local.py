@@ -1,0 +1,85 @@
+"""The board `local`: this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from socsched.descriptor import host
+from socsched.descriptor.host_probe import rapl_domains
+from socsched.descriptor.platform import Platform
+from socsched.errors import UsageError
+from socsched.planning.plan import Plan
+from socsched.runtime.boards.base import Meter
+from socsched.runtime.meters import Nvml, SamplingMeter
+from socsched.runtime.telemetry import PowerMeter
+
+_GPU_INTERVAL_S = 0.1
+"""The driver averages power over about this long."""
+
+
+class LocalBoard:
+    """This machine; `platform` replaces what is detected."""
+
+    title = "this machine"
+
+    def __init__(self, platform: Platform | None = None) -> None:
+        self._platform = platform
+
+    def platform_for(self, plan: Plan) -> Platform:
+        """Return this machine's platform, UsageError when the plan was made for another one or for more cores."""
+        return self._platform or platform_for(plan)
+
+    def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
+        """Return the CPU numbers that `lanes` stand for; none for engines that are no processors."""
+        known = {e.id: e.kind for e in self._platform.engines} if self._platform else {}
+        return cpus(lanes) if known.get(engine, "cpu") == "cpu" else set()
+
+    def meters(self) -> Sequence[Meter]:
+        """Return meters of the package energy counters and of an NVIDIA GPU, where this user may read any."""
+        gpu = Nvml()
+        found: list[Meter] = [PowerMeter(power_counters())]
+        return [*found, SamplingMeter(gpu.read, _GPU_INTERVAL_S)] if gpu.available else found
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the system's name and version."""
+        system = os.uname()
+        return {"system": f"{system.sysname} {system.release} {system.machine}"}
+
+    @contextmanager
+    def prepared(self, plan: Plan) -> Iterator[None]:
+        """This machine has one mode: there is nothing to prepare."""
+        yield
+
+
+def platform_for(plan: Plan) -> Platform:
+    """Return this machine's platform, UsageError when the plan was made for another one or for more cores."""
+    if plan.platform != "host":
+        raise UsageError(
+            f"the plan is for {plan.platform!r}, this machine is 'host'",
+            f"plan for this machine: socsched plan {plan.pipeline} -p host -o plan.json; or simulate this plan",
+        )
+    here = host.detect()
+    known = {engine.id: engine for engine in here.engines}
+    for engine in plan.engines:
+        if engine.id not in known or engine.lanes > known[engine.id].units:
+            units = known[engine.id].units if engine.id in known else 0
+            raise UsageError(
+                f"the plan uses {engine.lanes} lanes of {engine.id!r}, this machine has {units}",
+                f"plan again on this machine: socsched plan {plan.pipeline} -p host -o plan.json",
+            )
+    return here
+
+
+def power_counters() -> tuple[Path, ...]:
+    """Return the package energy counters this user may read."""
+    return tuple(rapl_domains())
+
+
+def cpus(lanes: tuple[int, ...]) -> set[int]:
+    """Return the CPU numbers that `lanes` stand for: the usable ones in order."""
+    usable = sorted(os.sched_getaffinity(0))
+    return {usable[lane] for lane in lanes if lane < len(usable)}

@@ -1,0 +1,189 @@
+"""How much stages slow each other down, and what conversions cost, measured on this machine.
+
+Of every ordered pair of stages with a model on disjoint lanes, one runs its job again and again while the other is
+measured.  Conversions are timed on tensors the stages really put out.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+from socsched.cost.profile import CoRun, MeasuredConversion
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Platform
+from socsched.graph.operators import TensorType
+from socsched.planning.plan import Plan, Task
+from socsched.runtime.backends.base import Backend, Call, Outputs, Placed, Setting, placed
+from socsched.runtime.backends.choose import Instances, prepare, sort_of
+from socsched.runtime.boards.local import LocalBoard
+from socsched.runtime.executor import execute
+from socsched.runtime.session import require_whole
+from socsched.runtime.worker import pool_of, warn
+
+_WARM = 2
+_SETTLE_S = 0.02
+"""How long the aggressor runs before its victim is measured."""
+_PREPARING = threading.Lock()
+
+
+class Recorded:
+    """A run's backends, wrapped: keeps what each stage was given and put out last."""
+
+    title, real = "recorded", True
+
+    def __init__(self, backends: Mapping[str, Backend]) -> None:
+        self.given: dict[str, Mapping[str, Outputs]] = {}
+        self.made: dict[str, Outputs] = {}
+        self._backends = Instances(backends)
+
+    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
+        """Return the stage as it is, with an ear at its ends."""
+        call = prepare(task, setting, self._backends)
+
+        def heard(values: Mapping[str, Outputs]) -> Outputs:
+            self.given[task.name] = values
+            self.made[task.name] = call(values)
+            return self.made[task.name]
+
+        return heard
+
+
+def record(
+    plan: Plan, pipeline: Pipeline, platform: Platform, scans: Sequence[Path] | None, weights: Path | None,
+    backends: Mapping[str, Backend] | None = None,
+) -> Recorded:  # fmt: skip
+    """Run one frame and return what every stage with a model was given and put out."""
+    ear = Recorded(backends or {})
+    wrapped: dict[str, Backend] = dict.fromkeys(("network", "function"), ear)
+    trace = execute(plan, pipeline, scans=scans, weights=weights, frames=1, pace="asap", alone=True, platform=platform,
+                    backends={**(backends or {}), **wrapped})  # fmt: skip
+    require_whole(trace)
+    return ear
+
+
+def contention(
+    plan: Plan, setting: Setting, heard: Recorded, *, repeat: int = 10, note: Callable[[str], None] = warn,
+    backends: Mapping[str, Backend] | None = None,
+) -> tuple[CoRun, ...]:  # fmt: skip
+    """Return the slowdown of every stage by every other one that has lanes of its own."""
+    tasks = [task for task in plan.tasks if task.name in heard.given and sort_of(task, setting) != "synthetic"]
+    instances, board = Instances(backends or {}), LocalBoard(setting.platform)
+    found = []
+    for victim, aggressor in permutations(tasks, 2):
+        if victim.engine == aggressor.engine and set(victim.lanes) & set(aggressor.lanes):
+            continue
+        alone = _measured(victim, None, setting, heard, repeat, instances, board)
+        beside = _measured(victim, aggressor, setting, heard, repeat, instances, board)
+        factor = round(statistics.median(beside) / statistics.median(alone), 3)
+        note(f"{victim.name} beside {aggressor.name}: {factor} times as long")
+        found.append(CoRun(victim.name, aggressor.name, factor, repeat))
+    return tuple(found)
+
+
+def _measured(
+    victim: Task, aggressor: Task | None, setting: Setting, heard: Recorded, repeat: int, instances: Instances,
+    board: LocalBoard,
+) -> list[int]:  # fmt: skip
+    """Return the times of `victim`, in a thread on its lanes, while `aggressor` runs in another."""
+    times: list[int] = []
+    failures: list[BaseException] = []
+    over, going = threading.Event(), threading.Event()
+
+    def ready(task: Task) -> Callable[[], Any]:
+        if cpus := board.cpus(task.engine, tuple(task.lanes)):
+            os.sched_setaffinity(0, cpus)
+        values = heard.given[task.name]
+        with _PREPARING, pool_of(len(task.lanes)):
+            call = prepare(task, setting, instances)
+            for _ in range(_WARM):
+                call(values)
+        return lambda: call(values)
+
+    def disturb() -> None:
+        assert aggressor is not None
+        try:
+            again = ready(aggressor)
+            going.set()
+            while not over.is_set():
+                again()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            going.set()
+
+    def measure() -> None:
+        try:
+            again = ready(victim)
+            going.wait()
+            time.sleep(_SETTLE_S)
+            for _ in range(repeat):
+                start = time.perf_counter_ns()
+                again()
+                times.append(time.perf_counter_ns() - start)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            over.set()
+
+    works = (disturb, measure) if aggressor else (measure,)
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    if aggressor is None:
+        going.set()
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        over.set()  # after SIGINT too
+    if failures:
+        raise failures[0]
+    return times
+
+
+def conversions(
+    heard: Recorded, platform: Platform, *, repeat: int = 10, note: Callable[[str], None] = warn
+) -> tuple[MeasuredConversion, ...]:
+    """Return what it takes here to bring stages' tensors into the layouts and types engines of `platform` want."""
+    from socsched.compiler.layouts import parse_layout
+    from socsched.errors import UsageError
+
+    wanted = {("NCHW", "fp32")}
+    for engine in platform.engines:
+        for dtype, precision in engine.precisions.items():
+            if dtype in ("fp32", "fp16"):
+                try:
+                    parse_layout(precision.layout)
+                except UsageError:
+                    continue  # a vendor's own format, which only the vendor's code converts
+                wanted.add((precision.layout, dtype))
+    found = []
+    for stage, outputs in heard.made.items():
+        for port, value in outputs.items():
+            given = value if isinstance(value, Placed) else None
+            if given is None or len(given.type.shape) != 4:
+                continue
+            for layout, dtype in sorted(wanted):
+                kind = TensorType(given.type.shape, dtype, layout)
+                if (kind.dtype, kind.layout) != (given.type.dtype, given.type.layout):
+                    found.append(_timed(f"{stage}.{port}", given, kind, repeat, note))
+    return tuple(found)
+
+
+def _timed(name: str, given: Placed, kind: TensorType, repeat: int, note: Callable[[str], None]) -> MeasuredConversion:
+    times = []
+    for _ in range(repeat + 1):
+        start = time.perf_counter_ns()
+        made = placed(given, kind)
+        times.append(time.perf_counter_ns() - start)
+    median = round(statistics.median(times[1:]))
+    before, after = (f"{t.dtype} {t.layout or 'NCHW'}" for t in (given.type, kind))
+    note(f"{name} from {before} to {after}: {median / 1e6:.3f} ms")
+    return MeasuredConversion(name, before, after, int(given.array.nbytes + made.nbytes), median, repeat)

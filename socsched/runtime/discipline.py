@@ -1,0 +1,277 @@
+"""Who may run where and when: the executor as planned, and the plain ones it is compared with.
+
+event-chained     every job on the lanes the plan gives it, in the order of the planned policy; a finished stage starts
+                  the next one, and device stages are chained on the device
+sequential        one job at a time, frame after frame
+stream-per-frame  every frame in flight has a thread (and device streams) of its own that runs its stages in turn; the
+                  engines are shared by whoever comes, as with one CUDA stream a frame
+shared-queue      all ready jobs in one queue, served by threads that can run any of them and wait for each to end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from socsched.errors import UsageError
+from socsched.planning.plan import Plan, PlannedEngine, Task
+from socsched.runtime.policy import policy
+
+if TYPE_CHECKING:
+    from socsched.runtime.activation import Activation
+
+Key = tuple[int, ...]
+Gates = Mapping[str, Callable[[], bool]]
+WorkerKey = tuple[str, tuple[int, ...], str]
+"""Engine, lanes, and class of urgency where a device keeps several queues: names one worker thread."""
+
+DISORDER = 64
+"""Frames by which stages may deliver out of order where several threads serve one stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job runs: the seats it takes (nobody else may hold them) and the worker that serves it."""
+
+    seats: tuple[Hashable, ...]
+    worker: WorkerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """A worker to start: the tasks it must be able to run, and the lanes whose processors it may use."""
+
+    tasks: tuple[Task, ...]
+    lanes: tuple[int, ...]
+    engine: str
+
+
+class Discipline(Protocol):
+    """The rules of one executor.
+
+    `blocking`: a job of lower priority on the same lanes counts as blocking.  `chained`: stages of one device follow
+    each other there.  `disorder`: by how many frames a stage may deliver out of order.
+    """
+
+    name: str
+    blocking: bool
+    chained: bool
+    disorder: int
+
+    def key(self, act: Activation) -> Key:
+        """Return what ready jobs are ordered by, least first."""
+        ...
+
+    def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
+        """Return where a job can start now, None when it has to wait."""
+        ...
+
+    def crews(self) -> Mapping[WorkerKey, Crew]:
+        """Return the workers this discipline needs."""
+        ...
+
+
+class EventChained:
+    """The plan as it stands.
+
+    `depths` maps a task to how many of its engine's jobs may be queued on the device, `gates` a task with which frames
+    enter a device to whether there is room for another.
+
+    With `steal`, a job whose lanes are taken may run on idle lanes of the same number, on its own engine or one that is
+    declared alike; the bounds of the analysis, which knows fixed lanes, no longer cover it.
+    """
+
+    name, blocking, chained = "event-chained", True, True
+
+    def __init__(
+        self, plan: Plan, depths: Mapping[str, int] | None = None, steal: bool = False, gates: Gates | None = None
+    ) -> None:
+        self._gates = gates or {}
+        self._policies = {engine.id: policy(engine.policy) for engine in plan.engines}
+        self._order = {task.name: index for index, task in enumerate(plan.tasks)}
+        self._depths = depths or {}
+        self.disorder = DISORDER if steal else 0
+        self._plan = plan
+        self._homes = {task.name: self._home(task) for task in plan.tasks}
+        self._away = {task.name: self._alike(task) if steal else () for task in plan.tasks}
+        self._places = {
+            name: tuple(place for home in (own, *self._away[name]) for place in self._seats(name, home))
+            for name, own in self._homes.items()
+        }
+        self._orders = {t.name: (self._policies[t.engine], self._order[t.name]) for t in plan.tasks}
+
+    def key(self, act: Activation) -> Key:
+        """Order as the engine's planned policy does."""
+        rule, order = self._orders[act.task.name]
+        return (*rule(act.job, act.task), order, act.job.frame)
+
+    def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
+        """Return the planned place if it is free, else with `steal` a like one."""
+        name = act.task.name
+        if name in self._gates and not self._gates[name]():
+            return None
+        for place in self._places[name]:
+            for seat in place.seats:
+                if seat in taken:
+                    break
+            else:
+                return place
+        return None
+
+    def crews(self) -> Mapping[WorkerKey, Crew]:
+        """Return one worker a lane set, and one a class of urgency on devices with queues."""
+        found: dict[WorkerKey, list[Task]] = {}
+        for task in self._plan.tasks:
+            found.setdefault(self._homes[task.name], []).append(task)
+        for task in self._plan.tasks:
+            for home in self._away[task.name]:
+                found[home].append(replace(task, engine=home[0], lanes=home[1]))
+        return {key: Crew(tuple(tasks), key[1], key[0]) for key, tasks in found.items()}
+
+    def _home(self, task: Task) -> WorkerKey:
+        return (task.engine, tuple(task.lanes), task.criticality if self._depths.get(task.name, 1) > 1 else "")
+
+    def _seats(self, name: str, home: WorkerKey) -> tuple[Place, ...]:
+        engine, lanes, urgency = home
+        depth = self._depths.get(name, 1)
+        if depth == 1:
+            return (Place(tuple((engine, lane) for lane in lanes), home),)
+        return tuple(Place(tuple((engine, lane, urgency, n) for lane in lanes), home) for n in range(depth))
+
+    def _alike(self, task: Task) -> tuple[WorkerKey, ...]:
+        engines = {engine.id: _declared(engine) for engine in self._plan.engines}
+        own = self._home(task)
+        homes = dict.fromkeys(self._home(other) for other in self._plan.tasks)
+        return tuple(
+            home
+            for home in homes
+            if home != own
+            and len(home[1]) == len(own[1])
+            and home[2] == own[2]
+            and engines[home[0]] == engines[own[0]]
+            and not (home[0] == own[0] and set(home[1]) & set(own[1]))
+        )
+
+
+class Sequential:
+    """One job at a time, those of the oldest frame first; with `straight` those that became ready last.
+
+    Straight on, a stage finds the data of the one before in the caches, as where stages have lanes of their own.
+    """
+
+    name, blocking, chained, disorder = "sequential", False, False, 0
+
+    def __init__(self, plan: Plan, straight: bool = False) -> None:
+        self._straight = straight
+        self._order = {task.name: index for index, task in enumerate(plan.tasks)}
+        self._crews: dict[WorkerKey, Crew] = {}
+        for key, tasks in _by_lanes(plan).items():
+            self._crews[key] = Crew(tuple(tasks), key[1], key[0])
+
+    def key(self, act: Activation) -> Key:
+        """Order by release or from the last to become ready, then by the stages' order in the plan."""
+        first = -act.job.activation_ns if self._straight else act.release_ns
+        return (first, self._order[act.task.name], act.job.frame)
+
+    def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
+        """Return the planned lanes when nothing else runs."""
+        return None if "machine" in taken else Place(("machine",), (act.task.engine, tuple(act.task.lanes), ""))
+
+    def crews(self) -> Mapping[WorkerKey, Crew]:
+        """Return one worker a lane set."""
+        return self._crews
+
+
+class StreamPerFrame:
+    """A thread for each frame in flight."""
+
+    name, blocking, chained, disorder = "stream-per-frame", False, False, DISORDER
+
+    def __init__(self, plan: Plan, streams: int) -> None:
+        self._order = {task.name: index for index, task in enumerate(plan.tasks)}
+        self._plan, self._streams = plan, streams
+
+    def key(self, act: Activation) -> Key:
+        """Order by release, then by the stages' order in the plan."""
+        return (act.release_ns, self._order[act.task.name], act.job.frame)
+
+    def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
+        """Return the thread of the job's frame if it is idle."""
+        worker: WorkerKey = ("stream", (act.job.frame % self._streams,), "")
+        return None if worker in taken else Place((worker,), worker)
+
+    def crews(self) -> Mapping[WorkerKey, Crew]:
+        """Return one worker a stream, each able to run everything, on all planned lanes."""
+        lanes = _all_lanes(self._plan)
+        return {("stream", (n,), ""): Crew(self._plan.tasks, lanes, "stream") for n in range(self._streams)}
+
+
+class SharedQueue:
+    """Threads that take the oldest ready job whatever it is."""
+
+    name, blocking, chained, disorder = "shared-queue", False, False, DISORDER
+
+    def __init__(self, plan: Plan, threads: int) -> None:
+        self._order = {task.name: index for index, task in enumerate(plan.tasks)}
+        self._plan, self._threads = plan, threads
+
+    def key(self, act: Activation) -> Key:
+        """Order by activation, then by the stages' order in the plan."""
+        return (act.job.activation_ns, self._order[act.task.name], act.job.frame)
+
+    def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
+        """Return the first idle thread."""
+        for number in range(self._threads):
+            worker: WorkerKey = ("queue", (number,), "")
+            if worker not in taken:
+                return Place((worker,), worker)
+        return None
+
+    def crews(self) -> Mapping[WorkerKey, Crew]:
+        """Return the threads, each able to run everything, on all planned lanes."""
+        lanes = _all_lanes(self._plan)
+        return {("queue", (n,), ""): Crew(self._plan.tasks, lanes, "queue") for n in range(self._threads)}
+
+
+def _by_lanes(plan: Plan) -> dict[WorkerKey, list[Task]]:
+    found: dict[WorkerKey, list[Task]] = {}
+    for task in plan.tasks:
+        found.setdefault((task.engine, tuple(task.lanes), ""), []).append(task)
+    return found
+
+
+def _all_lanes(plan: Plan) -> tuple[int, ...]:
+    return tuple(sorted({lane for task in plan.tasks for lane in task.lanes}))
+
+
+def _declared(engine: PlannedEngine) -> tuple[object, ...]:
+    """Return everything an engine declares but its name: engines with the same are alike."""
+    return tuple(getattr(engine, name) for name in PlannedEngine.__slots__ if name != "id")
+
+
+EXECUTORS: dict[str, Callable[[Plan, int, Mapping[str, int], bool, Gates], Discipline]] = {
+    "event-chained": lambda plan, frames, depths, steal, gates: EventChained(plan, depths, steal, gates),
+    "sequential": lambda plan, frames, depths, steal, gates: Sequential(plan),
+    "stream-per-frame": lambda plan, frames, depths, steal, gates: StreamPerFrame(plan, frames),
+    "shared-queue": lambda plan, frames, depths, steal, gates: SharedQueue(plan, len(_by_lanes(plan))),
+}
+
+
+def discipline(
+    name: str,
+    plan: Plan,
+    in_flight: int,
+    depths: Mapping[str, int] | None = None,
+    steal: bool = False,
+    gates: Gates | None = None,
+) -> Discipline:
+    """Return an executor's rules for `in_flight` frames at once; UsageError when there is none of that name."""
+    if name not in EXECUTORS:
+        raise UsageError(f"executor {name!r} is unknown", f"executors: {', '.join(EXECUTORS)}")
+    return EXECUTORS[name](plan, in_flight, depths or {}, steal, gates or {})
+
+
+def tasks_by_worker(crews: Mapping[WorkerKey, Crew]) -> dict[WorkerKey, Sequence[str]]:
+    """Return the names of the tasks each worker can run."""
+    return {key: [task.name for task in crew.tasks] for key, crew in crews.items()}

@@ -1,0 +1,383 @@
+"""The executor's bookkeeping: which job is ready, which may start, what is dropped, whose data flows where.
+
+No thread, clock or model is touched here: the executor reports releases and finished jobs with the time they happened
+and gets back the jobs to start now.  A job needs all seats its discipline asks for (lanes of its engine, usually);
+ready jobs are served in the discipline's order, and jobs of lower priority fill lanes that are left: the rule of the
+simulator, which the bounds of the analysis hold for.
+
+What a successor waits for comes first: `ended` frees seats and hands data on, `start` says who runs; `record` writes
+down what happened, any time later.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Hashable, Iterable, Mapping
+from operator import attrgetter
+
+from socsched.planning.plan import Plan, Task
+from socsched.runtime.activation import NOBODY, Activation, Delivery, Outputs, oldest
+from socsched.runtime.discipline import Discipline, EventChained, WorkerKey
+from socsched.runtime.ledger import ABORTED, DROPPED, Ledger, let_go
+from socsched.runtime.overload import Overload
+from socsched.runtime.shield import Shield
+from socsched.runtime.wiring import Wiring
+from socsched.trace.trace import Instant, Job, Slice, Trace
+from socsched.units import format_duration
+
+__all__ = ["Activation", "Dispatcher", "Outputs"]
+
+
+class Dispatcher:
+    """The state of one plan as it runs; records every job, slice and drop in `trace`.  Not thread safe.
+
+    `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).  `lossless` lets
+    every frame wait instead of dropping what does not fit a queue: for measuring, and where releases wait for room.
+    `shield` keeps less critical jobs from starting beside more critical ones.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        needs: Mapping[str, set[str]],
+        trace: Trace,
+        discipline: Discipline | None = None,
+        lossless: bool = False,
+        ledger: Ledger | None = None,
+        overload: Overload | None = None,
+        shield: bool = False,
+    ) -> None:
+        self._wiring = Wiring(plan, needs)
+        self.trace = trace
+        self.ledger = ledger or Ledger()
+        self.outstanding = 0
+        self.running: dict[int, Activation] = {}
+        self.discipline = discipline or EventChained(plan)
+        self._place, self._blocking = self.discipline.place, self.discipline.blocking
+        self._lossless, self._overload = lossless, overload
+        self.tasks = self._wiring.tasks
+        self._latest: dict[str, tuple[int, Delivery]] = {}
+        self._joins: dict[tuple[str, int], list[Delivery]] = {}
+        self._ready: list[Activation] = []
+        self._waiting = dict.fromkeys(self.tasks, 0)
+        self._changed: set[str] = set()
+        self.seats: dict[Hashable, Activation] = {}
+        self._lost: set[str] = set()
+        self._shield = Shield(plan, not lossless) if shield else None
+
+    # -- what happens
+
+    def release(self, name: str, frame: int, release_ns: int, now_ns: int, outputs: Outputs) -> None:
+        """Take frame `frame` of a sensor, with its data, or of a timer task."""
+        self.trace.releases.setdefault(name, []).append(release_ns)
+        if self._shield is not None:
+            self._shield.released(name, release_ns)
+        ticket = self.ledger.release(name, frame)
+        origin = {name: (frame, release_ns)}
+        if name in self._wiring.timers:
+            ticket.hold()
+            self._activate(self.tasks[name], frame, [Delivery(release_ns, origin, {}, (ticket,))], now_ns)
+        else:
+            self._deliver(name, frame, Delivery(release_ns, origin, {name: outputs}, (ticket,)), now_ns)
+        ticket.let_go()
+
+    def lose(self, sensor: str, frame: int, release_ns: int, why: str) -> None:
+        """Take a frame of a sensor that came but cannot be used: it is dropped before any job sees it."""
+        if self._shield is not None:
+            self._shield.released(sensor, release_ns)
+        self.trace.releases.setdefault(sensor, []).append(release_ns)
+        self.trace.instants.append(Instant(release_ns, "input", sensor, frame, why))
+        self.trace.instants.append(Instant(release_ns, "drop", sensor, frame, "frame lost: its data cannot be used"))
+        self.ledger.release(sensor, frame).let_go(DROPPED)
+
+    def start(self, now_ns: int) -> list[Activation]:
+        """Return the jobs that occupy their places from now on, and drop what no longer fits the queues."""
+        started = self.pick(now_ns)
+        self.tidy(now_ns)
+        return started
+
+    def pick(self, now_ns: int) -> list[Activation]:
+        """Do the part of `start` others wait for; `tidy` must follow."""
+        started: list[Activation] = []
+        place_of, seats = self._place, self.seats
+        shield = self._shield
+        first = 0 if shield is None else shield.under_way((*self.running.values(), *self._ready))
+        for act in self._ready.copy():
+            if shield is not None and shield.holds_back(act, first, now_ns):
+                continue
+            place = place_of(act, seats)
+            if place is None:
+                continue
+            self._leave_queue(act)
+            if not self._sample(act, now_ns) or (self._overload is not None and not self._worthwhile(act, now_ns)):
+                continue
+            act.place = place
+            for seat in place.seats:
+                seats[seat] = act
+            self.running[act.index] = act
+            started.append(act)
+        if started and self._ready and self._blocking:
+            self._note_blockers(started)
+        return started
+
+    def tidy(self, now_ns: int) -> None:
+        """Drop what no longer fits the queues, and note how deep they are."""
+        if self._changed:
+            if not self._lossless:
+                self._overflow(now_ns)
+            self._depths(now_ns)
+
+    def launched(self, act: Activation, outputs: Outputs, now_ns: int, followers: frozenset[str]) -> None:
+        """Hand the outputs of a job that is queued on its device to `followers`, which the device will keep waiting."""
+        if act.void or not followers:
+            return
+        act.handed = followers
+        self._deliver(act.task.name, act.job.frame, self._outcome(act, outputs), now_ns, only=followers)
+
+    def finish(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs, title: str = "") -> None:
+        """Take the end of a started job and hand its outputs on to the tasks behind it; `title` names its slice."""
+        self.ended(act, start_ns, end_ns, outputs)
+        self.record(act.task, act.job, act.index, title)
+
+    def ended(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs) -> None:
+        """Do the part of `finish` others wait for; `record` must follow, in time."""
+        job, task, overload = act.job, act.task, self._overload
+        job.start_ns, job.finish_ns, job.exec_ns = start_ns, end_ns, end_ns - start_ns
+        self._vacate(act, end_ns)
+        if self._shield is not None:
+            self._shield.ended(task.name, job.exec_ns)
+        late = end_ns > job.deadline_ns
+        if late and overload is not None and overload.missed(task, end_ns):
+            self.trace.instants.append(Instant(end_ns, "overload", task.name, job.frame, "less critical work shed"))
+        if act.void:
+            self._abort(act, end_ns, "its plan was replaced while it ran")
+        elif late and overload is not None and overload.aborts(task):
+            self._abort(act, end_ns, "too late to be of use")
+        else:
+            job.status = "done"  # last of all and once: the journal writes down what has a status
+            if self._wiring.followers[task.name] or task.name in self._wiring.sampled:
+                self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
+            for ticket in act.tickets:
+                ticket.let_go()
+
+    def record(self, task: Task, job: Job, index: int, title: str = "") -> None:
+        """Write down a job that has ended, `index` in the trace."""
+        end = job.finish_ns
+        self.trace.slices.append(Slice(task.engine, task.lanes, index, title or task.name, job.start_ns, end))
+        if (late := end - job.deadline_ns) > 0:
+            text = f"{format_duration(late)} late"
+            self.trace.instants.append(Instant(end, "miss", task.name, job.frame, text))
+
+    def abandon(self, act: Activation, start_ns: int, end_ns: int, why: str = "") -> None:
+        """Take a started job that failed or hangs: it has no outputs, what it did remains in the trace.
+
+        With `why` it is aborted; without it stays unfinished, for a run that ends here.
+        """
+        task = act.task
+        act.job.start_ns, act.job.exec_ns = start_ns, end_ns - start_ns
+        self._vacate(act, end_ns)
+        self.trace.slices.append(Slice(task.engine, task.lanes, act.index, task.name, start_ns, end_ns))
+        if why:
+            self._abort(act, end_ns, why)
+        else:
+            let_go(act.tickets, ABORTED)
+
+    def retire(self, worker: WorkerKey, tasks: Iterable[str], now_ns: int) -> None:
+        """Take a worker out: frames that need one of `tasks` are aborted from now on."""
+        self._lost |= set(tasks)
+        for act in [act for act in self._ready if act.task.name in self._lost]:
+            self._leave_queue(act)
+            self.outstanding -= 1
+            self._abort(act, now_ns, f"{worker[0]} is out of service")
+
+    def close(self, now_ns: int) -> None:
+        """Abort everything that waits, and let what runs end in vain: another plan takes over."""
+        for act in list(self._ready):
+            self._leave_queue(act)
+            self.outstanding -= 1
+            self._abort(act, now_ns, "its plan was replaced")
+        for act in self.running.values():
+            act.void = True
+        for deliveries in self._joins.values():
+            for delivery in deliveries:
+                let_go(delivery.tickets, ABORTED)
+        self._joins.clear()
+        self._depths(now_ns)
+
+    def inherit(self, other: Dispatcher) -> None:
+        """Take over the latest outputs another plan's stages left, for those who sample them."""
+        sampled = self._wiring.sampled
+        self._latest.update((name, latest) for name, latest in other._latest.items() if name in sampled)
+
+    def settle(self) -> None:
+        """End the run: frames that joins still hold were dropped for want of a partner, open ones are aborted."""
+        for deliveries in self._joins.values():
+            for delivery in deliveries:
+                let_go(delivery.tickets, DROPPED)
+        self._joins.clear()
+
+    def waiting(self, task: str) -> int:
+        """Return how many jobs of a task wait."""
+        return self._waiting.get(task, 0)
+
+    # -- how it is done
+
+    def _outcome(self, act: Activation, outputs: Outputs) -> Delivery:
+        name, wiring = act.task.name, self._wiring
+        carry = wiring.carry[name]
+        if not carry:
+            return Delivery(act.release_ns, act.origin, {}, act.tickets)
+        values = {**act.values, name: outputs}
+        if name in wiring.replaces:  # a conversion: what follows reads its source's tensors as it leaves them
+            source = wiring.replaces[name]
+            values[source] = {**values.get(source, {}), **outputs}
+        carried = {key: values[key] for key in carry if key in values}
+        return Delivery(act.release_ns, act.origin, carried, act.tickets)
+
+    def _deliver(
+        self,
+        name: str,
+        frame: int,
+        delivery: Delivery,
+        now_ns: int,
+        only: frozenset[str] | None = None,
+        but: frozenset[str] = NOBODY,
+    ) -> None:
+        """Hand a frame to the tasks behind `name`: to all `but` those that have it, or to `only` some."""
+        if only is None and name in self._wiring.sampled and frame >= self._latest.get(name, (-1,))[0]:
+            self._latest[name] = (frame, delivery)
+        for task in self._wiring.followers.get(name, ()):
+            if (only is not None and task.name not in only) or task.name in but:
+                continue
+            for ticket in delivery.tickets:
+                ticket.hold()
+            if len(task.after) == 1:
+                self._activate(task, frame, [delivery], now_ns)
+                continue
+            arrived = self._joins.setdefault((task.name, frame), [])
+            arrived.append(delivery)
+            if len(arrived) == len(task.after):
+                del self._joins[task.name, frame]
+                self._forget_older(task.name, frame - self.discipline.disorder)
+                self._activate(task, frame, arrived, now_ns)
+
+    def _forget_older(self, task: str, frame: int) -> None:
+        """Producers deliver in frame order, up to the discipline's disorder: what is older will never be complete."""
+        for key in [k for k in self._joins if k[0] == task and k[1] < frame]:
+            for delivery in self._joins.pop(key):
+                let_go(delivery.tickets, DROPPED)
+
+    def _activate(self, task: Task, frame: int, inputs: list[Delivery], now_ns: int) -> None:
+        """Make a job of `inputs`; the holds on their tickets become the job's."""
+        name = task.name
+        if len(inputs) == 1:
+            (given,) = inputs
+            release, origin, values, tickets = given.release_ns, given.origin, given.values.copy(), given.tickets
+        else:
+            release, origin = min(d.release_ns for d in inputs), oldest([d.origin for d in inputs])
+            values = {source: out for delivery in inputs for source, out in delivery.values.items()}
+            tickets = tuple(ticket for delivery in inputs for ticket in delivery.tickets)
+        job = Job(name, frame, now_ns, release + task.deadline_ns)
+        act = Activation(task, job, self.ledger.jobs, release, origin, values, tickets)
+        act.key = self.discipline.key(act)
+        self.ledger.jobs += 1  # the journal may have taken jobs out of the trace
+        self.trace.jobs.append(job)
+        if name in self._lost:
+            self._abort(act, now_ns, f"{task.engine} is out of service")
+            return
+        if self._overload is not None and self._overload.sheds(task, now_ns):
+            self._drop(act, now_ns, "shed: more critical stages miss their deadlines")
+            return
+        self.outstanding += 1
+        if self._blocking and self.running:
+            held = (self.seats.get((task.engine, lane)) for lane in task.lanes)
+            act.blockers = {other.index for other in held if other is not None and other.key > act.key}
+        insort(self._ready, act, key=_key)
+        self._waiting[name] += 1
+        self._changed.add(name)
+
+    def _leave_queue(self, act: Activation) -> None:
+        self._ready.remove(act)
+        self._waiting[act.task.name] -= 1
+        self._changed.add(act.task.name)
+
+    def _sample(self, act: Activation, now_ns: int) -> bool:
+        """Read the latest outputs of `reads`; False (and dropped) when the model lacks one it needs."""
+        task = act.task
+        if task.reads:
+            sampled: dict[str, int] = {}
+            for name in task.reads:
+                if name in self._latest:
+                    sampled[name], delivery = self._latest[name]
+                    act.values = {**delivery.values, **act.values}
+                    act.origin = oldest([act.origin, delivery.origin])
+            act.job.sampled = sampled
+        if missing := self._wiring.needs[task.name] - act.values.keys():
+            self.outstanding -= 1
+            self._drop(act, now_ns, f"nothing from {', '.join(sorted(missing))} yet")
+        return not missing
+
+    def _worthwhile(self, act: Activation, now_ns: int) -> bool:
+        """Whether a job should start under its stage's overload policy; sets `cheap`, drops what should not."""
+        assert self._overload is not None
+        choice = self._overload.choose(act.task, act.job.deadline_ns - now_ns)
+        act.cheap = choice == "degrade"
+        if choice == "skip":
+            self.outstanding -= 1
+            self._drop(act, now_ns, "skipped: it would have been late")
+        return choice != "skip"
+
+    def _overflow(self, now_ns: int) -> None:
+        for name in self._changed:
+            if not (waits := self._waiting[name]):
+                continue
+            room = max(self.tasks[name].queue, 0)
+            if waits > room:
+                waiting = sorted((a for a in self._ready if a.task.name == name), key=lambda a: a.job.frame)
+                for act in waiting[room:]:
+                    self._leave_queue(act)
+                    self.outstanding -= 1
+                    self._drop(act, now_ns, f"{self.tasks[name].queue} frames wait already")
+
+    def _drop(self, act: Activation, now_ns: int, why: str) -> None:
+        act.job.status = "dropped"
+        self.trace.instants.append(Instant(now_ns, "drop", act.task.name, act.job.frame, why))
+        let_go(act.tickets, DROPPED)
+
+    def _abort(self, act: Activation, now_ns: int, why: str) -> None:
+        act.job.status = "aborted"
+        self.trace.instants.append(Instant(now_ns, "abort", act.task.name, act.job.frame, why))
+        let_go(act.tickets, ABORTED)
+
+    def _vacate(self, act: Activation, end_ns: int) -> None:
+        """Free a job's seats; who waited because of it has waited that long."""
+        seats = self.seats
+        self.running.pop(act.index, None)
+        for seat in act.place.seats if act.place else ():
+            if seats.get(seat) is act:
+                del seats[seat]
+        for waiting in self._ready:
+            if act.index in waiting.blockers:
+                waiting.job.blocking_ns = max(waiting.job.blocking_ns, end_ns - waiting.job.activation_ns)
+        self.outstanding -= 1
+
+    def _note_blockers(self, started: list[Activation]) -> None:
+        for waiting in self._ready:
+            engine, mine = waiting.task.engine, set(waiting.task.lanes)
+            for act in started:
+                if act.task.engine == engine and act.key > waiting.key and mine.intersection(act.task.lanes):
+                    waiting.blockers.add(act.index)
+
+    def _depths(self, now_ns: int) -> None:
+        counters, names = self.trace.counters, self._wiring.queue_names
+        for name in self._changed:
+            depth, counter = self._waiting[name], names[name]
+            steps = counters.get(counter)
+            if (steps[-1][1] if steps else 0.0) != depth:
+                if steps is None:
+                    steps = counters[counter] = [(0, 0.0)]
+                steps.append((now_ns, float(depth)))
+        self._changed.clear()
+
+
+_key = attrgetter("key")

@@ -1,0 +1,108 @@
+"""Run a plan on this machine: the planned stages, frame after frame, against their deadlines.
+
+`execute` is the whole of it; `session.py` has the threads.  Running jobs are never preempted by the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
+from socsched.errors import UsageError
+from socsched.models.registry import bindings, get_model
+from socsched.planning.plan import Plan
+from socsched.runtime import timetable
+from socsched.runtime.backends.base import Backend, Setting
+from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.boards.base import Board
+from socsched.runtime.boards.local import LocalBoard
+from socsched.runtime.hub import FrameReport
+from socsched.runtime.input_files import InputFiles
+from socsched.runtime.inputs import sources
+from socsched.runtime.options import PLAIN, Options
+from socsched.runtime.session import Session
+from socsched.runtime.version import WARMUP_FRAMES
+from socsched.runtime.worker import warn
+from socsched.trace.trace import Trace
+from socsched.units import format_duration
+
+__all__ = ["WARMUP_FRAMES", "FrameReport", "execute"]
+
+
+def execute(
+    plan: Plan,
+    pipeline: Pipeline,
+    *,
+    scans: Sequence[Path] | None = None,
+    weights: Path | None = None,
+    scales: Path | None = None,
+    frames: int | None = None,
+    duration_ns: int | None = None,
+    seed: int = 0,
+    pace: str = "rate",
+    on_frame: Callable[[FrameReport], None] | None = None,
+    stats: bool = False,
+    alone: bool = False,
+    loop: bool = False,
+    platform: Platform | None = None,
+    backends: Mapping[str, Backend] | None = None,
+    options: Options = PLAIN,
+    board: Board | None = None,
+    accounts: dict[str, dict[str, int]] | None = None,
+) -> Trace:
+    """Run `plan` on this machine and return what happened, in the simulator's vocabulary.
+
+    `scans` are files that feed the sensors they fit in turn (`input_files`), round again only with `loop` or if
+    `frames` asks for more; other sensors see what is made up for them. `scales` is the file `socsched calibrate` wrote,
+    for stages in int8. `frames` counts frames of the LiDAR, or of the first sensor where there is none. `pace` "rate"
+    releases at the planned rates, "asap" as soon as fewer than `options.in_flight` frames are under way. `on_frame` is
+    called in this thread for every chain end. `stats` adds figures of all intermediate tensors to `Trace.details`,
+    which costs processor time. `alone` lets one job run at a time, whatever its lanes. An interrupt (SIGINT) ends the
+    run after the jobs under way. `board` is where the lanes and meters are, this machine if none; `platform` and
+    `backends` replace its platform and how stages are run.
+    `accounts` takes, for every sensor and timer, how many frames were released, completed, dropped and aborted.
+
+    Raises UsageError for a plan this machine cannot run, StageFailed (with the trace so far) when a stage raises and no
+    plan can take over.
+    """
+    if pace not in ("rate", "asap"):
+        raise UsageError(f"pace {pace!r} is unknown", "use 'rate' or 'asap'")
+    place = board or LocalBoard(platform)
+    here = platform or place.platform_for(plan)
+    bound = bindings(pipeline)
+    setting = Setting(plan, pipeline, here, bound, weights, seed, scales)
+    feeds = sources(pipeline, bound, scans, seed)
+    fed = next((name for name, feed in feeds.items() if isinstance(feed, InputFiles)), None)
+    lidar = fed or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
+    lead = timetable.lead_source(plan, lidar)
+    files = 0 if fed is None or loop else feeds[fed].count
+    horizon = timetable.horizon_ns(plan, lead, files, frames, duration_ns)
+    if files and not frames and duration_ns and horizon < duration_ns:
+        length = f"{format_duration(horizon)} of {format_duration(duration_ns)}"
+        warn(f"the input has {files} frames of {fed}: the run ends after {length}; --loop goes round them again")
+    networks = [
+        task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
+    ]
+    unready = [task for task in networks if not _ready(pipeline, task.name)]
+    if weights is None and unready:
+        warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
+    if scales is None and any(task.precision == "int8" for task in (unready if weights is None else networks)):
+        warn("no int8 scales given: ones of seeded inputs are used, so what the networks find may be worth little")
+    for name in timetable.names(plan):
+        if name in feeds:
+            feeds[name].preload(timetable.frames_of(plan, name, horizon))
+    session = Session(setting, feeds, backends or {}, place, on_frame, options, alone)
+    with place.prepared(plan):
+        try:
+            return session.trace_of(horizon, pace == "asap", seed, stats)
+        finally:
+            if accounts is not None:
+                accounts.update(session.accounts)
+
+
+def _ready(pipeline: Pipeline, stage: str) -> bool:
+    """Return whether a stage's network comes with weights, so that nothing needs to be given."""
+    chosen = next((one for one in pipeline.stages if one.name == stage), None)
+    return bool(chosen and chosen.model and get_model(chosen.model, chosen.params).ready)

@@ -1,0 +1,69 @@
+"""What a plan for another board computes: its stages executed here, every engine with its precision and layout.
+
+Time is not measured: it comes from the simulation, whose trace takes in what is found here (a *simulated target*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Platform
+from socsched.planning.plan import Plan, Task
+from socsched.runtime.backends.base import Call, Outputs, Setting
+from socsched.runtime.executor import execute
+
+
+class _Nothing:
+    """Stages known by their time only, and conversions, which happen where tensors are handed over."""
+
+    title = "nothing to compute"
+    real = False
+
+    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
+        def call(values: Mapping[str, Outputs]) -> Outputs:
+            return {}
+
+        return call
+
+
+def compute(
+    plan: Plan,
+    pipeline: Pipeline,
+    platform: Platform,
+    *,
+    frames: int | None = None,
+    scans: Sequence[Path] | None = None,
+    weights: Path | None = None,
+    scales: Path | None = None,
+    seed: int = 0,
+    stats: bool = False,
+) -> dict[int, dict[str, Any]]:
+    """Return what the stages of `plan` find in each frame, as `Trace.details` has it.
+
+    `platform` is the plan's; parameters are those of `executor.execute`, and so are the errors.
+    """
+    trace = execute(
+        plan,
+        pipeline,
+        scans=scans,
+        weights=weights,
+        scales=scales,
+        frames=frames,
+        seed=seed,
+        pace="asap",
+        stats=stats,
+        alone=True,
+        platform=simulated(platform),
+        backends={"synthetic": _Nothing(), "conversion": _Nothing()},
+    )
+    return trace.details
+
+
+def simulated(platform: Platform) -> Platform:
+    """Return `platform` with every engine compiled for this machine, under the engine's own operator rules."""
+    engines = tuple(replace(engine, target={"kind": "simulated"}) for engine in platform.engines)
+    return replace(platform, engines=engines)

@@ -1,0 +1,215 @@
+"""Frames of sensors from files: LiDAR scans (.bin), camera images, and arrays by port name (.npz).
+
+A file serves every sensor whose ports it has something for, so that a folder may hold scans for the LiDAR and images
+for the camera.  What fits no port is refused before anything runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from socsched.errors import InputError
+from socsched.graph.operators import TensorType
+from socsched.runtime.frames import Frame, FrameSource
+from socsched.text import printable
+
+SCAN, ARRAYS = ".bin", ".npz"
+IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm")
+SUFFIXES = (SCAN, ARRAYS, *IMAGES)
+POINTS = "points"
+LARGEST = 1 << 30
+"""Bytes that the arrays of one file may take, and pixels of an image times three: more is a damaged or hostile file."""
+_KINDS = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
+_HINT = f"expected {SCAN} scans of float32 rows x, y, z, intensity, images ({', '.join(IMAGES)}) or {ARRAYS}"
+
+Ports = Mapping[str, TensorType]
+"""The ports a sensor provides, with what their stages expect."""
+
+
+def list_frames(path: str | Path) -> tuple[Path, ...]:
+    """Return the files that `path` stands for: itself, or all scans, images and .npz of a folder in order of name.
+
+    Raises InputError when there is nothing there, or nothing of these kinds.
+    """
+    path = Path(path)
+    if path.is_dir():
+        found = tuple(sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file()))
+        if not found:
+            raise InputError(f"{path}: no scan, image or {ARRAYS} in this folder", _HINT)
+        return found
+    if not path.exists():
+        raise InputError(f"{path}: no such scan, image or folder", "check the path given as input")
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: neither scan nor image nor arrays", _HINT)
+    return (path,)
+
+
+@dataclass(slots=True)
+class InputFiles:
+    """Files in turn, a row of an .npz at a time; an unusable one is reported to stderr every time its turn comes."""
+
+    ports: Ports
+    places: Sequence[tuple[Path, int]]
+    spare: FrameSource
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.places)
+
+    def frame(self, number: int) -> Frame:
+        """Return what file `number` holds, or why it cannot be used."""
+        path, row = self.places[number % self.count]
+        try:
+            return self._read(path, row)
+        except InputError as error:
+            print(printable(f"socsched: frame {number} skipped: {error}"), file=sys.stderr)
+            return Frame({}, path.name, str(error))
+
+    def warm(self) -> Frame:
+        """Return the first sound frame, a synthetic one when there is none."""
+        for path, row in self.places:
+            with suppress(InputError):
+                return self._read(path, row)
+        return self.spare.warm()
+
+    def preload(self, frames: int) -> None:
+        """A file is read in milliseconds, ahead of its release: nothing to do."""
+
+    def _read(self, path: Path, row: int) -> Frame:
+        suffix = path.suffix.lower()
+        if suffix == ARRAYS:
+            return Frame(_arrays(path, self.ports, row), f"{path.name} {row}")
+        if suffix == SCAN:
+            return Frame({POINTS: _scan(path)}, path.name)
+        return Frame({next(iter(self.ports)): _image(path)}, path.name)
+
+
+def of_files(files: Sequence[Path], ports: Ports, spare: FrameSource) -> InputFiles | None:
+    """Return the frames that files hold for a sensor with `ports`, None where none is for it.
+
+    Raises InputError for arrays of another type or shape than the port's.
+    """
+    places: list[tuple[Path, int]] = []
+    for path in files:
+        suffix = path.suffix.lower()
+        if suffix == ARRAYS:
+            places += [(path, row) for row in range(_rows(path, ports))]
+        elif POINTS in ports if suffix == SCAN else _takes_images(ports):
+            places.append((path, 0))
+    return InputFiles(ports, places, spare) if places else None
+
+
+def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Ports) -> None:
+    """Raise InputError for a file that no sensor takes: a wrong folder would pass for a right one."""
+    used = {path for one in found for path, _ in one.places}
+    unused = next((path for path in files if path not in used), None)
+    if unused is None:
+        return
+    told = ", ".join(f"{name} {kind.dtype} {list(kind.shape)}" for name, kind in ports.items()) or "none"
+    if unused.suffix.lower() not in IMAGES:
+        raise InputError(f"{unused}: no sensor of this pipeline takes it", f"ports that sensors feed: {told}")
+    raise InputError(
+        f"{unused}: no sensor of this pipeline takes an image as it is; ports that sensors feed: {told}",
+        "how to scale and normalise it is not known: put a stage with model camera.preprocess before the network, or "
+        f"give {ARRAYS} files with an array of the port's name",
+    )
+
+
+def _takes_images(ports: Ports) -> bool:
+    kind = next(iter(ports.values()), None)
+    return len(ports) == 1 and kind is not None and kind.dtype == "uint8" and kind.shape[:2] == (1, 3)
+
+
+def _scan(path: Path) -> Any:
+    from socsched.models.pointpillars.scan import read_scan
+
+    return read_scan(path)
+
+
+def _image(path: Path) -> Any:
+    """Return an image as uint8 [1, 3, H, W], RGB."""
+    import numpy as np
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            if 3 * image.width * image.height > LARGEST:
+                raise InputError(f"{path}: {image.width} x {image.height} pixels are too many", "scale it down first")
+            pixels = np.asarray(image.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise InputError(f"{path}: not a readable image: {error}", "write it again as PNG") from None
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])
+
+
+def _free(name: str, kind: TensorType) -> bool:
+    """Whether a port takes arrays of any size: points, and images that are scaled to the network's size."""
+    return name == POINTS or (kind.dtype == "uint8" and len(kind.shape) == 4)
+
+
+def _rows(path: Path, ports: Ports) -> int:
+    """Return how many frames an .npz has for `ports`, 0 where it names none of them; only headers are read."""
+    headers = _headers(path)
+    counts = {}
+    for name, kind in ports.items():
+        if name not in headers:
+            continue
+        shape, dtype = headers[name]
+        expected = tuple(kind.shape)
+        one = (len(shape), *shape[1:]) == (len(expected), *expected[1:])
+        sized = len(shape) == len(expected) and shape[1] == expected[1] if _free(name, kind) and shape else False
+        if dtype != _KINDS.get(kind.dtype) or not (one or sized) or 0 in shape:
+            raise InputError(
+                f"{path}: {name}: {dtype} {list(shape)}, expected {_KINDS.get(kind.dtype)} {list(expected)}",
+                "the first size may be the number of frames",
+            )
+        counts[name] = 1 if name == POINTS else shape[0] // max(expected[0], 1)
+    if not counts:
+        return 0
+    if set(counts) != set(ports) or len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"{path}: frames of the ports: {told}", f"expected as many of each of {', '.join(ports)}")
+    return next(iter(counts.values()))
+
+
+def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return shape and type of every array of an .npz, without reading the arrays."""
+    from numpy.lib import format as npy
+
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    try:
+        with ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+                raise InputError(f"{path}: more than {LARGEST >> 20} MiB of arrays", "split it into several files")
+            for entry in archive.infolist():
+                with archive.open(entry) as stream:
+                    version = npy.read_magic(stream)
+                    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                    shape, _, dtype = read(stream)
+                    found[entry.filename.removesuffix(".npy")] = shape, dtype.name
+    except (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, BadZipFile) as error:
+        raise InputError(f"{path}: not a readable file of arrays: {error}", f"expected {ARRAYS}") from None
+    return found
+
+
+def _arrays(path: Path, ports: Ports, row: int) -> dict[str, Any]:
+    """Return frame `row` of an .npz whose headers were found to fit."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ports}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path}: not a readable file of arrays: {error}", f"expected {ARRAYS}") from None
+    found = {}
+    for name, array in arrays.items():
+        size = len(array) if name == POINTS else ports[name].shape[0]
+        found[name] = np.ascontiguousarray(array[row * size : (row + 1) * size])
+        if array.dtype.kind == "f" and not np.isfinite(found[name]).all():
+            raise InputError(f"{path}: {name}: frame {row} holds NaN or infinite values", "record it again")
+    return found

@@ -1,0 +1,88 @@
+"""Plans for when lanes or engines are lost, made before the run: what is left must do, as well as it can.
+
+For every set of lanes the plan uses, the pipeline is planned again on a platform without them.  Where nothing is left,
+or a stage has no other engine, there is no such plan, and its frames are aborted when the engine is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from socsched.cost.model import WorkOf
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
+
+Lanes = frozenset[tuple[str, int]]
+"""Pairs of engine and lane."""
+
+
+def limp_home_plans(plan: Plan, pipeline: Pipeline, platform: Platform, work: WorkOf) -> tuple[Plan, ...]:
+    """Return a plan for the loss of each lane set of `plan`, those with the smaller loss first.
+
+    `platform` is the plan's own, `work` what its planner used.  A returned plan may miss deadlines: its verdict says.
+    """
+    each = {lost_with(task.engine, task.lanes) for task in plan.tasks}
+    losses = sorted(each, key=lambda lost: (len(lost), sorted(lost)))
+    found: list[Plan] = []
+    for lost in losses:
+        made = without(plan, lost, pipeline, platform, work)
+        if made is not None and made not in found:
+            found.append(made)
+    return tuple(found)
+
+
+def lost_with(engine: str, lanes: Iterable[int]) -> Lanes:
+    """Return what is lost with a worker of these lanes."""
+    return frozenset((engine, lane) for lane in lanes)
+
+
+def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, work: WorkOf) -> Plan | None:
+    """Return a plan that uses none of the lanes `lost`, None when there is none."""
+    gone: dict[str, set[int]] = {}
+    for engine, lane in lost:
+        gone.setdefault(engine, set()).add(lane)
+    left = {e.id: [lane for lane in range(e.lanes) if lane not in gone.get(e.id, ())] for e in plan.engines}
+    if not any(left.values()):
+        return None
+    made = make_plan(
+        pipeline, _reduced(platform, plan.mode, left, gone), plan.mode, policy=plan.policy, work=work, explain=False
+    )
+    if not made.tasks:
+        return None
+    lanes = {engine.id: engine.lanes for engine in plan.engines}
+    engines = tuple(replace(engine, lanes=lanes[engine.id]) for engine in made.engines if engine.id in lanes)
+    known = {engine.id for engine in engines}
+    absent = tuple(engine for engine in plan.engines if engine.id not in known)
+    tasks = tuple(replace(t, lanes=tuple(left[t.engine][lane] for lane in t.lanes)) for t in made.tasks)
+    return replace(made, engines=(*engines, *absent), tasks=tasks)
+
+
+def _reduced(platform: Platform, mode: str, left: dict[str, list[int]], gone: dict[str, set[int]]) -> Platform:
+    """Return the platform with fewer units, engines without any left out."""
+
+    def units(engine: str, before: int) -> int:
+        return max(before - len(gone.get(engine, ())), 0) if len(left.get(engine, [0])) else 0
+
+    engines = tuple(
+        replace(e, units=units(e.id, e.units)) if e.shares == "unit" else e
+        for e in platform.engines
+        if left.get(e.id, [0])
+    )
+    kept = {engine.id for engine in engines}
+    shared = {engine.id for engine in engines if engine.shares == "unit"}
+    modes = tuple(
+        replace(
+            m,
+            engines={
+                name: replace(em, units=units(name, em.units)) if name in shared else em
+                for name, em in m.engines.items()
+                if name in kept
+            },
+        )
+        for m in platform.modes
+        if m.called(mode)
+    )
+    return replace(platform, engines=engines, modes=modes)

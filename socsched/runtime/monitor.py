@@ -1,0 +1,125 @@
+"""Watches a run from outside: jobs that take longer than planned, jobs that hang, queues that only grow.
+
+One thread looks a few times a period; it never touches the path of a job.  Deadline misses are noticed where jobs end,
+and here for jobs that have not ended.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import pairwise
+
+from socsched.planning.plan import Plan, Task
+from socsched.runtime.activation import Activation
+from socsched.runtime.dispatch import Dispatcher
+from socsched.trace.trace import Instant
+from socsched.units import format_duration
+
+_LOOKS = 16
+"""Looks in the shortest period."""
+_LEAST_S, _MOST_S = 0.001, 0.02
+_GROWN = 3
+"""Periods in a row in which a queue must have grown to be told."""
+_PATIENCE_NS = 10_000_000_000
+
+
+def hang_limit(task: Task, replaceable: bool, given_ns: int = 0) -> int:
+    """Return after how many ns a running job counts as hanging.
+
+    With a plan to take over it is less than a period, so that this plan is in charge within two; without one there is
+    nothing to win by haste.
+    """
+    if given_ns:
+        return given_ns
+    if replaceable:
+        return max(task.period_ns * 7 // 8, task.wcet_ns * 5 // 4)
+    return max(10 * task.period_ns, 10 * task.wcet_ns, _PATIENCE_NS)
+
+
+class Monitor:
+    """The watching thread; a context manager.
+
+    `current` returns the dispatcher in charge, `state` guards it.  `hung` is told of a job beyond its limit, with the
+    guard held.  `origin_ns` is the monotonic time the trace counts from.  `also` is called after every look.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        current: Callable[[], Dispatcher],
+        state: AbstractContextManager[object],
+        origin_ns: int,
+        hung: Callable[[Activation, int, str], None],
+        limit: Callable[[Task], int],
+        also: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._current, self._state, self._origin, self._hung, self._limit = current, state, origin_ns, hung, limit
+        shortest = min((task.period_ns for task in plan.tasks), default=10**8)
+        self._interval = min(max(shortest / _LOOKS / 1e9, _LEAST_S), _MOST_S)
+        self._also = also
+        self._told: set[tuple[str, int]] = set()
+        self._overruns: dict[str, int] = {}
+        self._depths: dict[str, list[tuple[int, int]]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+
+    def __enter__(self) -> Monitor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            with self._state:
+                self.look(time.monotonic_ns())
+            self._also()
+
+    def look(self, monotonic_ns: int) -> None:
+        """Look at everything once; the guard is held."""
+        dispatcher, now = self._current(), monotonic_ns - self._origin
+        for act in list(dispatcher.running.values()):
+            if act.begun_ns >= 0 and not act.void:
+                self._watch(dispatcher, act, monotonic_ns - act.begun_ns, now)
+        self._queues(dispatcher, now)
+
+    def _watch(self, dispatcher: Dispatcher, act: Activation, lasted: int, now: int) -> None:
+        task, name = act.task, act.task.name
+        if lasted > self._limit(task):
+            self._hung(
+                act, now, f"{name} has run for {format_duration(lasted)}, {format_duration(task.wcet_ns)} planned"
+            )
+            return
+        if lasted > task.wcet_ns and self._first(f"overrun {name}", act.job.frame):
+            self._overruns[name] = self._overruns.get(name, 0) + 1
+            steps = dispatcher.trace.counters.setdefault(f"overruns.{name}", [(0, 0.0)])
+            steps.append((now, float(self._overruns[name])))
+        if now > act.job.deadline_ns and self._first(f"late {name}", act.job.frame):
+            text = "still running at its deadline"
+            dispatcher.trace.instants.append(Instant(now, "late", name, act.job.frame, text))
+
+    def _first(self, what: str, frame: int) -> bool:
+        """Whether this is told for the first time; old entries go, as frames only count up."""
+        key = (what, frame)
+        if key in self._told:
+            return False
+        self._told = {k for k in self._told if k[0] != what} | {key}
+        return True
+
+    def _queues(self, dispatcher: Dispatcher, now: int) -> None:
+        """Tell of a queue that was deeper at the end of each of some periods than at the end of the one before."""
+        for name, task in dispatcher.tasks.items():
+            seen = self._depths.setdefault(name, [(now, dispatcher.waiting(name))])
+            if now - seen[-1][0] < task.period_ns:
+                continue
+            seen.append((now, dispatcher.waiting(name)))
+            del seen[: -_GROWN - 1]
+            depths = [depth for _, depth in seen]
+            if len(depths) == _GROWN + 1 and all(a < b for a, b in pairwise(depths)):
+                text = f"its queue grew from {depths[0]} to {depths[-1]} in {_GROWN} periods"
+                dispatcher.trace.instants.append(Instant(now, "overload", name, -1, text))

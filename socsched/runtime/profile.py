@@ -1,0 +1,144 @@
+"""Measure every stage of a plan alone on this machine, for `socsched plan --profile`.
+
+Stages with a model run on real data in dependency order, one at a time, on the lanes the plan gives them and, where
+that is more than one, on a single lane as well.  Two untraced frames warm up first.  Frames are added until the median
+of every stage is known within `interval`, twice as many each time, up to `most`.  Stages known by their times only are
+left out: there is nothing to measure.
+
+The interval of a median is that between the order statistics n/2 -+ 0.98 sqrt(n), which holds it with 95 % whatever the
+distribution (David & Nagaraja, Order Statistics, 3rd ed., section 7.1).
+"""
+
+from __future__ import annotations
+
+import math
+import platform as _platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from socsched.cost.profile import MeasuredCost, Profile
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
+from socsched.errors import UsageError
+from socsched.planning.plan import Plan, Task
+from socsched.progress import tell
+from socsched.runtime.backends.base import Backend
+from socsched.runtime.executor import FrameReport, execute
+from socsched.runtime.session import require_whole
+from socsched.runtime.worker import warn
+from socsched.units import format_duration
+
+QUANTILES = 200
+"""Times of a stage kept in a profile: the simulator draws from them, so its percentiles are those of the machine."""
+LEAST_ERROR = 0.02
+"""Relative uncertainty stated at least: the same code measures so differently from one start to the next."""
+
+
+def measure(
+    plan: Plan,
+    pipeline: Pipeline,
+    *,
+    repeat: int = 10,
+    interval: float | None = None,
+    most: int = 320,
+    scans: Sequence[Path] | None = None,
+    weights: Path | None = None,
+    seed: int = 0,
+    note: Callable[[str], None] = warn,
+    platform: Platform | None = None,
+    backends: Mapping[str, Backend] | None = None,
+) -> Profile:
+    """Return measured costs of the plan's stages: the 99th percentile of `repeat` frames in ns, at each share tried.
+
+    With `interval` (relative half width) more frames are run while a stage's median is not known that well.  A cost is
+    planned with as if it were the longest there is, so it is taken from the slow end (with less than 100 frames it is
+    the longest seen); its error reaches down to the median.  `note` is told each result.
+    Raises UsageError when the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
+    """
+    modelled = {stage.name for stage in pipeline.stages if stage.model}
+    if not modelled & {task.name for task in plan.tasks}:
+        raise UsageError("no stage of the pipeline has a model: nothing to measure", "its times are in its file")
+    costs: dict[tuple[str, int], MeasuredCost] = {}
+    for variant in _variants(plan):
+        wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
+        times: dict[str, list[int]] = {task.name: [] for task in wanted}
+        count, before, names = repeat, 0, ", ".join(times)
+
+        def step(report: FrameReport, before: int = 0, names: str = names) -> None:
+            tell("measuring", before + report.frame + 1, most if interval else repeat, "frames", names)
+
+        while wanted:
+            # frames of the warm-up are not reported, and building the stages takes a while: say what is coming
+            tell("measuring", before, most if interval else repeat, "frames", names)
+            trace = execute(
+                variant,
+                pipeline,
+                scans=scans,
+                weights=weights,
+                frames=count,
+                seed=seed,
+                pace="asap",
+                alone=True,
+                on_frame=partial(step, before=before),
+                platform=platform,
+                backends=backends,
+            )
+            require_whole(trace)
+            for job in trace.jobs:
+                if job.task in times and job.status == "done":
+                    times[job.task].append(job.exec_ns)
+            taken = before = max(map(len, times.values()))
+            open_ = [name for name, found in times.items() if interval and half_width(found) > interval]
+            if not open_ or taken >= most:
+                break
+            count = min(taken, most - taken)
+        for task in wanted:
+            if found := _cost(task, variant, times[task.name], note):
+                costs[task.name, len(task.lanes)] = found
+    return Profile(plan.platform, tuple(costs.values()), _tool(), time.strftime("%Y-%m-%d"))
+
+
+def _variants(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    if any(len(task.lanes) > 1 for task in plan.tasks):
+        yield replace(plan, tasks=tuple(replace(task, lanes=task.lanes[:1]) for task in plan.tasks))
+
+
+def half_width(values: Sequence[int]) -> float:
+    """Return half the width of the 95 % interval of the median, relative to the median; infinite of too few values."""
+    ordered, count = sorted(values), len(values)
+    low, high = math.floor(count / 2 - 0.98 * math.sqrt(count)), math.ceil(count / 2 + 0.98 * math.sqrt(count))
+    if low < 1 or high > count:
+        return math.inf
+    return (ordered[high - 1] - ordered[low - 1]) / 2 / max(ordered[(count - 1) // 2], 1)
+
+
+def _cost(task: Task, plan: Plan, values: Sequence[int], note: Callable[[str], None]) -> MeasuredCost | None:
+    times = sorted(values)
+    if not times:
+        return None
+    median, p99 = (times[-(-len(times) * share // 100) - 1] for share in (50, 99))
+    error = round(max((p99 - median) / p99, LEAST_ERROR), 3)
+    known = f" ±{width:.1%}" if (width := half_width(times)) < math.inf else ""
+    spread = f"median {format_duration(median)}{known}, p99 {format_duration(p99)}, n = {len(times)}"
+    note(f"{task.name} on {len(task.lanes)} of {task.engine}: {spread}")
+    share = len(task.lanes)
+    kept = quantiles(times)
+    return MeasuredCost(task.name, task.engine, plan.mode, task.precision, share, p99, error, len(times), median, kept)
+
+
+def quantiles(ordered: Sequence[int]) -> tuple[int, ...]:
+    """Return all of a few values, else `QUANTILES` of them in the middle of equal steps."""
+    if len(ordered) <= QUANTILES:
+        return tuple(ordered)
+    return tuple(ordered[(2 * step + 1) * len(ordered) // (2 * QUANTILES)] for step in range(QUANTILES))
+
+
+def _tool() -> str:
+    packages = ("apache-tvm", "numpy")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
+    return f"socsched profile, each stage alone, p99 after 2 warm-up frames ({versions}, {_platform.platform()})"

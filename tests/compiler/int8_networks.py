@@ -1,0 +1,94 @@
+"""Integer networks for tests of int8 code: weights and scales that use the whole range of bytes, inputs beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.fusion import Graph, read
+from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.quantize.network import QuantisedGraph, quantised
+from socsched.compiler.quantize.scales import Scales
+from socsched.compiler.relax_import import import_network
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+def image(*shape: int) -> TensorType:
+    """Return the type of a single image of [channels, height, width]."""
+    return TensorType((1, *shape), "fp32", "NCHW")
+
+
+def weights_of(network: Network) -> dict[str, Array]:
+    """Return weights over the whole range of a byte, and biases of the size of the sums."""
+    generator = np.random.default_rng(1)
+    return {
+        name: generator.uniform(-1, 1, shape).astype(np.float32) * (1 if len(shape) > 1 else 20)
+        for name, shape in network.params.items()
+    }
+
+
+def scales_of(graph: Graph, signed: Mapping[str, bool]) -> dict[str, Scale]:
+    """Return scales that use all of the range and saturate some."""
+    rectified = {group.output for group in graph.groups if group.relu}
+    found = {}
+    for name in (*graph.inputs, *(group.output for group in graph.groups)):
+        deep = max((np.prod(graph.network.params[g.weights["weight"]]) for g in graph.groups if g.weights), default=1)
+        step = 1 / 100 if name in graph.inputs else 0.02 + 1e-5 * float(deep) ** 0.5
+        found[name] = Scale(step, signed.get(name, name not in rectified))
+    return found
+
+
+def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
+    """Return a network in integers."""
+    graph = read(import_network(network), network)
+    return quantised(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
+
+
+def full_range(network: Network, q: QuantisedGraph) -> dict[str, Array]:
+    """Return inputs that hold every byte, and values beyond them."""
+    generator = np.random.default_rng(0)
+    return {
+        name: (generator.integers(-140 if q.scales[name].signed else -20, 270, t.shape) * q.scales[name].step).astype(
+            np.float32
+        )
+        for name, t in network.inputs.items()
+    }
+
+
+def conv(ci: int, co: int, h: int, w: int, kernel: int, stride: int, pad: int, relu: bool) -> Network:
+    """Return one convolution, rectified or not."""
+    attrs = {"stride": stride, "padding": pad}
+    layers = [Layer("c", "conv2d", ("x",), {"weight": "c.weight", "bias": "c.bias"}, attrs)]
+    layers += [Layer("r", "relu", ("c",))] if relu else []
+    params = {"c.weight": (co, ci, kernel, kernel), "c.bias": (co,)}
+    return Network("net", {"x": image(ci, h, w)}, tuple(layers), (layers[-1].name,), params)
+
+
+def transposed(ci: int, co: int, h: int, w: int, window: tuple[int, int, int]) -> Network:
+    """Return one transposed convolution of (kernel, stride, padding)."""
+    kernel, stride, pad = window
+    attrs = {"stride": stride, "padding": pad}
+    layer = Layer("d", "conv2d_transpose", ("x",), {"weight": "d.weight", "bias": "d.bias"}, attrs)
+    params = {"d.weight": (ci, co, kernel, kernel), "d.bias": (co,)}
+    return Network("net", {"x": image(ci, h, w)}, (layer,), ("d",), params)
+
+
+def residual_block() -> Network:
+    """Return an addition on a convolution's sums, one of two stored values, a lone ReLU, and outputs in bytes."""
+    one = {"stride": 1, "padding": 1}
+    layers = (
+        Layer("x.relu", "relu", ("x",)),
+        Layer("a", "conv2d", ("x.relu",), {"weight": "a.weight", "bias": "a.bias"}, one),
+        Layer("a.relu", "relu", ("a",)),
+        Layer("b", "conv2d", ("a.relu",), {"weight": "b.weight", "bias": "b.bias"}, {"stride": 1, "padding": 0}),
+        Layer("sum", "add", ("b", "x")),
+        Layer("sum.relu", "relu", ("sum",)),
+        Layer("twice", "add", ("sum.relu", "a.relu")),
+    )
+    params = {"a.weight": (32, 32, 3, 3), "a.bias": (32,), "b.weight": (32, 32, 1, 1), "b.bias": (32,)}
+    return Network("net", {"x": image(32, 9, 11)}, layers, ("twice", "sum.relu", "a.relu"), params)

@@ -1,0 +1,224 @@
+"""Device code of the GPU rules as nvcc sees it, the choice of tiles, and what the rules leave to general schedules."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import gpu_networks
+
+from socsched.compiler.cuda import build_executable, device_source
+from socsched.compiler.environment import tvm
+from socsched.compiler.fusion import read
+from socsched.compiler.gpu import gemm, hopper, intrinsics, kernels
+from socsched.compiler.gpu.lower import _EMITTERS, lower
+from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
+from socsched.compiler.gpu.patch import Patch
+from socsched.compiler.gpu.rules import KINDS, unruled
+from socsched.compiler.gpu.schedule import schedule
+from socsched.compiler.gpu.shapes import Convolution, Tile
+from socsched.compiler.gpu.tile_table import PATCHES, TABLE
+from socsched.compiler.gpu.tiles import candidates, gpu, tile_for
+from socsched.compiler.relax_import import import_network
+from socsched.errors import CompileError
+from socsched.graph.network import Layer, Network
+from socsched.models.weights import seeded_weights
+
+needs_nvcc = pytest.mark.needs("nvcc")
+
+SHAPES = {
+    "3x3 stride 2": (Convolution(20, 24, 64, 64, 3, 3, 2, 1, relu=True), Tile(64, 64, 32, 32, 32, 3)),
+    "addition": (Convolution(9, 9, 64, 128, relu=True, residual=True), Tile(32, 64, 32, 32, 32, 2)),
+    "split": (Convolution(7, 7, 128, 64, 3, 3, 1, 1), Tile(64, 64, 64, 32, 32, 3, splits=4)),
+    "upsampling into a slice": (Convolution(6, 5, 64, 32, scale=2, first=32, total=96), Tile(32, 64, 32, 32, 32, 2)),
+    "planes": (Convolution(8, 8, 64, 80, planes=(18, 42, 12, 8)), Tile(32, 80, 64, 32, 80, 1, store=2)),
+    "7x7 of few channels": (Convolution(30, 30, 8, 64, 7, 7, 2, 3), Tile(32, 64, 64, 32, 64, 3)),
+}
+
+
+def source_of(functions: dict[str, Any], arch: str = "sm_87") -> str:
+    target = tvm.target.Target({"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32})
+    module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
+    with target, tvm.transform.PassContext(config=OPTIONS):
+        return device_source(tvm.compile(module, target=target, tir_pipeline=tir_pipeline()).mod)
+
+
+def report(source: str, folder: Path, arch: str = "sm_87") -> str:
+    """What ptxas says about registers, stack and spills."""
+    (folder / "k.cu").write_text(source)
+    command = ["nvcc", "-cubin", f"-arch={arch}", "-O3", "-Xptxas", "-v", "-o", str(folder / "k.cubin"), "k.cu"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert not done.returncode, done.stderr
+    return done.stderr
+
+
+@needs_nvcc
+def test_products_use_tensor_cores_and_asynchronous_copies_and_no_stack(tmp_path: Path) -> None:
+    functions = {}
+    for number, (shape, tile) in enumerate(SHAPES.values()):
+        assert tile.fits(shape)
+        functions[f"product{number}"] = schedule(gemm.convolution(shape, tile), tile)
+    source = source_of(functions)
+    bodies = re.findall(r'extern "C" __global__[^;{]*\{.*?\n\}', source, re.S)
+    assert len(bodies) == len(SHAPES)
+    for body in bodies:
+        assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in body and "ldmatrix" in body
+    assert sum("ptx_cp_async" in body for body in bodies) == len(SHAPES) - 1, "a single stage copies as it goes"
+    assert "cp.async.cg.shared.global" in source
+    found = report(source, tmp_path)
+    assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(SHAPES)
+
+
+PATCHED = {
+    "3x3 stride 2": (Convolution(20, 24, 64, 128, 3, 3, 2, 1, relu=True), Patch(4, 16, 128, 3)),
+    "upsampling into a slice": (Convolution(6, 5, 64, 64, scale=2, first=64, total=192), Patch(1, 64, 64, 2)),
+    "planes": (Convolution(8, 8, 128, 80, planes=(18, 42, 12, 8)), Patch(1, 128, 80, 2)),
+}
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_patches_use_warpgroup_products_and_tensor_copies_and_no_stack(tmp_path: Path) -> None:
+    assert all(patch.fits(shape) for shape, patch in PATCHED.values())
+    functions = {f"product{i}": hopper.convolution(*pair) for i, pair in enumerate(PATCHED.values())}
+    source = source_of(functions, "sm_90a")
+    for width in (128, 64, 80):
+        assert f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.f16.f16" in source
+    assert "cp.async.bulk.tensor.3d" in source and "cp.async.bulk.tensor.2d" in source
+    found = report(source, tmp_path, "sm_90a")
+    assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(PATCHED)
+    assert "serialized" not in found, "products must stay in flight"
+
+
+def test_patches_are_for_the_architecture_that_has_them() -> None:
+    shape = Convolution(124, 108, 128, 128, 3, 3, 1, 1)
+    assert isinstance(tile_for(shape, "sm_90a"), Patch)
+    assert isinstance(tile_for(shape, "sm_90"), Tile) and isinstance(tile_for(shape, "sm_87"), Tile)
+    added = replace(shape, residual=True)
+    assert isinstance(tile_for(added, "sm_90a"), Tile), "patches have no addition"
+
+
+@needs_nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90"])
+@pytest.mark.parametrize("name", ["residual", "pyramid", "loose"])
+def test_whole_networks_are_accepted(name: str, arch: str, tmp_path: Path) -> None:
+    net = getattr(gpu_networks, name)()
+    target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
+    built = build_executable(net, seeded_weights(net, 0), target, "fp16")
+    assert not built.notes
+    assert "bytes stack frame" in (found := report(device_source(built.executable.mod), tmp_path, arch))
+    assert all(line.strip().startswith("0 bytes") for line in found.splitlines() if "stack frame" in line)
+
+
+def test_fragments_are_a_bijection() -> None:
+    places = {intrinsics.fragment(i, j) for i, j in product(range(16), range(16))}
+    assert places == set(product(range(32), range(8)))
+    assert all(intrinsics.element(*intrinsics.fragment(i, j)) == (i, j) for i, j in product(range(16), range(16)))
+
+
+def test_the_table_holds_tiles_that_fit() -> None:
+    pattern = r"(\d+)x(\d+)x(\d+)-(\d+) (\d+)x(\d+)s(\d+)p(\d+)u(\d+)"
+    for arch, entries in TABLE.items():
+        for key, fields in entries.items():
+            numbers = [int(n) for n in re.fullmatch(pattern, key).groups()]  # type: ignore[union-attr]
+            shape = Convolution(*numbers)
+            assert shape.key == key
+            assert Tile(*fields).fits(shape), (arch, key)
+            assert Tile(*fields).shared_bytes <= gpu(arch).shared
+            assert tile_for(shape, arch) == Tile(*fields)
+    for arch, entries in PATCHES.items():
+        for key, fields in entries.items():
+            shape = Convolution(*(int(n) for n in re.fullmatch(pattern, key).groups()))  # type: ignore[union-attr]
+            assert Patch(*fields).fits(shape) and tile_for(shape, arch) == Patch(*fields)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Convolution(1, 1, 16, 16),
+        Convolution(3, 5, 48, 16, 3, 3, 1, 1),
+        Convolution(100, 100, 8, 240, 5, 5, 2, 2),
+        Convolution(33, 17, 112, 48, scale=3),
+        Convolution(200, 300, 256, 512, 3, 3, 1, 1),
+    ],
+    ids=lambda value: getattr(value, "key", value),
+)
+def test_any_shape_gets_a_tile(shape: Convolution, arch: str) -> None:
+    tile = tile_for(shape, arch)
+    assert tile.fits(shape) and tile in set(candidates(shape, arch))
+
+
+def test_deep_and_small_products_are_split() -> None:
+    small, large = Convolution(7, 7, 512, 512, 3, 3, 1, 1), Convolution(248, 216, 64, 64, 3, 3, 1, 1)
+    assert tile_for(small, "sm_80").splits > 1
+    assert tile_for(large, "sm_80").splits == 1
+
+
+def test_unknown_architecture() -> None:
+    with pytest.raises(CompileError, match="not known"):
+        tile_for(Convolution(8, 8, 64, 64), "gfx90a")
+
+
+def test_heads_are_one_product_and_the_concatenation_is_free() -> None:
+    net = gpu_networks.pyramid()
+    form = lower(read(import_network(net), net), seeded_weights(net, 0), "sm_87", bound=False)
+    names = [variable.name_hint for variable in form.module.get_global_vars()]
+    assert not any(name.startswith(("copy", "add")) for name in names)
+    head = form.products[-1][0]
+    assert head.planes == (18, 42, 12, 8) and len(form.products) == 10
+    assert {(s.first, s.total) for s, _ in form.products if s.total} == {(0, 96), (32, 96), (64, 96)}
+
+
+def test_additions_join_the_convolution_before_them() -> None:
+    net = gpu_networks.residual()
+    form = lower(read(import_network(net), net), seeded_weights(net, 0), "sm_87", bound=False)
+    assert sum(shape.residual for shape, _ in form.products) == 3
+    assert not any(variable.name_hint.startswith("add") for variable in form.module.get_global_vars())
+
+
+@pytest.mark.parametrize(
+    ("attrs", "shape", "reason"),
+    [
+        ({"groups": 32}, (32, 1, 3, 3), "groups"),
+        ({"dilation": 2}, (32, 32, 3, 3), "dilation"),
+        ({"padding": (0, 1, 1, 0)}, (32, 32, 3, 3), "padding"),
+        ({"stride": (1, 2)}, (32, 32, 3, 3), "different strides"),
+    ],
+)
+def test_what_has_no_rule_is_named(attrs: dict[str, Any], shape: tuple[int, ...], reason: str) -> None:
+    layer = Layer("c", "conv2d", ("x",), {"weight": "w"}, {"stride": 1, "padding": 1, **attrs})
+    net = Network("net", {"x": gpu_networks.image(32, 8, 8)}, (layer,), ("c",), {"w": shape})
+    assert reason in unruled(read(import_network(net), net))
+    target = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024, "thread_warp_size": 32}
+    built = build_executable(net, {"w": np.zeros(shape, np.float32)}, target, "fp16")
+    assert "general schedules" in built.notes[0] and reason in built.notes[0]
+    assert built.inputs[0].layout == "NCHW"
+
+
+@pytest.mark.parametrize(("arch", "precision"), [("sm_87", "fp32"), ("sm_75", "fp16")])
+def test_fp32_and_older_gpus_take_general_schedules(arch: str, precision: str) -> None:
+    layer = Layer("c", "conv2d", ("x",), {"weight": "w"}, {"stride": 1, "padding": 0})
+    net = Network("net", {"x": gpu_networks.image(16, 4, 4)}, (layer,), ("c",), {"w": (16, 16, 1, 1)})
+    target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
+    built = build_executable(net, {"w": np.zeros((16, 16, 1, 1), np.float32)}, target, precision)
+    assert "general schedules" in built.notes[0] and built.inputs[0].dtype == precision
+
+
+def test_every_kind_with_a_rule_has_an_emitter() -> None:
+    assert set(KINDS) == set(_EMITTERS)
+
+
+def test_kernels_bind_their_third_loop_to_vectors() -> None:
+    source = source_of({"add": kernels.spread(kernels.add(10, 64, True))})
+    assert "uint4" in source

@@ -1,0 +1,111 @@
+"""The seam: every planner's plans are ordinary ones, options and names are checked, one from outside is one of them."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from socsched.compiler.analyze import stage_work
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.errors import UsageError
+from socsched.planning import planners
+from socsched.planning.io import from_document, to_document
+from socsched.planning.planners.propose import make_plan
+from socsched.sim.engine import run
+from socsched.trace.metrics import result
+
+ORIN = "jetson-agx-orin-64gb"
+PAGE = Path(__file__).parents[3] / "docs" / "planning.md"
+OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}, "deepthings": {"stage": "camera-detect"}}
+
+
+@pytest.mark.parametrize("name", [name for name in planners.BUILT_IN if name != "runtime-aware"])
+@pytest.mark.sampled(8)
+def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
+    """The perception stack: what the simulator shows never exceeds a bound, and the file comes back as it was."""
+    if name == "haxconn":
+        pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
+    pipeline = get_pipeline("perception-stack")
+    plan = make_plan(
+        planners.planner(name), pipeline, get_platform(ORIN), "50W", work=stage_work, options=OPTIONS.get(name)
+    )
+    assert plan.solver["name"] == name and plan.solver["source"]
+    assert from_document(to_document(plan)) == plan
+    seen = result(run(plan, 2 * 10**9).trace, plan)["chains"]  # type: ignore[arg-type]
+    for chain in plan.chains:
+        assert seen[chain.name]["completed"]
+        if chain.bound_ns is not None:
+            assert seen[chain.name]["response_time_ns"]["max"] <= chain.bound_ns
+    if plan.verdict == "feasible":
+        assert not any(each["missed"] or each["dropped"] for each in seen.values())
+
+
+def test_axonn_keeps_its_cap_or_says_what_it_would_take() -> None:
+    pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
+
+    def made(**options: str):  # type: ignore[no-untyped-def]
+        return make_plan(planners.planner("axonn"), pipeline, platform, "50W", work=stage_work, options=options)
+
+    for share in ("0.95", "0.8", "0.65"):
+        facts = made(share=share).solver["facts"]
+        assert facts["energy_uj"] <= float(share) * facts["fastest"]["energy_uj"] + 1
+        assert facts["time_ns"] > facts["fastest"]["time_ns"]
+    with pytest.raises(UsageError, match=r"the least is ([0-9.]+)") as caught:
+        made(cap="0.001")
+    least = float(re.findall(r"the least is ([0-9.]+)", str(caught.value))[0])
+    assert made(cap=str(least * 1.001)).solver["facts"]["energy_uj"] <= least * 1001
+
+
+def test_names_and_options_are_checked() -> None:
+    with pytest.raises(UsageError, match="no planner 'axon'") as caught:
+        planners.planner("axon")
+    assert "did you mean axonn?" in caught.value.hint
+    found = planners.planner("axonn")
+    with pytest.raises(UsageError, match="no option 'speed'"):
+        found.settings({"speed": "1"})
+    with pytest.raises(UsageError, match="expected int"):
+        found.settings({"transitions": "two"})
+    assert found.settings({"transitions": "3"})["transitions"] == 3
+    assert planners.planner("ios").settings({"merge": "no"})["merge"] is False
+    assert set(planners.descriptions()) == set(planners.BUILT_IN)
+
+
+def test_single_network_planners_ask_which_one() -> None:
+    for name in ("axonn", "jedi"):
+        with pytest.raises(UsageError, match="is defined for 1 network") as caught:
+            make_plan(
+                planners.planner(name), get_pipeline("perception-stack"), get_platform(ORIN), "50W", work=stage_work
+            )
+        assert "-O stage=NAME" in caught.value.hint
+
+
+def example() -> ModuleType:
+    """Return the page's planner as a module."""
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "PLANNER" in block]
+    module = ModuleType("coolest")
+    exec(compile(code, str(PAGE), "exec"), module.__dict__)
+    return module
+
+
+def test_a_planner_from_outside_plans_like_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Registered(EntryPoint):
+        def load(self) -> object:
+            return example().PLANNER
+
+    entry = Registered("coolest", "my_package.coolest:PLANNER", planners.GROUP)
+    monkeypatch.setattr(planners, "entry_points", lambda group: [entry] if group == planners.GROUP else [])
+    assert "coolest" in planners.known() and planners.descriptions()["coolest"].startswith("every stage")
+    pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
+
+    def energy(**options: str) -> int:
+        plan = make_plan(planners.planner("coolest"), pipeline, platform, "50W", work=stage_work, options=options)
+        assert plan.solver["name"] == "coolest" and plan.verdict == "feasible"
+        return sum(task.energy_uj for task in plan.tasks if task.kind == "stage")
+
+    fastest = make_plan(planners.planner("herald"), pipeline, platform, "50W", work=stage_work)
+    assert energy() <= sum(task.energy_uj for task in fastest.tasks if task.kind == "stage")
+    assert energy(slower="1.0") >= energy()

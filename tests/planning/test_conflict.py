@@ -1,0 +1,133 @@
+"""Sets of requirements that conflict: minimal by the search that found them, proved where the fastest costs say so."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from socsched.cost.model import CostModel
+from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.graph.taskgraph import task_graph
+from socsched.planning.conflict import Search, all_keys, conflict, key, relaxed, restored
+from socsched.planning.impossible import impossible
+from socsched.planning.planner import judge, make_plan, solve
+from socsched.planning.workload import Workload
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
+from test_bounds_hold import MS, figure, platform, workloads
+
+
+def workload(pipeline: Pipeline, policy: str) -> Workload:
+    board = platform("full", "segment")
+    return Workload.of(task_graph(pipeline), CostModel(board, board.modes[0], lambda *_: None), policy)
+
+
+def tightened(pipeline: Pipeline, percent: int) -> Pipeline:
+    chains = tuple(replace(c, deadline_ns=c.deadline_ns * percent // 400) for c in pipeline.chains)
+    return replace(pipeline, chains=chains, stages=tuple(replace(s, queue=1) for s in pipeline.stages))
+
+
+def lines(*costs: tuple[int, int, int]) -> Pipeline:
+    """Return stages on the accelerator alone, each with a sensor: (cost, period, deadline) in ms."""
+    sensors, stages, chains = [], [], []
+    for number, (cost, period, deadline) in enumerate(costs):
+        sensors.append(Sensor(f"s{number}", "lidar", period * MS))
+        anchor = Anchor("toy", "only", "acc", "fp32", figure(cost * MS), slice_ns=MS)
+        stages.append(Stage(f"t{number}", "t", None, (f"s{number}",), costs=(anchor,), queue=2))
+        chains.append(Chain(f"c{number}", (f"s{number}", f"t{number}"), deadline * MS))
+    return Pipeline("lines", "lines", tuple(sensors), tuple(stages), tuple(chains))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(pipeline=workloads(), percent=st.integers(20, 120))
+def test_without_any_member_the_rest_can_be_met_and_with_all_it_cannot(
+    policy: str, pipeline: Pipeline, percent: int
+) -> None:
+    load = workload(tightened(pipeline, percent), policy)
+    candidate = solve(load, "latency", 40).candidate
+    assume(candidate.verdict == "infeasible")
+    search = Search(load, judge)
+    for found in conflict(load, judge, candidate.violations, search=search):
+        names = frozenset(key(v.requirement) for v in found.requirements)
+        assert names
+        assume(found.minimal)
+        for v in found.requirements:
+            assert sum(value for _, value in v.terms) == v.demand
+            assert v.gap == v.demand - v.bound > 0
+        always = frozenset(f"utilisation of {e.id}" for e in load.engines()) - names
+        assert search.meets(names | always) is None, names
+        if not found.proved:
+            for name in names:
+                witness = search.meets(always | names - {name})
+                assert witness is not None, f"{names} without {name}"
+                assert not {key(v.requirement) for v in restored(witness, load)} & (names - {name})
+
+
+def test_two_of_three_deadlines_conflict_and_the_third_is_not_named() -> None:
+    """One accelerator: 6 and 6 ms cannot both be done in 8 ms, while the third has all the time there is."""
+    pipeline = lines((6, 20, 8), (6, 20, 8), (1, 40, 40))
+    load = workload(pipeline, "fp")
+    candidate = solve(load, "latency", 40).candidate
+    (found,) = conflict(load, judge, candidate.violations)
+    assert not found.proved and found.minimal
+    assert {v.requirement for v in found.requirements} == {"deadline of chain c0", "deadline of chain c1"}
+    assert all(v.demand > v.bound == 8 * MS for v in found.requirements)
+
+
+def test_what_no_mapping_can_do_is_proved_by_its_fastest_stages() -> None:
+    (late,) = impossible(workload(lines((6, 20, 5), (1, 20, 20)), "edf"))
+    assert (late.requirement, late.demand, late.bound) == ("deadline of chain c0", 6 * MS, 5 * MS)
+    (full,) = impossible(workload(lines((12, 20, 20), (9, 20, 20)), "edf"))
+    assert (full.requirement, full.demand, full.bound) == ("utilisation of acc", 1_050_000_000, 10**9)
+    assert dict(full.terms) == {"t0": 600_000_000, "t1": 450_000_000}
+
+
+def test_levers_close_the_gap_when_they_are_pulled() -> None:
+    """What a lever says is done to the pipeline by hand; a plan of that pipeline no longer violates the requirement."""
+    pipeline = lines((6, 20, 8), (6, 20, 8))
+    board = platform("full", "segment")
+    plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
+    (violation,) = plan.violations
+    later = [lever for lever in violation.levers if lever.startswith("allow ")]
+    assert len(later) == 1 and later[0].endswith("where every requirement is met")
+    allowed = round(float(later[0].split()[1]) * MS)
+    name = violation.requirement.removeprefix("deadline of chain ")
+    chains = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in pipeline.chains)
+    again = make_plan(
+        replace(pipeline, chains=chains), board, policy="fp", work=lambda *_: None, budget=20, time_limit=None
+    )
+    assert again.verdict == "feasible"
+
+
+def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
+    pipeline = lines((12, 20, 20), (9, 20, 20))
+    board = platform("full", "segment")
+    plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
+    full = next(v for v in plan.violations if v.requirement == "utilisation of acc")
+    lever = next(lever for lever in full.levers if lever.startswith("run s0 every "))
+    period = round(float(lever.split()[3]) * MS)
+    sensors = tuple(replace(s, period_ns=period) if s.name == "s0" else s for s in pipeline.sensors)
+    again = make_plan(
+        replace(pipeline, sensors=sensors), board, policy="fp", work=lambda *_: None, budget=20, time_limit=None
+    )
+    assert not any(v.requirement == "utilisation of acc" for v in again.violations)
+    assert plan.conflicts[0].proved and plan.conflicts[0].requirements[0].requirement == "utilisation of acc"
+
+
+def test_an_engine_that_is_not_asked_for_has_lanes_for_everybody() -> None:
+    load = workload(lines((12, 20, 20), (9, 20, 20)), "fp")
+    everything = frozenset(all_keys(load))
+    free = relaxed(load, everything - {"utilisation of acc"})
+    mapping = {name: free.model.candidates(free.graph.stage(name))[0] for name in free.graph.order}
+    candidate = judge(free, mapping)
+    lanes = [lane for task in candidate.deployment.tasks for lane in task.lanes]
+    assert len(lanes) == len(set(lanes)) and candidate.verdict == "feasible"
+    (full,) = restored(candidate, load)
+    assert (full.requirement, full.demand, full.bound) == ("utilisation of acc", 1_050_000_000, 10**9)

@@ -1,0 +1,101 @@
+"""plan.json holds a plan whole: everything set, and random plans with everything the simulator knows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import MISSING, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
+
+from random_plans import HORIZON, plans
+from rich_plan import rich_plan
+
+from socsched.planning.io import from_document, load, save, to_document
+from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
+from socsched.sim.engine import run
+
+VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
+
+
+def everything() -> Plan:
+    """Return a plan no field of which, at any depth, is left at its default."""
+    made = rich_plan()
+    engines = tuple(
+        replace(
+            e, migration_ns=5, reshape_ns=6, reset_ns=7, in_flight=3, quantum_ns=8, capacities=(1000,) * e.lanes,
+            memory_bytes=9, swap_bandwidth=10, levels=made.engines[1].levels, governor="ccedf", linger_ns=11,
+        )
+        for e in made.engines
+    )  # fmt: skip
+    tasks = tuple(
+        replace(
+            t, model="m.onnx", params={"a": [1, {"b": 2.5}], "c": None, "d": True}, why="cheapest", width=1,
+            overflow="oldest", on_late="degrade", degraded=t.segments, times=made.tasks[0].times, release_jitter_ns=1,
+            gap_ns=2, weights_bytes=3, budget_ns=4, server_ns=5, closed_by=t.name, process="p",
+        )
+        for t in made.tasks
+    )  # fmt: skip
+    return replace(
+        made,
+        engines=engines,
+        tasks=tasks,
+        sensors=tuple(replace(s, gap_ns=4) for s in made.sensors),
+        transitions=(Transition("a", "b", 1, "NCHW", "NHWC", "fp32", "int8", "cpu", "a>b", 2),),
+        chains=(
+            ChainResult("drive", ("lidar", "decode"), 3, 4, 5, 6, (("decode", 7), ("wait", 8)), "EDF response times"),
+        ),
+        violations=(VIOLATED,),
+        conflicts=(Conflict((VIOLATED,), True, True, 5),),
+        uncertainty={
+            "objective": "latency",
+            "ties": [{"stage": "a", "instead": "gpu", "difference": 1.0, "error": 2.0}],
+            "measure": None,
+        },
+        power={"mean_mw": 1.5, "rails": {"cpu": [1, 2]}},
+        bandwidth={"peak": 1},
+        solver={"name": "heft", "gap": None},
+        inputs={"pipeline": "sha256:1"},
+        contention={"model": "linear", "parameters": {"a": 0.25}},
+        provenance={"gpu": {"kind": "measured"}},
+        tool={"version": "0"},
+        throttle=Throttle(1, 2, 0.5, 3, 4, 5, 6, 7),
+    )
+
+
+def unset(value: Any, where: str = "plan") -> list[str]:
+    """Return the fields of a plan that are at their defaults."""
+    if isinstance(value, (list, tuple)):
+        return [name for i, item in enumerate(value) for name in unset(item, f"{where}[{i}]")]
+    if not is_dataclass(value):
+        return []
+    found = []
+    for field in fields(value):
+        own = getattr(value, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        inner = f"{where}.{field.name}"
+        found += [inner] if own == default else unset(own, inner)
+    return found
+
+
+def test_nothing_is_lost_of_a_plan_with_everything_set(tmp_path: Path) -> None:
+    made = everything()
+    # a segment says where it runs only if that is elsewhere
+    assert {name for name in unset(made) if "segments" not in name and "degraded" not in name} == set()
+    save(made, tmp_path / "plan.json")
+    assert load(tmp_path / "plan.json") == made
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_random_plans_come_back_and_run_alike(data: st.DataObject) -> None:
+    made = data.draw(plans(rich=True))
+    again = from_document(json.loads(json.dumps(to_document(made))), "plan.json")
+    assert again == made
+    one, other = (run(p, HORIZON, 1, implementation="python").trace for p in (made, again))
+    assert one == other

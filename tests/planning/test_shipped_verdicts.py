@@ -1,0 +1,185 @@
+"""Plans of the shipped pipelines: verdicts, terms that add up, the file format, published figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from socsched.compiler.analyze import stage_work
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.errors import DescriptorError, InputError
+from socsched.planning.io import from_document, load, save, to_document
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
+
+ORIN = "jetson-agx-orin-64gb"
+FIELDS = {
+    "schema_version": None,
+    "platform": None,
+    "mode": None,
+    "pipeline": None,
+    "verdict": None,
+    "stages": {"name", "engine", "precision", "share", "cut", "cost_ns", "provenance"},
+    "transitions": {"from", "to", "bytes", "layout_from", "layout_to", "cost_ns"},
+    "chains": {"name", "deadline_ns", "bound_ns", "expected_ns"},
+    "power": {"expected_mw", "cap_mw"},
+    "bandwidth": {"expected_gbps", "cap_gbps"},
+    "solver": {"name", "status", "objective", "bound", "gap"},
+    "violations": {"requirement", "demand", "bound", "gap", "unit", "terms", "levers"},
+    "inputs": None,
+}
+"""What plan.json must hold: field -> its members, of every entry where it is a list."""
+
+
+def made(*wanted: tuple[str, str, str | None]) -> dict[tuple[str, str | None], Plan]:
+    """Return the plans of pipelines on platforms in power modes."""
+    return {
+        (name, mode): make_plan(get_pipeline(name), get_platform(platform), mode, work=stage_work)
+        for name, platform, mode in wanted
+    }
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[tuple[str, str | None], Plan]:
+    """Return feasible plans of the lowest and highest mode and one that is infeasible."""
+    return made(("pointpillars", ORIN, "MAXN"), ("pointpillars", ORIN, "15W"), ("camera-detection", "juno", None))
+
+
+@pytest.fixture(scope="module")
+def many() -> dict[tuple[str, str | None], Plan]:
+    modes = ("MAXN", "50W", "30W", "15W")
+    stack = (("perception-stack", ORIN, mode) for mode in ("MAXN", "15W"))
+    return made(*(("pointpillars", ORIN, mode) for mode in modes), *stack)
+
+
+@pytest.mark.slow
+def test_verdicts(many: dict[tuple[str, str | None], Plan]) -> None:
+    found = {key: plan.verdict for key, plan in many.items()}
+    assert found.pop(("perception-stack", "15W")) == "infeasible"
+    assert set(found.values()) == {"feasible"}
+
+
+def test_terms_add_up(plans: dict[tuple[str, str | None], Plan]) -> None:
+    violations = [v for plan in plans.values() for v in plan.violations]
+    assert violations
+    for violation in violations:
+        assert sum(value for _, value in violation.terms) == violation.demand, violation
+        assert violation.gap == violation.demand - violation.bound > 0
+        assert violation.levers, violation
+    for plan in plans.values():
+        assert (not plan.violations) == (plan.verdict == "feasible")
+        assert (not plan.conflicts) == (plan.verdict == "feasible")
+        for violation in (v for found in plan.conflicts for v in found.requirements):
+            assert sum(value for _, value in violation.terms) == violation.demand > violation.bound
+        for chain in plan.chains:
+            if chain.bound_ns is not None:
+                assert chain.test
+                assert sum(value for _, value in chain.terms) == chain.bound_ns
+                assert chain.expected_ns <= chain.bound_ns
+                assert chain.bound_ns <= chain.deadline_ns or plan.verdict == "infeasible"
+
+
+@pytest.mark.slow
+def test_few_of_the_requirements_violated_stand_in_each_others_way(many: dict[tuple[str, str | None], Plan]) -> None:
+    plan = many["perception-stack", "15W"]
+    (found,) = plan.conflicts
+    names = {v.requirement.split(" lane")[0] for v in found.requirements}
+    assert "utilisation of cpu0" in names and len(names) < len(plan.violations), "the others follow from these"
+    assert found.minimal and found.proved and plan.solver["proof"]["method"] == "lower bound"
+    assert any(lever.startswith("mode MODE_30W") for lever in plan.violations[0].levers)
+
+
+@pytest.mark.slow
+def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
+    pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
+    hasty = replace(pipeline, chains=tuple(replace(c, deadline_ns=c.deadline_ns // 2) for c in pipeline.chains))
+    plan = make_plan(hasty, platform, "30W", work=stage_work, budget=5, time_limit=1.0)
+    assert plan.verdict == "undecided" and plan.tasks and plan.violations
+    assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
+
+
+def test_tasks_are_sound(plans: dict[tuple[str, str | None], Plan]) -> None:
+    for plan in plans.values():
+        lanes = {engine.id: engine.lanes for engine in plan.engines}
+        for task in plan.tasks:
+            assert task.lanes and all(0 <= lane < lanes[task.engine] for lane in task.lanes)
+            assert sum(segment.time_ns for segment in task.segments) == task.cost_ns <= task.wcet_ns
+            assert task.why and task.source is not None and task.error > 0
+        assert plan.power["expected_mw"] == pytest.approx(plan.power["expected_mw"])
+
+
+def test_the_gpu_takes_about_as_long_as_published(plans: dict[tuple[str, str | None], Plan]) -> None:
+    network = {"pfn", "scatter", "backbone", "head"}
+    tasks = [task for task in plans["pointpillars", "MAXN"].tasks if task.name in network]
+    assert {task.engine for task in tasks} == {"gpu"} and {task.precision for task in tasks} == {"fp16"}
+    # CUDA-PointPillars on Orin, TensorRT 8.6.11, FP16: 4.87 ms from pillar features to head
+    assert sum(task.cost_ns for task in tasks) == pytest.approx(4.87e6, rel=0.25)
+
+
+@pytest.mark.slow
+def test_lower_modes_are_slower(many: dict[tuple[str, str | None], Plan]) -> None:
+    expected = [many["pointpillars", mode].chains[0].expected_ns for mode in ("MAXN", "50W", "30W", "15W")]
+    assert expected == sorted(expected) and expected[0] < expected[-1]
+
+
+def test_same_input_same_plan(plans: dict[tuple[str, str | None], Plan]) -> None:
+    again = make_plan(get_pipeline("pointpillars"), get_platform(ORIN), "15W", work=stage_work)
+    assert to_document(plans["pointpillars", "15W"]) == to_document(again)
+
+
+@pytest.mark.slow
+def test_energy_never_draws_more_than_latency() -> None:
+    pipeline, platform = get_pipeline("pointpillars"), get_platform(ORIN)
+    made = {
+        objective: make_plan(pipeline, platform, None, objective, work=stage_work, budget=100)
+        for objective in ("latency", "energy")
+    }
+    assert {plan.verdict for plan in made.values()} == {"feasible"}
+    assert made["energy"].power["expected_mw"] < made["latency"].power["expected_mw"]
+    assert made["latency"].chains[0].expected_ns < made["energy"].chains[0].expected_ns
+    assert made["latency"].mode == "MAXN" and made["energy"].mode != "MAXN"
+
+
+def test_plan_json_holds_the_documented_fields_and_loads_back(
+    plans: dict[tuple[str, str | None], Plan], tmp_path: Path
+) -> None:
+    for number, plan in enumerate(plans.values()):
+        file = tmp_path / f"{number}.json"
+        save(plan, file)
+        document = json.loads(file.read_text())
+        for field, members in FIELDS.items():
+            assert field in document
+            entries = document[field] if isinstance(document[field], list) else [document[field]]
+            for entry in entries if members else []:
+                assert members <= set(entry), (field, members - set(entry))
+        assert load(file) == plan
+
+
+@pytest.mark.parametrize(
+    ("damage", "field"),
+    [
+        (lambda d: d.pop("tasks"), "tasks"),
+        (lambda d: d["tasks"][0].update(cost_ns="long"), "cost_ns"),
+        (lambda d: d["tasks"][0].update(engine="tpu"), "engine"),
+        (lambda d: d.update(verdict=7), "verdict"),
+        (lambda d: d["engines"].clear(), "engine"),
+    ],
+)
+def test_a_damaged_plan_is_told_by_field(plans: dict[tuple[str, str | None], Plan], damage: object, field: str) -> None:
+    document = json.loads(json.dumps(to_document(plans["pointpillars", "MAXN"])))
+    damage(document)  # type: ignore[operator]
+    with pytest.raises(DescriptorError) as caught:
+        from_document(document, "plan.json")
+    assert any(field in finding.field for finding in caught.value.findings)
+
+
+def test_no_plan_at_all(tmp_path: Path) -> None:
+    broken = tmp_path / "plan.json"
+    broken.write_text('{"tasks": [')
+    with pytest.raises(DescriptorError, match=r"plan\.json:1:"):
+        load(broken)
+    with pytest.raises(InputError):
+        load(tmp_path / "nowhere.json")

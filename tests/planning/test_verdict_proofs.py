@@ -1,0 +1,117 @@
+"""What "infeasible" rests on: a proof that is named, and no change of a pin, a share, an engine or a cut that helps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from random_pipelines import PLATFORMS, feasible_neighbour, load
+
+from socsched.compiler.analyze import stage_work
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.pipeline import Pipeline
+from socsched.planning.known import Known
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
+from socsched.planning.workload import NO_LIMITS, Limits
+
+ORIN = "jetson-agx-orin-64gb"
+
+
+def judged(seed: int, platform: str, mode: str, networks: bool, solver: str = "heft") -> Plan:
+    """Return the plan of a drawn pipeline; AssertionError for an "infeasible" that some change makes feasible."""
+    pipeline, board = load(Random(seed), networks), get_platform(platform)
+    known = Known(board, stage_work)
+    limit = 20.0 if solver == "cpsat" else None
+    plan = make_plan(
+        pipeline, board, mode, work=stage_work, known=known, solver=solver, time_limit=limit, explain=False, budget=120
+    )
+    assert (plan.verdict == "infeasible") == ("proof" in plan.solver)
+    if plan.verdict == "infeasible":
+        found = feasible_neighbour(plan, pipeline, known.model(board.mode(mode)))
+        assert not found, f"seed {seed} on {platform}: {plan.solver['proof']['text']}, and yet feasible: {found}"
+    return plan
+
+
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+@pytest.mark.slow
+def test_no_infeasible_pipeline_has_a_feasible_neighbour(platform: str, mode: str) -> None:
+    found = Counter(judged(seed, platform, mode, networks=seed % 5 == 0).verdict for seed in range(12))
+    assert found["feasible"] and found["infeasible"], found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+@pytest.mark.parametrize("block", range(10))
+def test_none_of_many_infeasible_pipelines_has_a_feasible_neighbour(platform: str, mode: str, block: int) -> None:
+    for seed in range(100 + 50 * block, 150 + 50 * block):
+        judged(seed, platform, mode, networks=seed % 3 == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+def test_what_the_exact_solver_calls_infeasible_has_no_feasible_neighbour(platform: str, mode: str) -> None:
+    pytest.importorskip("ortools")
+    for seed in range(40):
+        judged(seed, platform, mode, networks=False, solver="cpsat")
+
+
+@pytest.mark.slow
+def test_a_proof_by_bounds_names_the_requirement_and_the_least_it_asks_for() -> None:
+    plan = make_plan(get_pipeline("waters2019"), get_platform("jetson-tx2"), "MAXN", work=stage_work, budget=40)
+    assert plan.verdict == "infeasible"
+    assert plan.solver["proof"]["method"] == "lower bound"
+    assert plan.solver["proof"]["text"].startswith("deadline of chain planner-deadline: at least 12.6 ms")
+    assert plan.conflicts[0].proved
+
+
+@pytest.mark.parametrize(
+    ("limits", "requirement"), [(Limits(power_mw=8075), "mean power"), (Limits(bytes_per_s=10**8), "DRAM traffic")]
+)
+@pytest.mark.sampled(2)
+def test_a_cap_below_what_stages_need_at_least_is_refused_with_a_proof(limits: Limits, requirement: str) -> None:
+    pipeline = replace(get_pipeline("perception-stack"), name="capped")
+    plan = make_plan(pipeline, get_platform(ORIN), "50W", work=stage_work, budget=20, limits=limits, explain=False)
+    assert plan.verdict == "infeasible" and plan.solver["proof"]["text"].startswith(requirement)
+    (found,) = [v for v in plan.violations if v.requirement == requirement]
+    assert found.demand > found.bound
+
+
+def assert_own_figures_are_possible(pipeline: Pipeline, platform: str, mode: str | None) -> None:
+    """AssertionError where a plan of the least power, or of the least traffic, is ruled out by a cap it keeps."""
+    board = get_platform(platform)
+    known = Known(board, stage_work)
+
+    def planned(objective: str, limits: Limits) -> Plan:
+        given: dict[str, Any] = {"known": known, "limits": limits, "explain": False, "budget": 120}
+        return make_plan(pipeline, board, mode, objective, work=stage_work, **given)
+
+    for objective in ("energy", "latency"):
+        free = planned(objective, NO_LIMITS)
+        traffic = round(free.bandwidth["expected_gbps"] * 1e9) + 1000  # a plan rounds to kB/s
+        capped = planned(objective, Limits(free.power["expected_mw"], traffic))
+        ruled = str(capped.solver.get("proof", {}).get("text", ""))
+        assert not ruled.startswith(("mean power", "DRAM")), f"{pipeline.name} on {platform}: {ruled}"
+
+
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+def test_no_plan_needs_less_than_the_least_there_is(platform: str, mode: str) -> None:
+    for seed in range(3):
+        assert_own_figures_are_possible(load(Random(seed), True), platform, mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "mode"), PLATFORMS)
+def test_no_plan_of_many_needs_less_than_the_least_there_is(platform: str, mode: str) -> None:
+    for seed in range(100, 160):
+        assert_own_figures_are_possible(load(Random(seed), True), platform, mode)
+
+
+def test_the_least_power_of_pointpillars_is_near_that_of_its_plan() -> None:
+    board, pipeline = get_platform(ORIN), get_pipeline("pointpillars")
+    plan = make_plan(pipeline, board, "MAXN", work=stage_work, limits=Limits(10_000))
+    (bound,) = [v for v in plan.conflicts[0].requirements if v.requirement == "mean power"]
+    assert 0.98 * plan.power["expected_mw"] < bound.demand <= plan.power["expected_mw"]

@@ -1,3 +1,58 @@
-"""socsched: where each stage of a driving pipeline runs on a heterogeneous SoC, and whether every deadline holds."""
+"""socsched: where each stage of a driving pipeline runs on a heterogeneous SoC, and whether every deadline holds.
+
+``import socsched as ss``: `plan`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`, what they read
+(`load_platform`, `load_pipeline`, `load_plan`, `load_taskset`) and the types they return; docs/api.md has examples.
+Nothing is imported before it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from socsched.api.analysis import Analysis, analyze
+    from socsched.api.deployment import compile
+    from socsched.api.execution import Run, run
+    from socsched.api.folders import report
+    from socsched.api.loading import load_pipeline, load_plan, load_platform, load_taskset
+    from socsched.api.planning import plan
+    from socsched.api.profiling import profile
+    from socsched.api.results import ChainFigures, Duration, Result
+    from socsched.api.simulation import Simulation, simulate
+    from socsched.api.tasksets import TaskSetSimulation
+    from socsched.descriptor.limits import Verdict
+    from socsched.planning.plan import Plan
+    from socsched.sim.policies import Policy
+
+_HOMES = {
+    "socsched.api.analysis": ("Analysis", "analyze"),
+    "socsched.api.deployment": ("compile",),
+    "socsched.api.execution": ("Run", "run"),
+    "socsched.api.folders": ("report",),
+    "socsched.api.loading": ("load_pipeline", "load_plan", "load_platform", "load_taskset"),
+    "socsched.api.planning": ("plan",),
+    "socsched.api.profiling": ("profile",),
+    "socsched.api.results": ("ChainFigures", "Duration", "Result"),
+    "socsched.api.simulation": ("Simulation", "simulate"),
+    "socsched.api.tasksets": ("TaskSetSimulation",),
+    "socsched.descriptor.limits": ("Verdict",),
+    "socsched.planning.plan": ("Plan",),
+    "socsched.sim.policies": ("Policy",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = [
+    "Analysis", "ChainFigures", "Duration", "Plan", "Policy", "Result", "Run", "Simulation", "TaskSetSimulation",
+    "Verdict", "analyze", "compile", "load_pipeline", "load_plan", "load_platform", "load_taskset", "plan", "profile",
+    "report", "run", "simulate",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'socsched' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -36,8 +36,9 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {*UP_TO_PLAN, "trace"},
     "runtime": {*UP_TO_PLAN, "trace"},
     "reporting": {*UP_TO_PLAN, "trace", "sim", "runtime"},
-    "study": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting"},
-    "cli": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting", "study"},
+    "api": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting"},
+    "study": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting", "api"},
+    "cli": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting", "api", "study"},
 }
 """Part of socsched -> the parts it may import besides itself."""
 ONLY_IN = {

@@ -32,19 +32,20 @@ def command(output: Output, file: Path, new: str | None, source: str | None) -> 
 
 
 def _add(output: Output, file: Path, new: str, source: str | None) -> int:
-    from socsched.cli import line
+    from socsched.api import loading
+    from socsched.cli import outcomes
     from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.planning.addition import add
 
-    made = line.load_plan(file)
-    pipeline = line.pipeline_of(made, source, output.warn)
+    made = loading.load_plan(file)
+    pipeline = loading.pipeline_of(made, source, output.warn)
     found = add(made, pipeline, get_pipeline(new), get_platform(made.platform), stage_work)
     document = {
         "answer": found.answer,
         "added": list(found.added),
         "moved": list(found.moved),
-        "plan": line.plan_document(found.plan),
+        "plan": loading.plan_document(found.plan),
     }
 
     def show() -> None:
@@ -60,15 +61,15 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
         console(terminal_width()).print(plan_view(found.plan))
 
     output.result(document, show)
-    return line.exit_code(found.plan)
+    return outcomes.exit_code(found.plan)
 
 
 def _plan(output: Output, file: Path) -> int:
-    from socsched.cli import line
-    from socsched.reporting.analysis import analysis
+    from socsched.api.analysis import analyze
+    from socsched.cli import outcomes
 
-    made = line.load_plan(file)
-    document = analysis(made)
+    found = analyze(file)
+    made, document = found.plan, found.document
 
     def show() -> None:
         from socsched.reporting.terminal import analysis_view, console
@@ -76,16 +77,16 @@ def _plan(output: Output, file: Path) -> int:
         console(terminal_width()).print(analysis_view(made, document))
 
     output.result(document, show)
-    return line.exit_code(made)
+    return outcomes.exit_code(made)
 
 
 def _taskset(output: Output, file: Path) -> int:
-    from socsched.descriptor.taskset import load_taskset
+    from socsched.api.analysis import analyze
+    from socsched.api.loading import load_taskset
     from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
-    from socsched.planning.schedulability.published.choose import analyse
     from socsched.reporting import taskset_analysis
 
-    found = analyse(load_taskset(file))
+    found = analyze(load_taskset(file))
     document = taskset_analysis.document(found)
 
     def show() -> None:

@@ -45,7 +45,7 @@ def command(
     seed: int,
 ) -> None:
     """Run PIPELINE's networks in fp32 on frames, and choose for every tensor the int8 step that loses least."""
-    from socsched.cli.runs import scans_of
+    from socsched.api.execution import list_inputs
     from socsched.compiler.quantize.calibrate import calibrate_pipeline, networks_of
     from socsched.compiler.quantize.scales import write_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline
@@ -53,7 +53,7 @@ def command(
     from socsched.models.weights import load_weights, seeded_weights
     from socsched.runtime.inputs import sources
 
-    chosen, files = get_pipeline(pipeline), scans_of(input_path)
+    chosen, files = get_pipeline(pipeline), list_inputs(input_path)
     networks = networks_of(chosen)
     ready_to_write(file=file)
     if weights is None:

@@ -89,7 +89,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
 
 
 def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
-    from socsched.cli.line import load_plan
+    from socsched.api.loading import load_plan
     from socsched.reporting.diff import diff
 
     return diff(load_plan(paths[0]), load_plan(paths[1]), allowed)
@@ -97,8 +97,8 @@ def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
 
 def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
     """Compare two results, with their plans where both are there."""
-    from socsched.cli.line import load_plan
-    from socsched.cli.results import PLAN
+    from socsched.api.folders import PLAN
+    from socsched.api.loading import load_plan
     from socsched.reporting.compare import compare, load_result
 
     a, b = (load_result(path) for path in paths)
@@ -108,7 +108,7 @@ def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
 
 
 def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int:
-    from socsched.cli import line
+    from socsched.api import loading
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting.compare import load_result
     from socsched.reporting.prediction import Tolerance, predict
@@ -118,7 +118,7 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
     results = [load_result(path) for path in paths[1:]]
     simulated = results[0] if len(results) == 2 else None
     allowed = Tolerance(p50=tolerance, p99=3 * tolerance, stages=2 * tolerance)
-    found = predict(line.load_plan(paths[0]), simulated, results[-1], allowed)
+    found = predict(loading.load_plan(paths[0]), simulated, results[-1], allowed)
 
     def show() -> None:
         from socsched.reporting.terminal import console, table

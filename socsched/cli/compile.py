@@ -58,7 +58,7 @@ def command(
     What is built lands in one folder with a start script that needs only TVM's runtime; stages of a DLA or HTP become
     an ONNX model with build scripts for the vendor's toolchain. Results are cached.
     """
-    from socsched.cli import line
+    from socsched.api import loading
     from socsched.compiler.deploy import Request, compile_bundle, planned, planned_shares
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -73,12 +73,12 @@ def command(
         "scales": read_pipeline_scales(scales) if scales else {},
     }
     if pipeline.endswith(".json"):
-        plan = line.load_plan(Path(pipeline))
+        plan = loading.load_plan(Path(pipeline))
         if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
             raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: leave --platform out")
-        chosen, board = line.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
+        chosen, board = loading.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
         shares = planned_shares(plan.tasks)
-        request = Request(planned(plan.tasks), shares=shares, plan=line.plan_document(plan), **options)
+        request = Request(planned(plan.tasks), shares=shares, plan=loading.plan_document(plan), **options)
     elif platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")
     else:

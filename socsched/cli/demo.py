@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from socsched.cli.options import Output, echo, output_options, ready_to_write, seed_option, terminal_width
 
 if TYPE_CHECKING:
-    from socsched.planning.plan import Plan
-    from socsched.trace.trace import Trace
+    from socsched.api.results import Result
 
 PIPELINE, BOARD, MODE = "pointpillars-s", "jetson-agx-orin-64gb", "MAXN"
 FULL = "pointpillars"
 """The pipeline for users' weights that do not fit `PIPELINE`."""
 SIMULATED_NS = 10_000_000_000
 MODELLED = "Everything about the Jetson is derived or simulated from the plan's stage times; no Jetson was involved."
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A plan with what came of it."""
-
-    plan: Plan
-    trace: Trace
-    result: dict[str, Any]
 
 
 @click.command("demo", short_help="The main job on a built-in street scene; starts here.")
@@ -57,38 +46,37 @@ def command(
     machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with the weights that
     come along; weights of the KITTI three-class network bring that network.
     """
-    from socsched.cli import line, planning, runs
+    from socsched.api import execution, loading
+    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.simulation import simulate
+    from socsched.cli.run_view import frame_notes
     from socsched.runtime.neighbours import Neighbours
 
     ready_to_write(folder=folder)
     pipeline_name = fitting(weights)
-    scans = runs.scans(input_path, folder, frames, seed)
+    scans = execution.scans_or_street(input_path, folder, frames, seed)
     folder.mkdir(parents=True, exist_ok=True)
     output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")
 
     output.note(f"2/3  planning {pipeline_name} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
-    plan = planning.planned(pipeline_name, BOARD, MODE)
-    trace = line.simulate(plan, SIMULATED_NS, seed)
-    board = Outcome(plan, trace, line.result(plan, trace))
+    board = simulate(plan_with(pipeline_name, BOARD, MODE), SIMULATED_NS, seed=seed)
 
     output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
     # Jobs here are never preempted: EDF's test with local deadlines proves nothing where one stage takes half a period.
-    plan = planning.planned(pipeline_name, "host", how=planning.How(policy="fp", refine=False))
-    pipeline = line.pipeline_of(plan, None, output.warn)
+    plan = plan_with(pipeline_name, "host", options=PlanOptions(policy="fp"))
     neighbours = Neighbours()
-    trace = runs.execute(plan, pipeline, frames=frames, scans=scans, weights=weights, seed=seed, note=output.note)
+    notes = frame_notes(output.note, True, frames * len(plan.chains))
+    here = execution.run(plan, frames=frames, inputs=scans, weights=weights, seed=seed, on_frame=notes)
     others = neighbours.taken()
-    here = Outcome(plan, trace, line.result(plan, trace))
-
-    notes = remarks(here, weights is not None, others)
-    files = _write(folder, board, here, notes, scans, None if input_path else seed)
+    remarked = remarks(here, weights is not None, others)
+    files = _write(folder, board, here, remarked, scans, None if input_path else seed)
     document = {
-        "simulated": {"plan": line.plan_document(board.plan), "result": board.result},
-        "measured": {"plan": line.plan_document(here.plan), "result": here.result},
-        "notes": [MODELLED, *notes],
+        "simulated": {"plan": loading.plan_document(board.plan), "result": board.figures},
+        "measured": {"plan": loading.plan_document(here.plan), "result": here.figures},
+        "notes": [MODELLED, *remarked],
         "files": [str(file) for file in files],
     }
-    output.result(document, lambda: _show(board, here, notes, files))
+    output.result(document, lambda: _show(board, here, remarked, files))
 
 
 def fitting(weights: Path | None) -> str:
@@ -103,7 +91,7 @@ def fitting(weights: Path | None) -> str:
     return PIPELINE if all(name in given and given[name].shape == shapes[name] for name in shapes) else FULL
 
 
-def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
+def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
     """Return what a reader must know to take the measured numbers for what they are.
 
     `trained`: the user's own weights were used; `others`: processors that other programs took meanwhile, None where
@@ -124,7 +112,7 @@ def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
             "would alone, those on several processors most. Measure on a quiet machine."
         )
     for chain in here.plan.chains:
-        worst = here.result["chains"][chain.name]["response_time_ns"]["max"]
+        worst = here.figures["chains"][chain.name]["response_time_ns"]["max"]
         if worst is None or worst > chain.deadline_ns:
             took = "finished no frame" if worst is None else f"took up to {format_duration(worst)}"
             notes.append(
@@ -136,50 +124,52 @@ def remarks(here: Outcome, trained: bool, others: float | None) -> list[str]:
 
 def _write(
     folder: Path,
-    board: Outcome,
-    here: Outcome,
+    board: Result,
+    here: Result,
     remarked: list[str],
     scans: list[Path],
     street: int | None,
 ) -> list[Path]:
     import json
 
-    from socsched.cli import results, runs
+    from socsched.api import folders
+    from socsched.api.pictures import draw
     from socsched.files import write_file
 
-    results.save(folder / "simulated", board.plan, board.trace, board.result, page=False)
-    results.save(folder / "measured", here.plan, here.trace, here.result, page=False)
+    board.save(folder / "simulated", page=False)
+    here.save(folder / "measured", page=False)
     for name, notes in (("simulated", [MODELLED]), ("measured", remarked)):
-        write_file(folder / name / results.NOTES, json.dumps(notes, indent=1) + "\n")
-    runs.draw(here.trace, scans, folder / results.PICTURE, street)
+        write_file(folder / name / folders.NOTES, json.dumps(notes, indent=1) + "\n")
+    assert here.trace is not None
+    draw(here.trace, scans, folder / folders.PICTURE, street)
     for source, name in (
-        (folder / results.PICTURE, "measured/" + results.PICTURE),
-        (folder / "simulated" / results.PERFETTO, results.PERFETTO),
-        (folder / "measured" / results.PERFETTO, "run.pftrace"),
+        (folder / folders.PICTURE, "measured/" + folders.PICTURE),
+        (folder / "simulated" / folders.PERFETTO, folders.PERFETTO),
+        (folder / "measured" / folders.PERFETTO, "run.pftrace"),
     ):
         if source.is_file():
             write_file(folder / name, source.read_bytes())
-    results.render(folder, folder / results.PAGE)
-    names = [results.PAGE, results.PICTURE, results.PERFETTO, "run.pftrace", "simulated", "measured"]
+    folders.render(folder, folder / folders.PAGE)
+    names = [folders.PAGE, folders.PICTURE, folders.PERFETTO, "run.pftrace", "simulated", "measured"]
     return [folder / name for name in names if (folder / name).exists()]
 
 
-def _show(board: Outcome, here: Outcome, notes: list[str], files: list[Path]) -> None:
+def _show(board: Result, here: Result, notes: list[str], files: list[Path]) -> None:
     from socsched.reporting import terminal
 
     screen = terminal.console(terminal_width())
     screen.rule(f"SIMULATED: {board.plan.pipeline} on {BOARD}, mode {board.plan.mode}", align="left")
     screen.print(terminal.plan_view(board.plan))
     screen.print()
-    screen.print(terminal.outcome(board.result))
-    screen.print(terminal.power_line(board.plan, board.result))
+    screen.print(terminal.outcome(board.figures))
+    screen.print(terminal.power_line(board.plan, board.figures))
     screen.print(f"- {MODELLED}")
     screen.print()
     screen.rule("MEASURED: the same pipeline on this machine", align="left")
-    screen.print(terminal.predicted_against_measured(here.plan, here.result))
+    screen.print(terminal.predicted_against_measured(here.plan, here.figures))
     screen.print()
-    screen.print(terminal.outcome(here.result))
-    screen.print(terminal.power_line(here.plan, here.result))
+    screen.print(terminal.outcome(here.figures))
+    screen.print(terminal.power_line(here.plan, here.figures))
     screen.print()
     for note in notes:
         screen.print(f"- {note}")

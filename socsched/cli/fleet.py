@@ -130,7 +130,9 @@ def _show(done: Driven, argument: str) -> None:
 
 def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Path | None) -> int:
     """Simulate one vehicle again, with a trace; its figures are those of its row."""
-    from socsched.cli import line, results
+    from socsched.api import folders
+    from socsched.api.simulation import figures
+    from socsched.cli import outcomes
     from socsched.reporting import terminal
     from socsched.sim.engine import run
     from socsched.study.fleet import fleet_of, vehicle
@@ -148,12 +150,9 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     )
     done = run(one.plan, fleet.duration_ns, seed, override(point.policy), one.faults, record=True)
     assert done.trace is not None
-    result = line.result(one.plan, done.trace)
-    lost = line.given_up(done.trace)
-    if lost:
-        result["given_up"] = lost
+    result = figures(done)
     if folder:
-        results.save(folder, one.plan, done.trace, result)
+        folders.save(folder, one.plan, done.trace, result)
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, plan.json, result.json)")
 
     def show() -> None:
@@ -162,4 +161,4 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
             screen.print(item)
 
     output.result(result, show)
-    return line.outcome_code(result)
+    return outcomes.outcome_code(result)

@@ -74,25 +74,27 @@ def command(
 
     Exit code 0: feasible, every simulated frame in time, nothing worse than the baseline; 1: not so; 4: undecided.
     """
-    from socsched.cli import results
+    from socsched.api import folders
 
     output: Output = ctx.obj
     if platform is None and not pipeline.endswith(".json"):
         raise click.UsageError(f"a pipeline needs a platform: socsched guard {pipeline} -p PLATFORM")
     given = {path.resolve() for path in (baseline, Path(pipeline)) if path is not None}
-    if (folder / results.PLAN).resolve() in given:
-        raise click.UsageError(f"{folder / results.PLAN} would be overwritten: name another folder with -o")
+    if (folder / folders.PLAN).resolve() in given:
+        raise click.UsageError(f"{folder / folders.PLAN} would be overwritten: name another folder with -o")
     ready_to_write(folder=folder)
     _clear(folder)
 
     def make() -> Plan:
-        from socsched.cli import line, planning
+        from socsched.api import loading
+        from socsched.api.planning import PlanOptions, plan_with
+        from socsched.cli.plan_argument import plan_from
 
         if pipeline.endswith(".json"):
-            return planning.plan_from(ctx, pipeline, platform, mode, objective, policy, profile_file)
+            return plan_from(ctx, pipeline, platform, mode, objective, policy, profile_file)
         assert platform is not None
-        made = planning.planned(pipeline, platform, mode, planning.How(objective, policy, profile_file))
-        line.save_plan(made, folder / results.PLAN)
+        made = plan_with(pipeline, platform, mode, PlanOptions(objective, policy, profile_file))
+        loading.save_plan(made, folder / folders.PLAN)
         return made
 
     try:
@@ -104,9 +106,9 @@ def command(
 
 def _clear(folder: Path) -> None:
     """Remove what an earlier guard left, so that no file speaks of another plan."""
-    from socsched.cli import results
+    from socsched.api import folders
 
-    for name in (results.PLAN, results.RESULT, results.TRACE, results.PERFETTO, results.PAGE, JUNIT, SUMMARY):
+    for name in (folders.PLAN, folders.RESULT, folders.TRACE, folders.PERFETTO, folders.PAGE, JUNIT, SUMMARY):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -119,25 +121,27 @@ def _guard(
     duration_ns: int,
     seed: int,
 ) -> int:
-    from socsched.cli import line, results
+    from socsched.api import folders, loading
+    from socsched.api.simulation import simulate
+    from socsched.cli import outcomes
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting import junit, summary
 
     plan = make()
     trace, result = None, dict[str, Any]()
     if plan.tasks:
-        trace = line.simulate(plan, duration_ns, seed)
-        result = line.result(plan, trace)
-        results.save(folder, plan, trace, result)
+        done = simulate(plan, duration_ns, seed=seed)
+        trace, result = done.trace, dict(done.figures)
+        done.save(folder)
     else:
-        line.save_plan(plan, folder / results.PLAN)
-    found = _compared(plan, baseline, folder / results.PLAN, allowed)
+        loading.save_plan(plan, folder / folders.PLAN)
+    found = _compared(plan, baseline, folder / folders.PLAN, allowed)
     (folder / JUNIT).write_text(junit.render(plan, result, found), encoding="utf-8")
     text = summary.render(plan, trace, result)
     if found is not None:
         from socsched.reporting.compare_view import markdown
 
-        text += "\n" + markdown(found, str(baseline), str(folder / results.PLAN), allowed)
+        text += "\n" + markdown(found, str(baseline), str(folder / folders.PLAN), allowed)
     (folder / SUMMARY).write_text(text, encoding="utf-8")
     output.note(f"wrote {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
@@ -151,18 +155,18 @@ def _guard(
         if result:
             screen.print(terminal.outcome(result))
         if found is not None:
-            screen.print(view(found, str(baseline), str(folder / results.PLAN), allowed))
+            screen.print(view(found, str(baseline), str(folder / folders.PLAN), allowed))
 
     document = {"verdict": plan.verdict, "chains": result.get("chains", {}), "folder": str(folder)}
     output.result(document | ({"compared": found.document()} if found is not None else {}), show)
-    lost = line.outcome_code(result) if result else EXIT_OK
+    lost = outcomes.outcome_code(result) if result else EXIT_OK
     regressed = EXIT_VIOLATED if found is not None and found.regressions else EXIT_OK
-    codes = {line.exit_code(plan), lost, regressed} - {EXIT_OK}
+    codes = {outcomes.exit_code(plan), lost, regressed} - {EXIT_OK}
     return min(codes, default=EXIT_OK)
 
 
 def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> PlanDiff | None:
-    from socsched.cli.line import load_plan
+    from socsched.api.loading import load_plan
     from socsched.errors import InputError
     from socsched.reporting.diff import diff
 

@@ -12,11 +12,13 @@ from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 from socsched.files import write_file
 
 if TYPE_CHECKING:
-    from socsched.cli.planning import How
+    from socsched.api.planning import PlanOptions
     from socsched.planning.pareto import Point
 
 
-def show(output: Output, pipeline: str, platform: str, mode: str | None, how: How, file: Path | None) -> int:
+def show(
+    output: Output, pipeline: str, platform: str, mode: str | None, options: PlanOptions, file: Path | None
+) -> int:
     """Print the front, draw it to `file`, and return the exit code: 0 where some mode meets every requirement."""
     from socsched.reporting import pareto
 
@@ -24,7 +26,7 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
         raise UsageError("--pareto goes through every mode", "leave --mode out")
     if file is not None and file.suffix.lower() != ".svg" and not file.name.endswith("pareto.json"):
         raise UsageError(f"{file}: the front is drawn as SVG", "use -o FILE.svg, or pareto.json for reports")
-    points = explored(pipeline, platform, how)
+    points = explored(pipeline, platform, options)
     if file is not None:
         if file.suffix.lower() == ".json":
             write_file(file, json.dumps(pareto.document(points), indent=1) + "\n")
@@ -44,22 +46,21 @@ def show(output: Output, pipeline: str, platform: str, mode: str | None, how: Ho
     return EXIT_UNDECIDED if "undecided" in verdicts else EXIT_VIOLATED
 
 
-def explored(pipeline: str, platform: str, how: How) -> list[Point]:
+def explored(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
     """Plan every mode of a platform and every objective."""
-    from socsched.cli import planning
+    from socsched.api.planning import plan_with, profile_of
     from socsched.compiler.analyze import stage_work
-    from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.planning.known import Known
     from socsched.planning.pareto import explore
 
     board = get_platform(platform)
-    known = Known(board, stage_work, load_profile(how.profile) if how.profile else None)
+    known = Known(board, stage_work, profile_of(options))
     return explore(
         get_pipeline(pipeline),
         board,
         known.work,
-        lambda mode, objective: planning.planned(
-            pipeline, platform, mode, replace(how, objective=objective, explain=False), known
+        lambda mode, objective: plan_with(
+            pipeline, platform, mode, replace(options, objective=objective, explain=False), known
         ),
     )

@@ -116,43 +116,43 @@ def command(
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
-    from socsched.cli import line, planning
+    from socsched.api import loading
+    from socsched.api.planners import settings_of
+    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.cli import outcomes
     from socsched.descriptor.rates import seldom_repeats
 
     started = time.monotonic()
     if form and not file:
         raise click.UsageError("--export needs -o FILE to write to")
     ready_to_write(file=file)
-    how = planning.How(
-        objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins, prefers
-    )
+    options = PlanOptions(
+        objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins, prefers,
+        planner=planner or "", settings=settings_of(settings),
+    )  # fmt: skip
     if settings and not planner:
         raise click.UsageError("-O sets options of a --planner")
     if pipeline.endswith(".json") and form:
-        plan = line.load_plan(Path(pipeline))
+        plan = loading.load_plan(Path(pipeline))
     elif platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched plan {pipeline} -p PLATFORM")
     elif pareto:
         from socsched.cli.pareto import show as front
 
-        return front(output, pipeline, platform, mode, how, file)
-    elif planner:
-        from socsched.cli.planners import by_planner
-
-        plan = by_planner(planner, pipeline, platform, mode, how, settings)
+        return front(output, pipeline, platform, mode, options, file)
     else:
-        plan = planning.planned(pipeline, platform, mode, how)
+        plan = plan_with(pipeline, platform, mode, options)
     warning = seldom_repeats([task.period_ns for task in plan.tasks])
     if warning:
         output.warn(warning)
     seconds = round(time.monotonic() - started, 3)
     if file:
         if form:
-            from socsched.cli.handoff import export
+            from socsched.cli.export import export
 
             export(plan, form, file)
         else:
-            line.save_plan(plan, file)
+            loading.save_plan(plan, file)
         output.note(f"wrote {file}")
 
     def show() -> None:
@@ -161,5 +161,5 @@ def command(
         console(terminal_width()).print(plan_view(plan))
 
     # beside the plan, not in it: the same input gives the same plan.json
-    output.result({**line.plan_document(plan), "planning_seconds": seconds}, show)
-    return line.exit_code(plan)
+    output.result({**loading.plan_document(plan), "planning_seconds": seconds}, show)
+    return outcomes.exit_code(plan)

@@ -81,7 +81,7 @@ def show_platform(
     """Show engines with their peaks in a power mode, the modes, rails and limits, and where the figures are from."""
     from dataclasses import asdict
 
-    from socsched.cli.planning import get_mode
+    from socsched.api.planning import get_mode
     from socsched.cost.peaks import accelerated_int8, peaks
     from socsched.descriptor.catalog import get_platform
 

@@ -56,14 +56,23 @@ def command(
     """Run every stage of PIPELINE alone on this machine and write its times for `socsched plan --profile`."""
     from dataclasses import asdict
 
-    from socsched.cli import runs
+    from socsched.api.execution import list_inputs
+    from socsched.api.profiling import profile as measure
     from socsched.cost.profile import save_profile
 
     ready_to_write(file=file)
-    scans = runs.scans_of(input_path)
-    profile = runs.profile(pipeline, platform, repeat, scans, weights, seed, output.note, until)
-    if contention or conversions:
-        profile = runs.beside(profile, pipeline, scans, weights, repeat, output.note, contention, conversions)
+    profile = measure(
+        pipeline,
+        platform,
+        repeat=repeat,
+        inputs=list_inputs(input_path),
+        weights=weights,
+        seed=seed,
+        until=until,
+        contention=contention,
+        conversions=conversions,
+        note=output.note,
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     save_profile(profile, file)
     output.note(f"wrote {file}")

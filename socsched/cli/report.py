@@ -10,7 +10,7 @@ import click
 from socsched.cli.options import Output, echo, output_options, ready_to_write, source_option
 
 if TYPE_CHECKING:
-    from socsched.cli import results
+    from socsched.api import folders
 
 
 @click.command("report", short_help="Turn results into a page or a Perfetto trace; --open looks at them.")
@@ -52,29 +52,29 @@ def command(
 
     A page is one file that needs no network.  The time it shows of a plan is a simulation of its first hyperperiods.
     """
-    from socsched.cli import results
+    from socsched.api import folders
     from socsched.errors import UsageError
     from socsched.files import same
 
-    file = file or (folder.with_suffix(".html") if folder.is_file() else folder / results.PAGE)
-    if file.suffix not in results.FORMATS:
-        raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(results.FORMATS)}")
+    file = file or (folder.with_suffix(".html") if folder.is_file() else folder / folders.PAGE)
+    if file.suffix not in folders.FORMATS:
+        raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(folders.FORMATS)}")
     places = (folder, *folder.glob("*/"))
-    if file.name in results.READ and file.exists() and any(same(place, file.parent) for place in places):
+    if file.name in folders.READ and file.exists() and any(same(place, file.parent) for place in places):
         raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")
-    results.folders(folder)  # else the folder of the page would be made, which here is that of the results
+    folders.folders(folder)  # else the folder of the page would be made, which here is that of the results
     ready_to_write(file=file)
-    sources = results.Sources(source, platform)
+    sources = folders.Sources(source, platform)
     _check(sources)
     if pareto:
         _explore(output, folder, sources)
-    results.render(folder, file, sources)
+    folders.render(folder, file, sources)
     output.result({"report": str(file)}, lambda: echo(str(file)))
     if open_page:
         _open(output, folder, file)
 
 
-def _check(sources: results.Sources) -> None:
+def _check(sources: folders.Sources) -> None:
     """Raise UsageError or InputError for a name or file that was given and does not exist, before any work."""
     from socsched.descriptor.catalog import get_pipeline, get_platform
 
@@ -84,23 +84,24 @@ def _check(sources: results.Sources) -> None:
         get_platform(sources.platform)
 
 
-def _explore(output: Output, folder: Path, sources: results.Sources) -> None:
+def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
     """Write the front over modes beside the results."""
     import json
 
-    from socsched.cli import results
+    from socsched.api import folders
+    from socsched.api.planning import PlanOptions
+    from socsched.api.simulation import planned_policy
     from socsched.cli.pareto import explored
-    from socsched.cli.planning import How
     from socsched.files import write_file
     from socsched.planning import io
     from socsched.reporting.background import PARETO
     from socsched.reporting.pareto import document
 
-    for place in results.folders(folder):
-        plan = io.load(place if place.is_file() else place / results.PLAN)
+    for place in folders.folders(folder):
+        plan = io.load(place if place.is_file() else place / folders.PLAN)
         output.note(f"planning {plan.pipeline} in every mode of {plan.platform}")
-        how = How(policy=plan.policy if plan.policy in ("edf", "fp") else "edf", refine=False)
-        points = explored(sources.pipeline or plan.pipeline, sources.platform or plan.platform, how)
+        options = PlanOptions(policy=planned_policy(plan.policy), refine=False)
+        points = explored(sources.pipeline or plan.pipeline, sources.platform or plan.platform, options)
         target = (place.parent if place.is_file() else place) / PARETO
         write_file(target, json.dumps(document(points), indent=1) + "\n")
 
@@ -109,13 +110,14 @@ def _open(output: Output, folder: Path, file: Path) -> None:
     """Open the page, and serve the trace until the Perfetto UI has read it."""
     import tempfile
 
-    from socsched.cli import results, serve
+    from socsched.api import folders
+    from socsched.cli import serve
 
     if file.suffix == ".html":
         click.launch(file.resolve().as_uri())
     with tempfile.TemporaryDirectory() as scratch:
-        trace = Path(scratch) / results.PERFETTO
-        results.render(folder, trace)
+        trace = Path(scratch) / folders.PERFETTO
+        folders.render(folder, trace)
         data = trace.read_bytes()
 
     def opened(link: str) -> None:

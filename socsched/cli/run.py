@@ -73,42 +73,44 @@ def command(
 
     Exit code 0: every frame in time, 1: some late or dropped.
     """
-    from socsched.cli import line, results, runs
+    from socsched.api import execution, folders, loading
+    from socsched.cli import outcomes
     from socsched.cli.run_options import board_of, options_of
+    from socsched.cli.run_view import frame_notes, run_lines
 
     if frames and duration:
         raise click.UsageError("--frames and --duration exclude each other")
     if loop and not (duration and input_path):
         raise click.UsageError("--loop goes round the files of --input until --duration is over: give both")
-    made = line.load_plan(plan)
+    made = loading.load_plan(plan)
     if not made.tasks:
-        return line.refused(output, made)
-    found = line.pipeline_of(made, source, output.warn)
+        return outcomes.refused(output, made)
+    found = loading.pipeline_of(made, source, output.warn)
     board = board_of(how)
     if folder:
-        line.save_plan(made, folder / results.PLAN)
+        loading.save_plan(made, folder / folders.PLAN)
     options = options_of(how, made, found, board, folder)
-    accounts: dict[str, dict[str, int]] = {}
-    trace = runs.execute(
+    inputs = execution.list_inputs(input_path)
+    total = (frames or len(inputs or ())) * len(made.chains)
+    done = execution.run(
         made,
-        found,
+        pipeline=found,
         frames=frames,
-        duration_ns=duration,
-        scans=runs.scans_of(input_path),
+        duration=duration,
+        inputs=inputs,
         weights=weights,
         scales=scales,
         pace=pace,
         stats=stats,
         loop=loop,
         seed=seed,
-        note=output.note,
         options=options,
         board=board,
-        accounts=accounts,
+        on_frame=frame_notes(output.note, pace, total, duration),
     )
-    result = line.result(made, trace) | {"run": runs.run_figures(trace, accounts, options, board)}
+    result = done.figures
     if folder:
-        results.save(folder, made, trace, result, kept=(results.FRAMES,))
+        done.save(folder, kept=(folders.FRAMES,))
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
 
     def show() -> None:
@@ -119,9 +121,9 @@ def command(
             terminal.predicted_against_measured(made, result),
             terminal.outcome(result, pace),
             terminal.power_line(made, result),
-            *runs.run_lines(result["run"]),
+            *run_lines(result["run"]),
         ):
             screen.print(item)
 
     output.result(result, show)
-    return line.outcome_code(result, pace)
+    return outcomes.outcome_code(result, pace)

@@ -90,7 +90,7 @@ def board_of(how: Mapping[str, Any]) -> Board:
 
 def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
     """Return the run's options; files are read, spare plans made or read, `folder` takes what is written as it goes."""
-    from socsched.cli import results
+    from socsched.api import folders
     from socsched.runtime.faults import load_faults
     from socsched.runtime.frames_file import NAME
     from socsched.runtime.options import Options
@@ -107,13 +107,13 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
         policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,
         limp_home=_spare_plans(how["limp_home"], plan, pipeline, board),
         hang_ns=how["hang_after"] or 0,
-        journal=folder / results.JOURNAL if folder else None,
+        journal=folder / folders.JOURNAL if folder else None,
         frames=folder / NAME if folder else None,
     )
 
 
 def _spare_plans(given: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
-    from socsched.cli import line
+    from socsched.api import loading
 
     found: list[Plan] = []
     for name in given:
@@ -123,7 +123,7 @@ def _spare_plans(given: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: 
 
             found += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
         else:
-            other = line.load_plan(Path(name))
+            other = loading.load_plan(Path(name))
             if (other.pipeline, other.platform) != (plan.pipeline, plan.platform):
                 raise UsageError(f"{name} is a plan for {other.pipeline} on {other.platform}", "plan the same pipeline")
             found.append(other)

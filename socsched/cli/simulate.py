@@ -127,7 +127,10 @@ def command(
     it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
     so does the exit code; a second one discards it.  Exit code 0: every frame in time, 1: some late or dropped.
     """
-    from socsched.cli import line, planning, results, runs, tasksets
+    from socsched.api import folders, loading, simulation
+    from socsched.api.execution import compute, list_inputs
+    from socsched.cli import outcomes, tasksets
+    from socsched.cli.plan_argument import plan_from
     from socsched.errors import UsageError
     from socsched.files import same
     from socsched.units import format_duration
@@ -139,39 +142,31 @@ def command(
         ready_to_write(folder=folder)
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
-    line.known_policy(policy)
-    made = planning.plan_from(ctx, plan, platform, mode, objective, line.planned_policy(policy), profile_file)
+    policy = simulation.policy_name(policy)
+    made = plan_from(ctx, plan, platform, mode, objective, simulation.planned_policy(policy), profile_file)
     if not made.tasks:
-        return line.refused(output, made)
+        return outcomes.refused(output, made)
     given = made
-    if chosen:
-        made = line.with_policy(made, chosen)
+    made = simulation.changed(made, chosen, governor)
     if governor != "static":
-        made = line.governed(made, governor)
         served = [engine.id for engine in made.engines if engine.governor == governor]
         output.note(f"{governor} sets the clock of {', '.join(served)}")
-    if folder and made != given and same(plan, folder / results.PLAN):
+    if folder and made != given and same(plan, folder / folders.PLAN):
         raise UsageError(f"{plan}: is read by this command, which would replace it", "name another folder with -o")
-    kept = bool(folder) or functional or not line.many_jobs(made, duration)
-    done = line.simulated(made, duration, seed, None, faults_file, kept)
-    trace = done.trace
+    kept = True if folder or functional else None
+    done = simulation.simulate_plan(made, duration, seed=seed, faults=faults_file, record=kept)
+    trace, result = done.trace, done.figures
     if done.interrupted:
-        output.note(f"interrupted: the result covers the first {format_duration(done.duration_ns)}")
+        output.note(f"interrupted: the result covers the first {format_duration(result['duration_ns'])}")
     if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
-        pipeline = line.pipeline_of(made, source or (None if plan.endswith(".json") else plan), output.warn)
-        scans = runs.scans_of(input_path)
-        trace.details.update(
-            runs.compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
-        )
-    result = line.summed_up(done) if trace is None else line.result(made, trace)
-    lost = line.given_up(trace) if trace is not None else {}
-    if lost:
-        result["given_up"] = lost
-    if folder and trace is not None:
-        results.save(folder, made, trace, result)
+        pipeline = loading.pipeline_of(made, source or (None if plan.endswith(".json") else plan), output.warn)
+        scans = list_inputs(input_path)
+        trace.details.update(compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed))
+    if folder:
+        done.save(folder)
         also = ", frames.jsonl" if functional else ""
-        output.note(results.written(folder, also))
+        output.note(folders.written(folder, also))
 
     def show() -> None:
         from socsched.reporting import terminal
@@ -184,13 +179,13 @@ def command(
             terminal.power_line(made, result),
         ):
             screen.print(item)
-        if lost:
-            screen.print(terminal.given_up(lost))
+        if "given_up" in result:
+            screen.print(terminal.given_up(result["given_up"]))
         if functional and trace is not None:
             screen.print(terminal.found(trace.details))
 
     output.result(result, show)
-    return line.outcome_code(result)
+    return outcomes.outcome_code(result)
 
 
 def _given(ctx: click.Context, name: str) -> bool:

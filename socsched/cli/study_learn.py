@@ -60,16 +60,17 @@ def command(
     What is written is never worse in misses on validation seeds than the safe order it falls back to.  Exit code 0:
     trained.
     """
-    from socsched.cli import line, planning
+    from socsched.cli import outcomes
+    from socsched.cli.plan_argument import plan_from
     from socsched.errors import EXIT_OK
     from socsched.study import learning
     from socsched.study.environment import Costs, Environment
 
     output: Output = ctx.obj
     ready_to_write(file=file)
-    made = planning.plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not made.tasks:
-        return line.refused(output, made)
+        return outcomes.refused(output, made)
     environment = Environment(made, duration, period, costs=Costs(energy=energy_cost), unit=unit)
     trained = learning.train(environment, batches, seed=seed, progress=output.note)
     what = f"{made.pipeline} on {made.platform}, {environment.engine}, unit {environment.unit}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,9 @@ from socsched.cli.options import (
     ready_to_write,
     terminal_width,
 )
+
+if TYPE_CHECKING:
+    from socsched.planning.plan import Plan
 
 
 @click.command("planners", short_help="Compare planners of the literature with ours.")
@@ -56,8 +61,8 @@ def command(
 
     Exit code 0: some plan is feasible, 1: none is.
     """
-    from socsched.cli import planning
-    from socsched.cli.planners import by_planner
+    from socsched.api import comparison
+    from socsched.api.planning import PlanOptions, plan_with
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.study import planners as study
 
@@ -72,16 +77,15 @@ def command(
     if not pipeline or not platform:
         raise click.UsageError("name a pipeline and a platform: socsched study planners PIPELINE -p PLATFORM")
     _check(pipeline, platform, mode, profile_file, file)
-    how = planning.How(objective, policy, profile_file, time_limit=time_limit, explain=False)
-    once = replace(how, refine=False)  # what others propose is simulated below
-    outcomes = study.compared(
-        study.chosen(names),
-        lambda name, options: (
-            planning.planned(pipeline, platform, mode, how)
-            if name == study.OURS
-            else by_planner(name, pipeline, platform, mode, once, [f"{key}={value}" for key, value in options.items()])
-        ),
-    )
+    options = PlanOptions(objective, policy, profile_file, time_limit=time_limit, explain=False)
+
+    def make(name: str, settings: Mapping[str, str]) -> Plan:
+        if name == comparison.OURS:
+            return plan_with(pipeline, platform, mode, options)
+        # what others propose is simulated below, refined or not
+        return plan_with(pipeline, platform, mode, replace(options, planner=name, settings=settings, refine=False))
+
+    outcomes = comparison.compared(comparison.chosen(names), make)
     if file is not None:
         study.draw(file, outcomes)
         output.note(f"wrote {file}")
@@ -97,7 +101,7 @@ def command(
 
 def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None, file: Path | None) -> None:
     """Raise UsageError or InputError for what no planner could start from, before the first one does."""
-    from socsched.cli.planning import get_mode
+    from socsched.api.planning import get_mode
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.errors import UsageError

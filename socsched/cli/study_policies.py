@@ -63,7 +63,8 @@ def command(
     Each policy is put on every engine; the row "as planned" keeps the plan's own.  A seed draws the phases of sensors
     and timers, and how long jobs take.  -o writes policies.json and policies.svg.  Exit code 0: compared.
     """
-    from socsched.cli import line, planning
+    from socsched.cli import outcomes
+    from socsched.cli.plan_argument import plan_from
     from socsched.errors import EXIT_OK, UsageError
     from socsched.study import policies as studied
     from socsched.study import policy_report, variation
@@ -75,9 +76,9 @@ def command(
     if wanted is not None:
         variation.needs(wanted)
     ready_to_write(folder=folder)
-    made = planning.plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not made.tasks:
-        return line.refused(output, made)
+        return outcomes.refused(output, made)
     found = studied.study(made, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
         for path in policy_report.save(folder, found):

@@ -126,7 +126,7 @@ def _measured(profiles: Path, constants: Path | None, rates: tuple[str, ...], la
 
 
 def _planned(pipeline: str, platform: str | None, mode: str | None, engine: str) -> Source:
-    from socsched.cli.planning import get_mode
+    from socsched.api.planning import get_mode
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.errors import UsageError
     from socsched.study import sharing_sources

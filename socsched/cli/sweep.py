@@ -103,7 +103,7 @@ def _check(tracker: str, scans: Path | None) -> None:
 
 def _write(done: Sweep, result: Answers, engine: str) -> None:
     from socsched import __version__
-    from socsched.cli.line import save_plan
+    from socsched.api.loading import save_plan
     from socsched.study import columns, report, table
     from socsched.study.store import replace_file
 

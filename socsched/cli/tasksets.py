@@ -42,10 +42,13 @@ def simulate(
     folder: Path | None = None,
 ) -> int:
     """Simulate a task-set file, show the answer and write `folder`; exit code 1 when a job was late or never done."""
-    from socsched.cli import line, results
-    from socsched.descriptor.taskset import load_taskset
+    from socsched.api import folders
+    from socsched.api.loading import load_taskset
+    from socsched.api.results import Result
+    from socsched.api.tasksets import simulate as run
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.sim.tasksets import answer, planned_horizon, simulate_taskset
+    from socsched.sim.tasksets import planned_horizon
+    from socsched.trace.metrics import result
     from socsched.units import format_duration
 
     tasks = load_taskset(file)
@@ -57,9 +60,8 @@ def simulate(
                 "--duration says otherwise"
             )
     kept = folder is not None
-    done = simulate_taskset(tasks, duration, policy, execution, seed, record=kept or jobs > 0, reported=kept)
-    document = answer(tasks, done, jobs)
-    late = sum(int(count) for name in ("late", "overdue") for count in done.outcome.ints(name))
+    done = run(tasks, duration, policy=policy, execution=execution, seed=seed, record=kept or jobs > 0, reported=kept)
+    document = done.document(jobs)
 
     def show() -> None:
         from socsched.reporting.terminal import console
@@ -70,13 +72,14 @@ def simulate(
             screen.print(_jobs_table(document))
 
     if done.interrupted:
-        output.note(f"interrupted: the figures cover the first {format_duration(done.duration_ns)}")
-    if folder is not None and done.trace is not None:
-        made = done.lowered.plan
-        results.save(folder, made, done.trace, line.result(made, done.trace))
-        output.note(results.written(folder))
+        output.note(f"interrupted: the figures cover the first {format_duration(done.simulated.duration_ns)}")
+    trace = done.simulated.trace
+    if folder is not None and trace is not None:
+        made = done.simulated.lowered.plan
+        Result(made, trace, result(trace, made)).save(folder)
+        output.note(folders.written(folder))
     output.result(document, show)
-    return EXIT_VIOLATED if late else EXIT_OK
+    return EXIT_OK if done.met else EXIT_VIOLATED
 
 
 def _table(document: dict[str, Any]) -> Any:

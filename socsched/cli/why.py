@@ -23,13 +23,13 @@ def command(output: Output, folder: Path, frame: int | None, worst: bool, chain:
     The parts add up to it to the nanosecond.  Of a measured result, slowdown by others' DRAM traffic is what the plan's
     model says of who ran beside whom.  Exit code 0: the frame was in time, 1: it was late or lost.
     """
-    from socsched.cli import results
+    from socsched.api import folders
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.trace.why import Why
 
     if worst and frame is not None:
         raise click.UsageError("--frame and --worst exclude each other")
-    plan, trace, _ = results.load(single(folder, results.PLAN))
+    plan, trace, _ = folders.load(folders.single(folder))
     why = Why(trace, plan)
     found = why.worst(chain) if frame is None else why.explain(chain, frame)
 
@@ -41,21 +41,3 @@ def command(output: Output, folder: Path, frame: int | None, worst: bool, chain:
 
     output.result(found.document(), show)
     return EXIT_OK if found.met else EXIT_VIOLATED
-
-
-def single(folder: Path, plan: str) -> Path:
-    """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
-    from socsched.errors import InputError
-
-    if (folder / plan).is_file():
-        return folder
-    found = sorted(path.parent for path in folder.glob(f"*/{plan}"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(str(path) for path in found)
-        raise InputError(f"{folder}: several results here", f"give one of them: {names}")
-    raise InputError(
-        f"{folder}: no results here: neither {plan} nor a subfolder with one",
-        "give a folder written by `socsched simulate -o`, `run -o` or `demo`",
-    )

@@ -5,7 +5,7 @@ The classes that are written to such files name these types, and `json_file` hol
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import FailFast, Field
 
@@ -47,6 +47,6 @@ Criticality = Annotated[str, Field(pattern="^(hard|firm|soft)$")]
 Overflow = Annotated[str, Field(pattern="^(newest|oldest)$")]
 OnLate = Annotated[str, Field(pattern="^(continue|skip|abort|degrade)$")]
 Status = Annotated[str, Field(pattern="^(unfinished|done|dropped|aborted)$")]
-Verdict = Annotated[str, Field(pattern="^(feasible|infeasible|undecided)$")]
+Verdict = Literal["feasible", "infeasible", "undecided"]
 Rows = FailFast()
 """Annotation of a long list: its first wrong entry is enough, for a hostile file has a million of them."""

@@ -233,15 +233,13 @@ def written(
         judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
         levers = verified(judge, workload, candidate.deployment.mapping, found, judged, clock)
         found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
-    outcome = candidate.verdict
-    proved = outcome != "feasible" and all(solution.proof is not None for solution in solutions)
-    if outcome != "feasible":
-        outcome = "infeasible" if proved else "undecided"
+    feasible = candidate.verdict == "feasible"
+    proved = not feasible and all(solution.proof is not None for solution in solutions)
     return Plan(
         platform=model.platform.name,
         mode=model.mode.name,
         pipeline=workload.graph.pipeline.name,
-        verdict=outcome,
+        verdict="feasible" if feasible else "infeasible" if proved else "undecided",
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),

@@ -129,22 +129,12 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
 
 def make(opened: Opened, point: Point) -> Planned:
     """Plan a configuration; the search has a budget of mappings, not of seconds."""
-    from socsched.compiler.analyze import stage_work
-    from socsched.planning.planner import make_plan
+    from socsched.api.planning import PlanOptions, plan_with
     from socsched.planning.sensitivity import growth
 
     platform, study = opened.platform(point), opened.inputs.study
-    plan = make_plan(
-        opened.pipeline(point),
-        platform,
-        None if point.mode == AUTO else point.mode,
-        point.objective,
-        planned_policy(point),
-        work=stage_work,
-        time_limit=None,
-        cuts=study.cuts,
-        explain=False,
-    )
+    options = PlanOptions(point.objective, planned_policy(point), time_limit=None, cuts=study.cuts)
+    plan = plan_with(opened.pipeline(point), platform, None if point.mode == AUTO else point.mode, options)
     facts = _facts(plan, platform, study.prices.get(point.platform))
     if study.holds.growth is not None and plan.tasks:
         found = growth(plan)

@@ -112,12 +112,12 @@ def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, t
 
 
 def test_a_run_is_held_against_the_simulation_beside_it(simulated: Path, tmp_path: Path) -> None:
-    from socsched.cli import results
+    from socsched.api import folders
 
     shutil.copytree(simulated, tmp_path / "simulated")
-    plan, trace, result = results.load(simulated)
+    plan, trace, result = folders.load(simulated)
     trace.kind = "measured"
-    results.save(tmp_path / "run", plan, trace, result, page=False)
+    folders.save(tmp_path / "run", plan, trace, result, page=False)
     assert run(["report", str(tmp_path), "-q"]) == 0
     shown = section((tmp_path / "report.html").read_text(encoding="utf-8"), "Predicted against measured")
     assert "simulated p50" in shown
@@ -126,14 +126,14 @@ def test_a_run_is_held_against_the_simulation_beside_it(simulated: Path, tmp_pat
 
 @pytest.mark.slow
 def test_a_minute_of_a_whole_stack_fits_a_megabyte_and_keeps_the_worst(tmp_path: Path) -> None:
-    from socsched.cli import line, results
-    from socsched.cli.planning import How, planned
+    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.simulation import simulate
 
-    plan = planned("perception-stack", BOARD, "15W", How(refine=False, explain=False, cuts=False))
-    trace = line.simulate(plan, 60_000_000_000, 1)
-    assert len(trace.columns.slices) > 20_000
-    result = line.result(plan, trace)
-    results.save(tmp_path, plan, trace, result)
+    plan = plan_with("perception-stack", BOARD, "15W", PlanOptions(refine=False, explain=False, cuts=False))
+    done = simulate(plan, 60_000_000_000, seed=1)
+    assert done.trace is not None and len(done.trace.columns.slices) > 20_000
+    result = done.figures
+    done.save(tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len(page.encode()) < 1_000_000
     worst = format_duration(result["chains"]["camera-detection"]["response_time_ns"]["max"])

@@ -76,12 +76,13 @@ def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
 
 
 def test_what_the_command_line_says_is_what_the_run_is_told(plan: Path, tmp_path: Path) -> None:
-    from socsched.cli import line, run_options
+    from socsched.api import loading
+    from socsched.cli import run_options
     from socsched.runtime.boards.local import LocalBoard
     from socsched.runtime.options import Options
 
-    made = line.load_plan(str(plan))
-    pipe = line.pipeline_of(made, str(plan.parent / "toy.yaml"), print)
+    made = loading.load_plan(str(plan))
+    pipe = loading.pipeline_of(made, str(plan.parent / "toy.yaml"), print)
     given: list[Options] = []
 
     @click.command()

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
+from socsched.api.comparison import OURS, chosen
 from socsched.cli.options import Output
 from socsched.cli.root import run as main
 from socsched.cli.study_planners import command
 from socsched.errors import UsageError
 from socsched.planning.io import load_plan
-from socsched.study.planners import OURS, chosen
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from socsched import files
-from socsched.cli import results
+from socsched.api import folders
 from socsched.cli.root import run
 from socsched.errors import EXIT_MACHINE, EXIT_OK, EXIT_USAGE, InputError, SocschedError
 from socsched.files import put_in_place, replacing, write_file
@@ -52,10 +52,10 @@ def out(made: Path, tmp_path: Path) -> Path:
 
 def which(folder: Path, made: Path) -> str:
     """Return which of the two results lies in a folder, plan and trace."""
-    plan, trace, _ = results.load(folder)
-    text = (folder / results.PLAN).read_bytes()
-    (name,) = (name for name in ("one", "other") if (made / name / results.PLAN).read_bytes() == text)
-    _, expected, _ = results.load(made / name)
+    plan, trace, _ = folders.load(folder)
+    text = (folder / folders.PLAN).read_bytes()
+    (name,) = (name for name in ("one", "other") if (made / name / folders.PLAN).read_bytes() == text)
+    _, expected, _ = folders.load(made / name)
     assert trace.jobs == expected.jobs and trace.duration_ns == expected.duration_ns and plan.tasks
     return name
 
@@ -178,54 +178,54 @@ def test_a_simulation_of_the_folder_s_own_plan_is_no_conflict(out: Path) -> None
     assert run(["why", str(out), "-q"]) == EXIT_OK
 
 
-@pytest.mark.parametrize("name", [results.PLAN, results.TRACE, results.MADE])
+@pytest.mark.parametrize("name", [folders.PLAN, folders.TRACE, folders.MADE])
 @pytest.mark.parametrize("verb", [["why"], ["report"], ["compare"]], ids=lambda verb: verb[0])
 def test_mixed_results_are_refused(
     verb: list[str], name: str, made: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(made / "other" / name, out)
     if verb == ["compare"]:
-        shutil.copy(made / "other" / results.RESULT, out)
+        shutil.copy(made / "other" / folders.RESULT, out)
     arguments = [*verb, *([str(made / "one")] if verb == ["compare"] else []), str(out)]
-    if (verb, name) == (["compare"], results.TRACE):
-        shutil.copy(made / "one" / results.MADE, out)  # compare reads plan and result, not the trace
+    if (verb, name) == (["compare"], folders.TRACE):
+        shutil.copy(made / "one" / folders.MADE, out)  # compare reads plan and result, not the trace
     assert run(arguments) == EXIT_USAGE
     told = capsys.readouterr().err
     assert "not of the simulation or run that made.json tells of" in told and "run again with -o" in told
 
 
 def test_results_of_an_older_version_are_read_as_before(out: Path) -> None:
-    (out / results.MADE).write_text(json.dumps({"command": "socsched simulate"}))
+    (out / folders.MADE).write_text(json.dumps({"command": "socsched simulate"}))
     assert run(["why", str(out), "-q"]) == EXIT_OK
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"files": 3}', "[" * 100_000])
 def test_a_damaged_made_json_is_no_fault_of_ours(text: str, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (out / results.MADE).write_text(text)
+    (out / folders.MADE).write_text(text)
     assert run(["why", str(out)]) == EXIT_USAGE
     assert "made.json" in capsys.readouterr().err
 
 
 def test_a_result_goes_with_all_that_was_made_of_the_one_before(made: Path, out: Path) -> None:
-    for name in (results.FRAMES, results.NOTES, results.PICTURE, results.JOURNAL):
+    for name in (folders.FRAMES, folders.NOTES, folders.PICTURE, folders.JOURNAL):
         (out / name).write_text("old")
     (out / "mine.txt").write_text("stays")
-    plan, trace, figures = results.load(made / "other")
-    results.save(out, plan, trace, figures)
+    plan, trace, figures = folders.load(made / "other")
+    folders.save(out, plan, trace, figures)
     assert {path.name for path in out.iterdir()} == {path.name for path in (made / "other").iterdir()} | {"mine.txt"}
-    results.load(out)
+    folders.load(out)
 
 
 def test_a_full_disk_leaves_the_old_results(made: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    plan, trace, figures = results.load(made / "other")
+    plan, trace, figures = folders.load(made / "other")
 
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SocschedError, match="No space left"):
-        results.save(out, plan, trace, figures)
+        folders.save(out, plan, trace, figures)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -233,7 +233,7 @@ def test_cut_off_after_any_change_on_disk_results_are_old_new_or_refused(
     made: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every rename and removal in turn the last one; the page, which is made of the rest, is left out."""
-    plan, trace, figures = results.load(made / "other")
+    plan, trace, figures = folders.load(made / "other")
     seen: set[str] = set()
     last = count = 0
 
@@ -255,7 +255,7 @@ def test_cut_off_after_any_change_on_disk_results_are_old_new_or_refused(
                 target, _, attribute = name.rpartition(".")
                 patch.setattr(name, counting(getattr(os if target == "os" else Path, attribute)))
             with suppress(CutOff):
-                results.save(folder, plan, trace, figures, page=False)
+                folders.save(folder, plan, trace, figures, page=False)
                 seen.add("whole")
         try:
             seen.add(which(folder, made))
@@ -268,31 +268,31 @@ def test_cut_off_after_any_change_on_disk_results_are_old_new_or_refused(
 
 def test_the_journal_of_another_run_is_refused(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run was killed; the next one into the same folder was, too, between its plan and its journal."""
-    shutil.copy(made / "one" / results.PLAN, tmp_path)
-    with Journal(tmp_path / results.JOURNAL, Trace("measured", 0, 0)) as journal:
+    shutil.copy(made / "one" / folders.PLAN, tmp_path)
+    with Journal(tmp_path / folders.JOURNAL, Trace("measured", 0, 0)) as journal:
         journal._trace.releases["lidar"] = [0, 100_000_000]
-    assert results.load(tmp_path)[1].releases["lidar"] == [0, 100_000_000]
-    shutil.copy(made / "other" / results.PLAN, tmp_path)
+    assert folders.load(tmp_path)[1].releases["lidar"] == [0, 100_000_000]
+    shutil.copy(made / "other" / folders.PLAN, tmp_path)
     assert run(["why", str(tmp_path)]) == EXIT_USAGE
     assert "the journal of another run" in capsys.readouterr().err
 
 
 def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) -> None:
     """Releases come before the jobs they set off; those of journals written otherwise are not needed either."""
-    shutil.copy(made / "one" / results.PLAN, tmp_path)
-    whole = load_trace(made / "one" / results.TRACE)
+    shutil.copy(made / "one" / folders.PLAN, tmp_path)
+    whole = load_trace(made / "one" / folders.TRACE)
     trace = Trace("measured", 0, 0)
-    with Journal(tmp_path / results.JOURNAL, trace):
+    with Journal(tmp_path / folders.JOURNAL, trace):
         trace.jobs += whole.jobs
         trace.slices += whole.slices
         trace.releases.update({name: list(times) for name, times in whole.releases.items()})
-    head, *lines = (tmp_path / results.JOURNAL).read_text().splitlines(keepends=True)
+    head, *lines = (tmp_path / folders.JOURNAL).read_text().splitlines(keepends=True)
     kinds = [next(iter(json.loads(line))) for line in lines]
     assert kinds.index("releases") < kinds.index("jobs")
     others = [line for line in lines if "releases" not in json.loads(line)]
     for told in (*(lines[:end] for end in range(len(lines))), others, others[:1]):
-        (tmp_path / results.JOURNAL).write_text("".join([head, *told]))
-        plan, recovered, figures = results.load(tmp_path)
+        (tmp_path / folders.JOURNAL).write_text("".join([head, *told]))
+        plan, recovered, figures = folders.load(tmp_path)
         released = sum(chain["released"] for chain in figures["chains"].values())
         if any(recovered.releases.values()):
             Why(recovered, plan).worst(None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from socsched.cli.line import outcome_code
+from socsched.cli.outcomes import outcome_code
 from socsched.planning.plan import ExecutionTimes, Plan
 from socsched.reporting import facts, terminal
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from rich_plan import DURATION, rich_faults, rich_plan
 
-from socsched.cli.results import save
+from socsched.api.folders import save
 from socsched.errors import MachineError
 from socsched.planning.plan import Plan
 from socsched.sim.build import kernel

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from socsched.cli.line import simulate
-from socsched.cli.planning import How, planned
+from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.simulation import simulate
 from socsched.planning.plan import Plan
 from socsched.trace.perfetto import write_perfetto
 from socsched.trace.trace import Slice, Trace
@@ -29,7 +29,9 @@ DURATION = 1_000_000_000
 @pytest.fixture(scope="module")
 def deployment() -> Plan:
     """Return the plan of a perception stack on a board in a mode that is too weak for it."""
-    return planned("perception-stack", "jetson-agx-orin-64gb", "15W", How(refine=False, explain=False, cuts=False))
+    return plan_with(
+        "perception-stack", "jetson-agx-orin-64gb", "15W", PlanOptions(refine=False, explain=False, cuts=False)
+    )
 
 
 @pytest.fixture(scope="module")

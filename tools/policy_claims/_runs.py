@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from socsched.api.refinement import NOTHING, Observed, refined
 from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
@@ -14,7 +15,6 @@ from socsched.planning.planner import make_plan as make_ours
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
-from socsched.sim.refine import NOTHING, Observed, refined
 from socsched.trace.metrics import result
 
 ORIN, XAVIER = "jetson-agx-orin-64gb", "jetson-agx-xavier"

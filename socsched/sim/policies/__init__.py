@@ -17,7 +17,7 @@ from socsched.errors import UsageError
 from socsched.sim.policies.options import with_options
 from socsched.sim.policies.terms import Key, Policy, Ready, Term
 
-__all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "descriptions", "known", "policy"]
+__all__ = ["GROUP", "POLICIES", "Key", "Policy", "Ready", "Term", "descriptions", "known", "policy", "register"]
 
 GROUP = "socsched.policies"
 _BUILT_IN = (
@@ -55,3 +55,21 @@ def policy(name: str) -> Policy:
         hint = f"known policies: {', '.join(known())}, and np- before any of them"
         raise UsageError(f"unknown scheduling policy {name!r}", hint=hint)
     return found if isinstance(found, Policy) else Policy(name, found)
+
+
+def register(made: Policy | Key, name: str = "") -> str:
+    """Return the name by which a policy, or a function that is one, is known from now on in this process.
+
+    The name is the policy's own, or the function's unless `name` is given.  Raises UsageError where a built-in or
+    installed policy is called so.
+    """
+    found = made if isinstance(made, Policy) else Policy(name or made.__name__.replace("_", "-"), made)
+    if found.name in known() and found.name not in _REGISTERED:
+        raise UsageError(f"there is a policy {found.name!r} already", "give it another name")
+    _REGISTERED.add(found.name)
+    POLICIES[found.name] = found
+    return found.name
+
+
+_REGISTERED: set[str] = set()
+"""Names of policies that were given as objects or files."""

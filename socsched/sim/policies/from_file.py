@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from socsched.errors import UsageError
-from socsched.sim.policies import POLICIES
+from socsched.sim.policies import register
 from socsched.sim.policies.terms import Policy
 
 _EXAMPLE = "expected FILE.py:NAME, a Policy or a function key(job, now_ns) in that file"
@@ -32,12 +32,7 @@ def registered(text: str) -> str:
     found = getattr(module, attribute, None)
     if not isinstance(found, Policy) and not callable(found):
         raise UsageError(f"--policy {text}: {path} has no policy {attribute!r}", _EXAMPLE)
-    made = found if isinstance(found, Policy) else Policy(attribute, found)
-    known = POLICIES.get(made.name)
-    if known is not None and known is not _FROM_FILES.get(made.name):
-        raise UsageError(f"--policy {text}: there is a policy {made.name!r} already", "give it another name")
-    POLICIES[made.name] = _FROM_FILES[made.name] = made
-    return before + made.name
-
-
-_FROM_FILES: dict[str, Policy] = {}
+    try:
+        return before + register(found, attribute)
+    except UsageError as error:
+        raise UsageError(f"--policy {text}: {error}", error.hint) from None

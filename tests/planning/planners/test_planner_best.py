@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from socsched.api.comparison import OURS, Outcome, best, compared
+from socsched.api.refinement import refined
 from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -22,8 +24,6 @@ from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.planning.solution import solve
 from socsched.planning.workload import Workload
-from socsched.sim.refine import refined
-from socsched.study.planners import OURS, Outcome, best, compared
 
 XAVIER = "jetson-agx-xavier"
 

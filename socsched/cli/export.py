@@ -11,11 +11,8 @@ from socsched.files import write_file
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
-    from socsched.trace.trace import Trace
 
 FORMATS = ("stm", "linux", "perfetto")
-LONGEST_NS = 10_000_000_000
-"""Most of a hyperperiod that a trace of the plan shows."""
 
 
 def export(plan: Plan, form: str, file: Path) -> None:
@@ -51,18 +48,8 @@ def _text(plan: Plan, form: str) -> str:
     return linux(plan, mode.id if jetson else None, processors)
 
 
-def preview(plan: Plan) -> Trace:
-    """Return a simulation of a plan for a hyperperiod, or two of the longest period where that is longer."""
-    from socsched.planning.handoff.stm import hyperperiod_ns
-    from socsched.sim.engine import simulate
-
-    if not plan.tasks:
-        raise UsageError("there is nothing to show: a stage has no engine", "socsched plan says which and why")
-    duration = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
-    return simulate(plan, max(duration, 2 * max(t.period_ns for t in plan.tasks)))
-
-
 def _perfetto(plan: Plan, file: Path) -> None:
+    from socsched.api.simulation import preview
     from socsched.trace.perfetto import write_perfetto
 
     write_perfetto(preview(plan), plan, file, "planned")

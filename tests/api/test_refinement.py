@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from socsched.api.refinement import refined, steady_ns
 from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.planning.observed import Observed
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.sim.engine import run
-from socsched.sim.refine import refined, steady_ns
 from socsched.trace.metrics import result
 
 SECOND = 10**9

@@ -7,14 +7,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from socsched import __version__
-from socsched.errors import InputError, unwritable
+from socsched.errors import InputError, UsageError, unwritable
 from socsched.files import digests, file_digest, put_in_place, scratch, write_file
 from socsched.trace.generation import FILES, MADE, require_one
 
 if TYPE_CHECKING:
+    from socsched.api.results import Result
     from socsched.planning.plan import Plan
     from socsched.reporting.html import Part
     from socsched.trace.trace import Trace
@@ -87,7 +89,7 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     from socsched.trace.metrics import result
 
     if folder.is_file():
-        from socsched.cli.handoff import preview
+        from socsched.api.simulation import preview
 
         plan = plan_io.load(folder)
         trace = preview(plan)
@@ -101,6 +103,33 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
         trace = trace_io.load(folder / TRACE)
     plan = plan_io.load(folder / PLAN)
     return plan, trace, result(trace, plan)
+
+
+def report(results: str | Path | Result | Plan, file: str | Path) -> None:
+    """Render results (or their folder), or a plan (or its plan.json), as the suffix of `file` says: one of `FORMATS`.
+
+    The time that is shown of a plan is a simulation of its first hyperperiods.  Raises UsageError for another suffix,
+    InputError for a folder without results.
+    """
+    from socsched.api.results import Result
+    from socsched.planning.plan import Plan
+
+    target = Path(file)
+    if target.suffix not in FORMATS:
+        raise UsageError(f"{target}: expected a name that ends in one of {', '.join(FORMATS)}")
+    if isinstance(results, str | Path):
+        render(Path(results), target)
+        return
+    with TemporaryDirectory() as folder:
+        if isinstance(results, Plan):
+            from socsched.planning.io import save as save_plan
+
+            save_plan(results, Path(folder) / PLAN)
+            render(Path(folder) / PLAN, target)
+        else:
+            assert isinstance(results, Result)
+            results.save(folder, page=False)
+            render(Path(folder), target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +163,22 @@ def folders(folder: Path) -> list[Path]:
             "give a folder written by `socsched simulate -o`, `run -o` or `demo`, or a plan.json",
         )
     return found
+
+
+def single(folder: Path, plan: str = PLAN) -> Path:
+    """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
+    if (folder / plan).is_file():
+        return folder
+    found = sorted(path.parent for path in folder.glob(f"*/{plan}"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(str(path) for path in found)
+        raise InputError(f"{folder}: several results here", f"give one of them: {names}")
+    raise InputError(
+        f"{folder}: no results here: neither {plan} nor a subfolder with one",
+        "give a folder written by `socsched simulate -o`, `run -o` or `demo`",
+    )
 
 
 def _page(folder: Path, file: Path, sources: Sources) -> None:
@@ -247,7 +292,6 @@ def _junit(folder: Path, file: Path) -> None:
 
 
 def _markdown(folder: Path, file: Path) -> None:
-    from socsched.cli.why import single
     from socsched.reporting.summary import render as summary
 
     write_file(file, summary(*load(single(folder, PLAN))))

@@ -1,0 +1,44 @@
+"""Bounds of plans and of task sets, term by term, and which schedulability tests gave them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+if TYPE_CHECKING:
+    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.planning.plan import Plan
+    from socsched.planning.schedulability.published.choose import Analysis as TaskSetAnalysis
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What the schedulability tests say of a plan; `document` as `socsched analyze --json` prints it."""
+
+    plan: Plan
+    document: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """feasible | infeasible | undecided, of the plan."""
+        return self.plan.verdict
+
+
+@overload
+def analyze(subject: str | Path | Plan) -> Analysis: ...
+@overload
+def analyze(subject: TaskSet) -> TaskSetAnalysis: ...
+def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
+    """Return the bounds of a plan (or of the plan.json of one), or of a task set, and the tests they are from."""
+    from socsched.descriptor.taskset_model import TaskSet
+
+    if isinstance(subject, TaskSet):
+        from socsched.planning.schedulability.published.choose import analyse
+
+        return analyse(subject)
+    from socsched.api.loading import load_plan
+    from socsched.reporting.analysis import analysis
+
+    plan = load_plan(subject)
+    return Analysis(plan, analysis(plan))

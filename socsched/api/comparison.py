@@ -1,0 +1,150 @@
+"""Planners compared: what each proposes for one pipeline and platform, and what the simulator makes of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from socsched.api.refinement import steady_ns
+from socsched.errors import SocschedError, UsageError
+from socsched.planning.pareto import Point, mark
+from socsched.planning.plan import Plan
+from socsched.planning.planners import known
+from socsched.sim.engine import run
+from socsched.trace.metrics import result
+
+OURS = "socsched"
+"""Name of our own planner in the comparison."""
+Make = Callable[[str, Mapping[str, str]], Plan]
+"""Returns the plan of a planner (or of `OURS`) with options as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a planner came to: its plan and simulation, or why it does not cover the pipeline.
+
+    `latency_ns`: mean response of every chain as simulated, summed; `last_ns`: the longest of them; `bound_ns` the sum
+    of their bounds, None where one has none; `worst_ns`: longest response by chain; `lost`: frames missed, dropped or
+    never finished; `energy_mj`: of the module in `round_ns`; `seconds`: planning only.
+    """
+
+    planner: str
+    options: Mapping[str, str]
+    seconds: float
+    plan: Plan | None = None
+    refusal: str = ""
+    latency_ns: int = 0
+    last_ns: int = 0
+    bound_ns: int | None = None
+    worst_ns: Mapping[str, int] = field(default_factory=dict)
+    lost: int = 0
+    frames: int = 0
+    power_mw: int = 0
+    energy_mj: float = 0.0
+    round_ns: int = 0
+    on_front: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name with the options that were set."""
+        set_ = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.planner}:{set_}" if set_ else self.planner
+
+
+def chosen(texts: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return planners written NAME or NAME:OPTION=VALUE,...; all of them and ours for nothing."""
+    found = []
+    for text in texts or (OURS, *known()):
+        name, _, rest = text.partition(":")
+        pairs = [pair.partition("=") for pair in rest.split(",") if pair]
+        if any(not equals for _, equals, _ in pairs):
+            raise UsageError(f"{text}: expected NAME:OPTION=VALUE,...")
+        found.append((name.strip(), {key: value for key, _, value in pairs}))
+    for name, _ in found:
+        if name not in (OURS, *known()):
+            raise UsageError(f"no planner {name!r}", f"{OURS}, or one of {', '.join(known())}")
+    return found
+
+
+def compared(planners: Sequence[tuple[str, Mapping[str, str]]], make: Make) -> list[Outcome]:
+    """Return what every planner comes to, in the order given; what it does not cover is told, not raised."""
+    outcomes = []
+    for name, options in planners:
+        started = time.monotonic()
+        try:
+            plan = make(name, options)
+        except SocschedError as error:
+            outcomes.append(Outcome(name, options, time.monotonic() - started, refusal=str(error)))
+            continue
+        outcomes.append(_simulated(name, options, plan, time.monotonic() - started))
+    return marked(outcomes)
+
+
+def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float) -> Outcome:
+    if not plan.tasks:
+        return Outcome(name, options, seconds, plan)
+    length = steady_ns(plan)
+    trace = run(plan, length).trace
+    assert trace is not None
+    figures = result(trace, plan)
+    chains = figures["chains"]
+    means = [round(each["response_time_ns"]["mean"] or 0) for each in chains.values()]
+    bounds = [chain.bound_ns for chain in plan.chains]
+    periods = {sensor.name: sensor.period_ns for sensor in plan.sensors}
+    periods |= {task.name: task.period_ns for task in plan.tasks}
+    round_ns = max((periods[c.path[0]] for c in plan.chains if c.path[0] in periods), default=10**9)
+    # As planned where the trace has no counter of it.
+    power = round(figures["power_mw"]["mean"] or plan.power.get("expected_mw") or 0)
+    return Outcome(
+        planner=name,
+        options=options,
+        seconds=seconds,
+        plan=plan,
+        latency_ns=sum(means),
+        last_ns=max(means, default=0),
+        bound_ns=None if None in bounds else sum(bound for bound in bounds if bound is not None),
+        worst_ns={chain: each["response_time_ns"]["max"] or 0 for chain, each in chains.items()},
+        lost=sum(each["missed"] + each["dropped"] for each in chains.values()),
+        frames=sum(each["released"] for each in chains.values()),
+        power_mw=power,
+        energy_mj=power * round_ns / 1e9,
+        round_ns=round_ns,
+    )
+
+
+def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
+    """Return the feasible outcome that simulates best, the first of equals; where none is feasible the first plan.
+
+    `objective`: latency, longest or energy, of several the first; UsageError for another, or where nobody plans.
+    """
+    goal = objective.partition(",")[0]
+    keys: dict[str, Callable[[Outcome], int]] = {
+        "latency": lambda o: o.latency_ns,
+        "longest": lambda o: o.last_ns,
+        "energy": lambda o: o.power_mw,
+    }
+    if goal not in keys:
+        raise UsageError(f"plans are not compared by {goal}", f"by {', '.join(keys)}")
+    made = [o for o in outcomes if o.plan is not None]
+    if not made:
+        raise UsageError("no planner covers the pipeline", outcomes[0].refusal if outcomes else "")
+    feasible = [o for o in made if o.plan is not None and o.plan.verdict == "feasible"]
+    return min(feasible, key=keys[goal]) if feasible else made[0]
+
+
+def points(outcomes: Sequence[Outcome]) -> list[Point]:
+    """Return the outcomes that have a plan as points of a front over latency and power."""
+    return [
+        Point(
+            o.name, "", o.plan, o.latency_ns, "", o.power_mw, o.round_ns, round(o.energy_mj * 1000), (), (), o.on_front
+        )
+        for o in outcomes
+        if o.plan is not None and o.plan.tasks
+    ]
+
+
+def marked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return the outcomes, those on the front of latency and power among feasible plans marked."""
+    front = {point.mode for point in mark(points(outcomes)) if point.on_front}
+    return [replace(o, on_front=o.name in front and o.plan is not None) for o in outcomes]

@@ -1,0 +1,47 @@
+"""Plans compiled: artefacts of every stage for the engine it is planned on, in one folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.planning.plan import Plan
+
+
+def compile(
+    plan: str | Path | Plan,
+    folder: str | Path,
+    *,
+    pipeline: str | Path | Pipeline | None = None,
+    weights: str | Path | None = None,
+    scales: str | Path | None = None,
+    stage: str | None = None,
+    engine: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Compile the stages of a plan for the engines it chose into `folder` and return the manifest.
+
+    `pipeline`: where it is, if its name in the plan does not say; `stage` and `engine` pick some; `scales`: the file of
+    int8 scales that `socsched calibrate` wrote.  Raises CompileError for what an engine's compiler refuses.
+    """
+    from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
+    from socsched.compiler.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compiler.quantize.scales import read_pipeline_scales
+    from socsched.models.weights import load_weights
+
+    made = load_plan(plan)
+    request = Request(
+        planned(made.tasks),
+        shares=planned_shares(made.tasks),
+        plan=plan_document(made),
+        stage=stage,
+        engine=engine,
+        scales=read_pipeline_scales(Path(scales)) if scales else {},
+    )
+    given = load_weights(Path(weights)) if weights else None
+    cut = pipeline_of(made, pipeline, warnings.warn)
+    return compile_bundle(cut, load_platform(made.platform), request, Path(folder), given, note)

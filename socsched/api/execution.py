@@ -1,0 +1,128 @@
+"""Runs of a plan on this machine or a board: inputs, execution, and what is known of it afterwards."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from socsched.api.results import Result
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.planning.plan import Plan
+    from socsched.runtime.boards.base import Board
+    from socsched.runtime.executor import FrameReport
+    from socsched.runtime.options import Options
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Result):
+    """What a plan did on this machine or a board; `accounts`: frames of every source, by what became of them."""
+
+    accounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def run(
+    plan: str | Path | Plan,
+    *,
+    pipeline: str | Path | Pipeline | None = None,
+    frames: int | None = None,
+    duration: str | int | None = None,
+    inputs: Path | Sequence[Path] | None = None,
+    weights: Path | None = None,
+    scales: Path | None = None,
+    pace: bool = True,
+    stats: bool = False,
+    loop: bool = False,
+    seed: int = 0,
+    options: Options | None = None,
+    board: Board | None = None,
+    on_frame: Callable[[FrameReport], None] | None = None,
+    warn: Note = warnings.warn,
+) -> Run:
+    """Execute a plan on this machine or `board`, frame after frame against its deadlines, and return what happened.
+
+    `pipeline`: where it is, if its name in the plan does not say.  `frames` of the LiDAR, or of the first sensor where
+    there is none, or a `duration` (text such as "10 s", or ns); without either every file of `inputs`.  `pace` False
+    releases frames as fast as they are done.  `on_frame` is called at the end of every chain.  See
+    `runtime.executor.execute` for what else can be chosen.  Raises UsageError for a plan that this machine cannot run.
+    """
+    from socsched.api.loading import load_plan, pipeline_of
+    from socsched.api.simulation import duration_ns
+    from socsched.runtime.boards.local import LocalBoard
+    from socsched.runtime.executor import execute
+    from socsched.runtime.options import PLAIN
+    from socsched.trace.metrics import result
+
+    made = load_plan(plan)
+    if not made.tasks:
+        raise UsageError("there is nothing to run: a stage has no engine", "the plan's violations say which")
+    accounts: dict[str, dict[str, int]] = {}
+    options, place = options or PLAIN, board or LocalBoard()
+    trace = execute(
+        made,
+        pipeline_of(made, pipeline, warn),
+        scans=list_inputs(inputs) if isinstance(inputs, Path) else inputs,
+        weights=weights,
+        scales=scales,
+        frames=frames,
+        duration_ns=duration_ns(duration),
+        seed=seed,
+        pace="rate" if pace else "asap",
+        on_frame=on_frame,
+        stats=stats,
+        loop=loop,
+        options=options,
+        board=place,
+        accounts=accounts,
+    )
+    from socsched.runtime.overheads import overheads
+
+    how = {"executor": options.executor, "in_flight": options.in_flight, "realtime": options.realtime}
+    known = {"accounts": accounts, **overheads(trace), **how, "board": dict(place.facts())}
+    return Run(made, trace, result(trace, made) | {"run": known}, accounts)
+
+
+def list_inputs(given: Path | None) -> list[Path] | None:
+    """Return the scans, images and arrays of a file or folder, None when none is given."""
+    from socsched.runtime.input_files import list_frames
+
+    return None if given is None else list(list_frames(given))
+
+
+def scans_or_street(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path]:
+    """Return the scan files of `given`, or write `frames` synthetic ones (a drive down a street) to `folder`/scans."""
+    from socsched.models.pointpillars.scan import list_scans, write_bin
+    from socsched.models.pointpillars.scene import sequence
+
+    if given is not None:
+        return list(list_scans(given))
+    target = folder / "scans"
+    target.mkdir(parents=True, exist_ok=True)
+    files = [target / f"{number:06d}.bin" for number in range(frames)]
+    for file, (_, points) in zip(files, sequence(seed, frames), strict=True):
+        write_bin(file, points)
+    return files
+
+
+def compute(
+    plan: Plan,
+    pipeline: Pipeline,
+    frames: int | None,
+    scans: Sequence[Path] | None,
+    weights: Path | None,
+    scales: Path | None,
+    seed: int,
+) -> dict[int, dict[str, Any]]:
+    """Return what a plan's stages find in each frame, computed here as the planned engines would."""
+    from socsched.descriptor.catalog import get_platform
+    from socsched.runtime.functional import compute as run
+
+    platform = get_platform(plan.platform)
+    return run(plan, pipeline, platform, frames=frames, scans=scans, weights=weights, scales=scales, seed=seed)

@@ -1,0 +1,89 @@
+"""Platforms, pipelines, task sets and plans, by name, path or as loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform
+    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.planning.plan import Plan
+
+Note = Callable[[str], None]
+
+
+def load_platform(platform: str | Path | Platform) -> Platform:
+    """Return a platform by name, by path, or as it is; ``host`` is this machine.
+
+    Raises UsageError for an unknown name, DescriptorError for a file with faults.
+    """
+    from socsched.descriptor.catalog import get_platform
+
+    return get_platform(str(platform)) if isinstance(platform, str | Path) else platform
+
+
+def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
+    """Return a pipeline by name, by path (YAML, or the ONNX file of a network), or as it is.
+
+    Raises UsageError for an unknown name, DescriptorError for a file with faults.
+    """
+    from socsched.descriptor.catalog import get_pipeline
+
+    return get_pipeline(str(pipeline)) if isinstance(pipeline, str | Path) else pipeline
+
+
+def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:
+    """Return a task set from a JSON or YAML file, or from data in that form; DescriptorError with every fault."""
+    from socsched.descriptor import taskset as files
+
+    if isinstance(taskset, str | Path):
+        return files.load_taskset(Path(taskset))
+    return files.taskset_from_mapping(taskset, "task set")
+
+
+def load_plan(plan: str | Path | Plan) -> Plan:
+    """Return the plan in a plan.json, or as it is; DescriptorError with every fault and its field."""
+    from socsched.planning import io
+
+    return io.load(plan) if isinstance(plan, str | Path) else plan
+
+
+def save_plan(plan: Plan, file: Path) -> None:
+    """Write plan.json, making its folder if needed."""
+    from socsched.planning import io
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    io.save(plan, file)
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plan.json holds it."""
+    from socsched.planning import io
+
+    return dict(io.to_document(plan))
+
+
+def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> Pipeline:
+    """Return the pipeline a plan was made of, `given` or found by its name, its networks cut as the plan has them.
+
+    Warns when the file has changed since.
+    """
+    from socsched.descriptor.catalog import get_platform, input_hashes
+    from socsched.planning.cutting.restore import as_planned
+
+    try:
+        pipeline = load_pipeline(given or plan.pipeline)
+    except UsageError as error:
+        if given:
+            raise
+        raise UsageError(str(error), f"say where the plan's pipeline is: --pipeline FILE ({error.hint})") from None
+    hashes = input_hashes(get_platform("host"), pipeline)
+    for name, digest in hashes.items():
+        if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:
+            warn(f"{name} has changed since the plan was made")
+    return as_planned(pipeline, plan)

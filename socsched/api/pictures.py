@@ -1,0 +1,48 @@
+"""What a run found in a frame, drawn: a range image, and the scan from above with its boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from socsched.trace.trace import Trace
+
+
+def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) -> None:
+    """Draw the first frame that came to boxes, as a range image and from above, with the true boxes where known.
+
+    `street` is the seed of the synthetic street the scans are of, None for other scans.
+    """
+    import tempfile
+
+    import numpy as np
+
+    from socsched.models.pointpillars.scan import read_scan
+    from socsched.reporting.birdseye import draw as birdseye
+    from socsched.reporting.rangeview import draw_range, stack
+
+    numbers = {file.name: number for number, file in enumerate(files)}
+    frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)
+    if frame is None:
+        return
+    name, found = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
+    points = np.asarray(read_scan(files[numbers[name]]))
+    boxes = np.array([entry["box"] for entry in found])
+    labels, scores = ([entry[key] for entry in found] for key in ("label", "score"))
+    truth = _truth(street, numbers[name]) if street is not None else None
+    with tempfile.TemporaryDirectory() as scratch:
+        above = birdseye(points, boxes, labels, scores, truth, Path(scratch) / "above.png", f"{name}, frame {frame}")
+        ahead = draw_range(points, boxes, labels, scores, truth, Path(scratch) / "ahead.png")
+        stack(ahead, above, target)
+
+
+def _truth(street: int, number: int) -> Any:
+    """Return the boxes of the road users the LiDAR can see in scan `number` of a synthetic street."""
+    from itertools import islice
+
+    from socsched.models.pointpillars.scene import sequence, visible
+
+    scene, points = next(islice(sequence(street, number + 1), number, None))
+    return scene.boxes[visible(scene, points)]

@@ -1,0 +1,83 @@
+"""Plans by an algorithm of the literature, or by one that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from socsched import __version__
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.api.planning import PlanOptions
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform
+    from socsched.planning.plan import Plan
+
+
+BEST = "best"
+"""Stands for all planners: the plan that simulates best is taken."""
+
+
+def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
+    """Return the plan of the planner `options.planner`; UsageError for a planner or setting that does not exist.
+
+    Where `options` refine, expected times are those of a simulation; nothing is planned again.
+    """
+    if options.planner == BEST:
+        return _best(pipeline, platform, mode, options)
+    from socsched.api.planning import pinned, profile_of
+    from socsched.compiler.analyze import stage_work
+    from socsched.planning.planners import planner
+    from socsched.planning.planners.propose import make_plan
+    from socsched.planning.workload import Limits
+
+    plan = make_plan(
+        planner(options.planner),
+        pinned(pipeline, platform, options.pins),
+        platform,
+        mode,
+        options.objective,
+        options.policy,
+        work=stage_work,
+        profile=profile_of(options),
+        options=options.settings,
+        time_limit=options.time_limit,
+        limits=Limits(options.power_cap, options.bandwidth_cap),
+    )
+    if options.refine and plan.tasks:
+        from socsched.api.refinement import refined
+
+        plan = refined(plan)
+    return replace(plan, tool={**plan.tool, "version": __version__})
+
+
+def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
+    """Return the plan that simulates best of all planners that cover the pipeline, the search here among them."""
+    from socsched.api import comparison
+    from socsched.api.planning import plan_with
+
+    if options.settings:
+        raise UsageError("--planner best takes no options", "name a planner to set its options")
+    outcomes = comparison.compared(
+        comparison.chosen(()),
+        lambda name, _: plan_with(
+            pipeline, platform, mode, replace(options, planner="" if name == comparison.OURS else name)
+        ),
+    )
+    found = comparison.best(outcomes, options.objective)
+    assert found.plan is not None
+    told = {o.name: o.latency_ns for o in outcomes if o.plan is not None and o.plan.tasks}
+    return replace(found.plan, solver={**found.plan.solver, "compared_latency_ns": told})
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return OPTION=VALUE texts as a mapping; UsageError for anything else."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-O {text}: expected OPTION=VALUE")
+        found[name] = value
+    return found

@@ -1,0 +1,209 @@
+"""The one recipe for plans: search, simulate, search again with what the simulation shows, and explain.
+
+The command line, sweeps, the demo and `socsched.plan` all come through `plan_with`, so that equal inputs give equal
+plans whichever of them asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from socsched import __version__
+from socsched.errors import UsageError
+from socsched.resources import nearest
+
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.planning.known import Known
+    from socsched.planning.observed import Observed
+    from socsched.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What steers planning, beside the pipeline, the platform and the mode.
+
+    `objective`: one of `planning.planner.OBJECTIVES`, or several that count in this order.  `policy`: edf | fp.
+    `solver`: heft | cpsat | auto.  `planner`: an algorithm of the literature or one installed, with its `settings`,
+    instead of the search here.  `time_limit` (s) of all steps, None for none.  `cuts`: networks may be cut between
+    engines.  `refine`: plan again with times as simulated.  `explain`: add conflicts, levers and what is uncertain.
+    `pins`: STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they can.  Caps of
+    mean power (mW) and DRAM traffic (bytes/s) hold beside those of the mode.
+    """
+
+    objective: str = "latency"
+    policy: str = "edf"
+    profile: Path | Profile | None = None
+    solver: str = "heft"
+    time_limit: float | None = 20.0
+    cuts: bool = True
+    refine: bool = True
+    power_cap: int | None = None
+    bandwidth_cap: int | None = None
+    pins: tuple[str, ...] = ()
+    prefers: tuple[str, ...] = ()
+    explain: bool = True
+    planner: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+FIRST = 0.7
+"""Share of the time limit for the first plan, where others follow with what its simulation shows."""
+
+
+def plan(
+    pipeline: str | Path | Pipeline, platform: str | Path | Platform, mode: str | None = None, **options: Any
+) -> Plan:
+    """Return the plan of a pipeline on a platform, both by name, path or as loaded.
+
+    `mode`: a power mode by name or alias; None or "auto" tries all and keeps the best.  `options`: the fields of
+    `PlanOptions`; caps may be text such as "20 W" and "50 GB/s".  Raises UsageError for unknown names, DescriptorError
+    for files with faults.  A plan that is infeasible or undecided is returned, with its `violations` and `conflicts`.
+    """
+    return plan_with(pipeline, platform, mode, options_of(**options))
+
+
+def options_of(**options: Any) -> PlanOptions:
+    """Return planning options as callers give them: caps as text or numbers, lists or a single text for pins."""
+    from socsched.units import parse
+
+    for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
+        if isinstance(options.get(name), str):
+            options[name] = parse(options[name], dimension)
+    for name in ("pins", "prefers"):
+        if name in options:
+            options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
+    if isinstance(options.get("profile"), str):
+        options["profile"] = Path(options["profile"])
+    return PlanOptions(**options)
+
+
+def plan_with(
+    pipeline: str | Path | Pipeline,
+    platform: str | Path | Platform,
+    mode: str | None = None,
+    options: PlanOptions = PlanOptions(),  # frozen
+    known: Known | None = None,
+) -> Plan:
+    """Return the plan of a pipeline on a platform; `known` keeps costs from one plan of them to the next."""
+    from socsched.api.loading import load_pipeline, load_platform
+
+    loaded, board = load_pipeline(pipeline), load_platform(platform)
+    if options.planner:
+        from socsched.api.planners import by_planner
+
+        return by_planner(loaded, board, mode, options)
+    made = _searched(pinned(loaded, board, options.pins), board, mode, options, known)
+    return replace(made, tool={**made.tool, "version": __version__})
+
+
+def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known | None) -> Plan:
+    from socsched.compiler.analyze import stage_work
+    from socsched.planning.clock import Clock
+    from socsched.planning.known import Known
+    from socsched.planning.observed import NOTHING
+    from socsched.planning.planner import make_plan
+    from socsched.planning.workload import Limits
+
+    clock, profile = Clock.of(options.time_limit), profile_of(options)
+    known = Known(board, stage_work, profile) if known is None else known
+    if options.prefers:
+        from socsched.planning.cutting.prefer import with_preferences
+
+        chosen = get_mode(board, None if mode == "auto" else mode)
+        wishes = dict(stage_and_engines("--prefer", text, pipeline, board) for text in options.prefers)
+        pipeline = with_preferences(pipeline, known.model(chosen), wishes)
+
+    def make(
+        mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False, share: float = 1.0
+    ) -> Plan:
+        return make_plan(
+            pipeline,
+            board,
+            mode,
+            options.objective,
+            options.policy,
+            work=stage_work,
+            profile=profile,
+            solver=options.solver,
+            limits=Limits(options.power_cap, options.bandwidth_cap),
+            known=known,
+            cuts=cuts,
+            observed=observed,
+            explain=explain,
+            time_limit=clock.left() * share if clock.limited else None,
+        )
+
+    exact = options.solver == "cpsat"
+    made = make(mode, options.cuts, explain=options.explain, share=FIRST if options.refine and not exact else 1.0)
+    if not options.refine or not made.tasks:
+        return made
+    from socsched.api.refinement import refined
+    from socsched.models.parts import PART
+
+    cut = any(PART in task.params for task in made.tasks)
+    first = made
+    tried: list[tuple[Observed, Plan]] = []
+
+    def again(seen: Observed) -> Plan:
+        tried.append((seen, make(first.mode, cut, seen)))
+        return tried[-1][1]
+
+    made = refined(first, None if exact else again, clock)
+    better = [seen for seen, other in tried if other.tasks == made.tasks]
+    if options.explain and better and made.tasks != first.tasks and not clock.over():
+        made = replace(made, uncertainty=make(first.mode, cut, better[0], explain=True).uncertainty)
+    return made
+
+
+def profile_of(options: PlanOptions) -> Profile | None:
+    """Return the measured costs that planning starts from, read where they are a file."""
+    if options.profile is None or not isinstance(options.profile, Path):
+        return options.profile
+    from socsched.cost.profile import load_profile
+
+    return load_profile(options.profile)
+
+
+def get_mode(platform: Platform, name: str | None) -> PowerMode:
+    """Return a power mode by name or alias, the default one for None; UsageError with the names there are."""
+    try:
+        return platform.mode(name)
+    except KeyError:
+        names = ", ".join(mode.name for mode in platform.modes)
+        raise UsageError(f"{platform.name} has no power mode {name!r}", f"its modes: {names}") from None
+
+
+def pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
+    """Return a pipeline whose stages run on the engines they are pinned to; UsageError for names there are not."""
+    wanted: dict[str, tuple[str, ...]] = {}
+    for pin in pins:
+        stage, engines = stage_and_engines("--pin", pin, pipeline, platform)
+        wanted[stage] = (*wanted.get(stage, ()), *engines)
+    stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
+    return replace(pipeline, stages=stages)
+
+
+def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Platform) -> tuple[str, tuple[str, ...]]:
+    """Return what STAGE=ENGINE[,ENGINE...] says, engines by id or kind; UsageError for names there are not."""
+    stage, _, names = text.partition("=")
+    engines = tuple(names.split(","))
+    stages = [s.name for s in pipeline.stages]
+    if stage not in stages:
+        raise UsageError(f"{option} {text}: {pipeline.name} has no stage {stage!r}", _meant(stage, stages))
+    known = list(dict.fromkeys(name for e in platform.engines for name in (e.id, e.kind)))
+    for engine in engines:
+        if engine not in known:
+            raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, known))
+    return stage, engines
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    listed = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
+    return f"{listed} (expected STAGE=ENGINE)"

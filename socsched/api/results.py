@@ -1,0 +1,94 @@
+"""What a simulation or a run amounts to, typed: chains with their response times, and a folder to keep it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from socsched.units import format_duration
+
+if TYPE_CHECKING:
+    from socsched.planning.plan import Plan
+    from socsched.trace.trace import Trace
+
+
+class Duration(int):
+    """A time in integer nanoseconds that prints as people write it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return format_duration(int(self))
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFigures:
+    """Frames of one chain and their response times (reaction times where a stage samples); None of no frame.
+
+    `missed`: completed late, or unfinished at the deadline; `dropped`: lost before the end of the chain.
+    """
+
+    name: str
+    deadline: Duration
+    released: int
+    completed: int
+    missed: int
+    dropped: int
+    mean: Duration | None
+    p50: Duration | None
+    p99: Duration | None
+    p99_9: Duration | None
+    max: Duration | None
+
+    @property
+    def met(self) -> bool:
+        """Whether every frame was in time."""
+        return not self.missed and not self.dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A plan, what happened, and its figures as result.json holds them (`trace.metrics`); `trace` if it was kept."""
+
+    plan: Plan
+    trace: Trace | None
+    figures: Mapping[str, Any]
+
+    @property
+    def chains(self) -> Mapping[str, ChainFigures]:
+        """Figures of every chain by name."""
+        deadlines = {chain.name: chain.deadline_ns for chain in self.plan.chains}
+        return {
+            name: ChainFigures(
+                name,
+                Duration(deadlines[name]),
+                *(found[key] for key in ("released", "completed", "missed", "dropped")),
+                *(
+                    None if found["response_time_ns"][key] is None else Duration(round(found["response_time_ns"][key]))
+                    for key in ("mean", "p50", "p99", "p99_9", "max")
+                ),
+            )
+            for name, found in self.figures["chains"].items()
+        }
+
+    @property
+    def met(self) -> bool:
+        """Whether every frame of every chain was in time."""
+        return all(chain.met for chain in self.chains.values())
+
+    def save(self, folder: str | Path, page: bool = True, kept: Sequence[str] = ()) -> None:
+        """Write plan.json, result.json, the trace, and with `page` report.html into a folder.
+
+        `kept`: files of this result that lie there already.  Raises UsageError where no trace was recorded, InputError
+        for a folder that cannot be written.
+        """
+        from socsched.api.folders import save
+        from socsched.errors import UsageError
+
+        if self.trace is None:
+            raise UsageError("a result without its trace cannot be kept", "simulate with record=True")
+        save(Path(folder), self.plan, self.trace, self.figures, page, kept)

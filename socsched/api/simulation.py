@@ -1,0 +1,154 @@
+"""Simulations of plans: on a clock of integer nanoseconds, the same arguments giving the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from socsched.api.results import Result
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.api.tasksets import TaskSetSimulation
+    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.planning.plan import Plan
+    from socsched.sim.engine import Simulated
+    from socsched.sim.faults import Faults
+    from socsched.sim.policies import Key, Policy
+    from socsched.trace.trace import Trace
+
+SECOND = 10**9
+DEFAULT_NS = 60 * SECOND
+"""How long a plan is simulated where no duration is given."""
+TRACED_JOBS = 500_000
+"""Jobs up to which a simulation whose trace is not kept is traced nonetheless: its percentiles are then exact."""
+LONGEST_NS = 10 * SECOND
+"""Most of a hyperperiod that a trace of the plan shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation(Result):
+    """What a plan did in a simulation; `interrupted`: it covers less than was asked for."""
+
+    interrupted: bool = False
+
+
+@overload
+def simulate(subject: str | Path | Plan, duration: str | int | None = ..., **options: Any) -> Simulation: ...
+@overload
+def simulate(subject: TaskSet, duration: str | int | None = ..., **options: Any) -> TaskSetSimulation: ...
+def simulate(
+    subject: str | Path | Plan | TaskSet, duration: str | int | None = None, **options: Any
+) -> Simulation | TaskSetSimulation:
+    """Simulate a plan (or the plan.json of one), or a task set, for `duration` (text such as "10 s", or ns).
+
+    Options of a plan: `policy` replaces the planned one on every engine: a name, a `Policy`, or a function ``key(job,
+    now_ns)``; `seed`; `faults`: a file or `Faults`; `governor` static | ccedf; `record` False keeps no trace, in memory
+    that does not grow with time (None: where the simulation is long).  Options of a task set: `api.tasksets`.  Without
+    a duration a plan is simulated for 60 s, a task set for its horizon or until it repeats.
+
+    Raises UsageError for a plan without tasks, or a policy, governor or duration that cannot be simulated.
+    """
+    from socsched.descriptor.taskset_model import TaskSet
+
+    length = duration_ns(duration)
+    if isinstance(subject, TaskSet):
+        from socsched.api.tasksets import simulate as of_taskset
+
+        return of_taskset(subject, length, **options)
+    from socsched.api.loading import load_plan
+
+    return simulate_plan(load_plan(subject), DEFAULT_NS if length is None else length, **options)
+
+
+def simulate_plan(
+    plan: Plan,
+    length_ns: int,
+    *,
+    policy: str | Policy | Key | None = None,
+    seed: int = 0,
+    faults: str | Path | Faults | None = None,
+    governor: str = "static",
+    record: bool | None = True,
+) -> Simulation:
+    """Simulate a plan for `length_ns`; options as in `simulate`."""
+    if not plan.tasks:
+        raise UsageError("there is nothing to simulate: a stage has no engine", "the plan's violations say which")
+    made = changed(plan, policy, governor)
+    traced = not many_jobs(made, length_ns) if record is None else record
+    done = run(made, length_ns, seed, faults, traced)
+    return Simulation(made, done.trace, figures(done), done.interrupted)
+
+
+def changed(plan: Plan, policy: str | Policy | Key | None = None, governor: str = "static") -> Plan:
+    """Return the plan as it is simulated: every engine under `policy`, a `governor` where clocks can be chosen."""
+    if policy is not None:
+        from socsched.sim.lower import with_policy
+
+        plan = with_policy(plan, policy_name(policy))
+    if governor != "static":
+        from socsched.planning.engine_levels import governed
+
+        plan = governed(plan, governor)
+    return plan
+
+
+def policy_name(policy: str | Policy | Key) -> str:
+    """Return the name of a policy, known from now on in this process where it is an object or a function."""
+    from socsched.sim import policies
+
+    return policies.policy(policy).name if isinstance(policy, str) else policies.register(policy)
+
+
+def planned_policy(name: str) -> str:
+    """Return the policy to plan with when `name` is simulated: itself if bounds exist for it, else EDF."""
+    return name if name in ("edf", "fp") else "edf"
+
+
+def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> Simulated:
+    """Simulate a plan as it is, with a trace or without."""
+    from socsched.sim.engine import run as run_kernel
+    from socsched.sim.faults import Faults, load_faults
+
+    harm = load_faults(Path(faults), plan) if isinstance(faults, str | Path) else faults
+    assert harm is None or isinstance(harm, Faults)
+    return run_kernel(plan, length_ns, seed, None, harm, record=record)
+
+
+def many_jobs(plan: Plan, length_ns: int) -> bool:
+    """Say whether a simulation is long enough to go without a trace that is not kept."""
+    return sum(length_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
+
+
+def figures(done: Simulated) -> dict[str, Any]:
+    """Return what a simulation amounts to, as result.json holds it."""
+    if done.trace is None:
+        from socsched.sim.totals import totals
+        from socsched.trace.summary import result
+
+        return result(totals(done), done.lowered.plan)
+    from socsched.trace.given_up import given_up
+    from socsched.trace.metrics import result as of_trace
+
+    found = of_trace(done.trace, done.lowered.plan)
+    lost = given_up(done.trace)
+    return found | ({"given_up": lost} if lost else {})
+
+
+def duration_ns(duration: str | int | None) -> int | None:
+    """Return a duration in ns; ValueError for text that is none."""
+    from socsched.units import parse_duration
+
+    return parse_duration(duration) if isinstance(duration, str) else duration
+
+
+def preview(plan: Plan) -> Trace:
+    """Return a simulation of a plan for a hyperperiod, or two of the longest period where that is longer."""
+    from socsched.planning.handoff.stm import hyperperiod_ns
+    from socsched.sim.engine import simulate as traced
+
+    if not plan.tasks:
+        raise UsageError("there is nothing to show: a stage has no engine", "socsched plan says which and why")
+    length = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
+    return traced(plan, max(length, 2 * max(t.period_ns for t in plan.tasks)))

@@ -1,0 +1,101 @@
+"""Published task sets simulated and analysed: periodic tasks on identical processors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.sim.engine import Simulated
+    from socsched.sim.policies import Key, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """Jobs of one task; response times in ns from the arrival, None where no job was completed.
+
+    `late`: jobs completed after their deadline; `unfinished`: jobs whose deadline passed and that were not completed.
+    """
+
+    id: int
+    name: str
+    released: int
+    completed: int
+    response_max_ns: int | None
+    response_mean_ns: float | None
+    late: int
+    unfinished: int
+    preemptions: int
+    migrations: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSetSimulation:
+    """What a task set did in a simulation, task by task in the order of its file."""
+
+    taskset: TaskSet
+    simulated: Simulated
+    tasks: tuple[TaskFigures, ...]
+
+    @property
+    def missed(self) -> int:
+        """Jobs that were late or never done by their deadline."""
+        return sum(task.late + task.unfinished for task in self.tasks)
+
+    @property
+    def met(self) -> bool:
+        """Whether every job was in time."""
+        return not self.missed
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the simulation covers less than was asked for."""
+        return self.simulated.interrupted
+
+    def document(self, jobs: int = 0) -> dict[str, Any]:
+        """Return the answer in the file's own unit of time, with the first `jobs` jobs (`sim.tasksets.answer`)."""
+        from socsched.sim.tasksets import answer
+
+        return answer(self.taskset, self.simulated, jobs)
+
+
+def simulate(
+    taskset: TaskSet,
+    length_ns: int | None = None,
+    *,
+    policy: str | Policy | Key | None = None,
+    execution: str = "wcet",
+    seed: int = 0,
+    record: bool = False,
+    reported: bool = False,
+) -> TaskSetSimulation:
+    """Simulate a task set for `length_ns`, else its horizon, else until it repeats: a minute or a million jobs at most.
+
+    `policy` replaces the set's own; `execution` wcet | bcet | random (between both, by `seed`).  `record` keeps the
+    trace, `reported` makes every deadline a requirement of the plan that is simulated.
+    """
+    from socsched.api.simulation import policy_name
+    from socsched.sim.tasksets import simulate_taskset
+
+    rule = None if policy is None else policy_name(policy)
+    done = simulate_taskset(taskset, length_ns, rule, execution, seed, record=record, reported=reported)
+    return TaskSetSimulation(taskset, done, tuple(_figures(taskset, done)))
+
+
+def _figures(taskset: TaskSet, done: Simulated) -> list[TaskFigures]:
+    found = done.outcome
+    sums, most, counts = (found.ints_of("responses", which) for which in (1, 2, 3))
+    columns = {name: found.ints(name) for name in ("released", "late", "overdue", "preempted", "migrated")}
+    return [
+        TaskFigures(
+            task.id,
+            task.name,
+            int(columns["released"][number]),
+            int(counts[number]),
+            int(most[number]) if counts[number] else None,
+            int(sums[number]) / int(counts[number]) if counts[number] else None,
+            *(int(columns[name][number]) for name in ("late", "overdue", "preempted", "migrated")),
+        )
+        for number, task in enumerate(taskset.tasks)
+    ]

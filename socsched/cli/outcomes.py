@@ -1,0 +1,42 @@
+"""What commands end with: exit codes of plans and folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
+
+if TYPE_CHECKING:
+    from socsched.cli.options import Output
+    from socsched.planning.plan import Plan
+
+
+def exit_code(plan: Plan) -> int:
+    """Return what a command that plans ends with."""
+    return {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED}.get(plan.verdict, EXIT_UNDECIDED)
+
+
+def refused(output: Output, plan: Plan) -> int:
+    """Show a plan without tasks, for which there is nothing to simulate or run, and return its exit code."""
+
+    from socsched.api.loading import plan_document
+
+    def show() -> None:
+        from socsched.cli.options import terminal_width
+        from socsched.reporting.terminal import console, plan_view
+
+        console(terminal_width()).print(plan_view(plan))
+
+    output.result(plan_document(plan), show)
+    output.note("nothing to do: a stage has no engine")
+    return exit_code(plan)
+
+
+def outcome_code(result: Mapping[str, Any], paced: bool = True) -> int:
+    """Return what a command that simulates or runs ends with: 1 when a frame was late or dropped.
+
+    Frames that no sensor's rate releases (not `paced`) cannot be late.
+    """
+    lost = sum(chain["missed"] * paced + chain["dropped"] for chain in result["chains"].values())
+    return EXIT_VIOLATED if lost else EXIT_OK

@@ -1,0 +1,47 @@
+"""Lines that `socsched run` and `socsched demo` print of a run, while it goes on and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from socsched.runtime.executor import FrameReport
+
+Note = Callable[[str], None]
+
+
+def frame_notes(note: Note, pace: bool, total: int, duration_ns: int | None = None) -> Callable[[FrameReport], None]:
+    """Return what notes every finished frame, and tells progress by `duration_ns` or by `total` frames."""
+    from socsched.progress import tell
+    from socsched.units import format_duration
+
+    done = 0
+
+    def on_frame(report: FrameReport) -> None:
+        nonlocal done
+        done += 1
+        if duration_ns:
+            tell("running", report.finish_ns, duration_ns, "ns")
+        else:
+            tell("running", done, total, "frames")
+        late = "" if report.met or not pace else f", late: {format_duration(report.deadline_ns)} allowed"
+        note(f"     {report.chain} frame {report.frame}: {format_duration(report.response_ns)}{late}")
+
+    return on_frame
+
+
+def run_lines(figures: Mapping[str, Any]) -> list[str]:
+    """Return what a person reads of a run's figures: one line about frames, one about overheads."""
+    from socsched.units import format_duration
+
+    told = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
+    lines = [f"{source}: {told.format_map(account)}" for source, account in figures["accounts"].items()]
+    late = [found["p50"] for found in figures["release_jitter_ns"].values() if found]
+    if (waits := figures["dispatch_ns"]) is not None:
+        told = (
+            f"Executor: a ready job starts after {format_duration(waits['p50'])} (p99 {format_duration(waits['p99'])})"
+        )
+        jitter = f", releases come {format_duration(max(late))} late (median)" if late else ""
+        lines.append(told + jitter)
+    return lines

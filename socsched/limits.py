@@ -1,7 +1,7 @@
 """How large numbers may be: what files are checked against, and what the int64 of the simulator can bear.
 
 Times are integer ns, sizes bytes, rates bytes per second or hertz, powers mW.  Within these limits every product and
-sum of the simulator stays below 2**63 (`plan.ranges`, `sim.stretch`).
+sum of the simulator stays below 2**63 (`planning.ranges`, `sim.stretch`).
 """
 
 from __future__ import annotations

@@ -85,7 +85,6 @@ def compiled(
 ) -> tuple[Callable[[], Any], int, Callable[[Any], list[Array]]]:
     """Return (call, operations, conversion of its results to plain NCHW) of the int8 lowering."""
     from socsched.compiler.aligned import from_tvm, to_tvm
-    from socsched.compiler.analyze import operators
     from socsched.compiler.cpu.int8_dot import dot_for, int8_options
     from socsched.compiler.cpu.int8_lower import lower_int8
     from socsched.compiler.environment import relax, tvm
@@ -95,6 +94,7 @@ def compiled(
     from socsched.compiler.quantize.network import quantised
     from socsched.compiler.relax_import import import_network
     from socsched.compiler.targets import resolve
+    from socsched.graph.counting import operators
     from socsched.graph.operators import TensorType
 
     spec = resolve({"kind": "llvm", "host": True})

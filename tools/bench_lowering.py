@@ -271,7 +271,6 @@ def onnx_session(model: bytes, threads: int) -> Any:
 
 def layers(threads: int, repeat: int) -> None:
     """Print every kernel of backbone and head: median ms, GFLOP/s counted as direct convolution."""
-    from socsched.compiler.analyze import operators
     from socsched.compiler.cpu.fuse import fused
     from socsched.compiler.cpu.lower import lower
     from socsched.compiler.environment import relax, tvm
@@ -279,6 +278,7 @@ def layers(threads: int, repeat: int) -> None:
     from socsched.compiler.layouts import physical_shape
     from socsched.compiler.relax_import import import_network
     from socsched.compiler.targets import resolve, vector_unit
+    from socsched.graph.counting import operators
     from socsched.models.pointpillars.network import backbone_network, head_network
     from socsched.models.weights import seeded_weights
 

@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from socsched.compiler.analyze import stage_work  # noqa: E402
 from socsched.descriptor.catalog import get_pipeline, get_platform  # noqa: E402
+from socsched.models.work import stage_work  # noqa: E402
 from socsched.planning.planner import make_plan  # noqa: E402
 from socsched.study import policy_report  # noqa: E402
 from socsched.study.policies import Study, study  # noqa: E402

@@ -184,8 +184,8 @@ def simso(work: Workload, seconds: int) -> float | None:
 
 def orin() -> Plan:
     """Return the plan of perception-stack on a Jetson AGX Orin."""
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.work import stage_work
     from socsched.planning.planner import make_plan
 
     return make_plan(get_pipeline("perception-stack"), get_platform("jetson-agx-orin-64gb"), "MAXN", work=stage_work)

@@ -30,8 +30,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 from socsched.runtime.executor import execute
 from socsched.runtime.options import Options

@@ -34,10 +34,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.profile import Profile, save_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
+from socsched.models.work import stage_work
 from socsched.planning import io
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan

@@ -28,7 +28,7 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
     if options.planner == BEST:
         return _best(pipeline, platform, mode, options)
     from socsched.api.planning import pinned, profile_of
-    from socsched.compiler.analyze import stage_work
+    from socsched.models.work import stage_work
     from socsched.planning.planners import planner
     from socsched.planning.planners.propose import make_plan
     from socsched.planning.workload import Limits

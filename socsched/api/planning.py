@@ -103,7 +103,7 @@ def plan_with(
 
 
 def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known | None) -> Plan:
-    from socsched.compiler.analyze import stage_work
+    from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
     from socsched.planning.known import Known
     from socsched.planning.observed import NOTHING

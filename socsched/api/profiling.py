@@ -57,9 +57,9 @@ def _together(
     conversions: bool,
 ) -> Profile:
     """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_platform
     from socsched.models.registry import bindings
+    from socsched.models.work import stage_work
     from socsched.planning.planner import make_plan
     from socsched.runtime import corun
     from socsched.runtime.backends.base import Setting

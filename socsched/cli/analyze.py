@@ -34,8 +34,8 @@ def command(output: Output, file: Path, new: str | None, source: str | None) -> 
 def _add(output: Output, file: Path, new: str, source: str | None) -> int:
     from socsched.api import loading
     from socsched.cli import outcomes
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.work import stage_work
     from socsched.planning.addition import add
 
     made = loading.load_plan(file)

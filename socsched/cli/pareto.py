@@ -49,8 +49,8 @@ def show(
 def explored(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
     """Plan every mode of a platform and every objective."""
     from socsched.api.planning import plan_with, profile_of
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.work import stage_work
     from socsched.planning.known import Known
     from socsched.planning.pareto import explore
 

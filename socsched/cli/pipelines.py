@@ -122,7 +122,7 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
     if platform:
         from dataclasses import asdict
 
-        from socsched.compiler.analyze import stage_work
+        from socsched.models.work import stage_work
         from socsched.planning.homeless import refused_operators, require_engines
 
         board = get_platform(platform)

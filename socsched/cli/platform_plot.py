@@ -16,10 +16,10 @@ def plot(
 
     `pipeline` is a name or path; `precision` and `engine` (id) draw less.  Raises UsageError when nothing is left.
     """
-    from socsched.compiler.analyze import stage_work
     from socsched.cost.roofs import PRECISIONS, points, roofs
     from socsched.descriptor.catalog import get_pipeline
     from socsched.errors import UsageError
+    from socsched.models.work import stage_work
     from socsched.reporting.roofline import draw
 
     shown = roofs(platform, mode, (precision,) if precision else PRECISIONS, engine)

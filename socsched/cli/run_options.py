@@ -118,7 +118,7 @@ def _spare_plans(given: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: 
     found: list[Plan] = []
     for name in given:
         if name == "auto":
-            from socsched.compiler.analyze import stage_work
+            from socsched.models.work import stage_work
             from socsched.runtime.limp_home import limp_home_plans
 
             found += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from socsched.cache import cache_dir
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
 from socsched.compiler.cpu.share_tuning import Tuning
 from socsched.compiler.cpu.share_tuning import check as check_tuning
@@ -35,17 +34,18 @@ from socsched.compiler.quantize.build import build_int8, key_part
 from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
 from socsched.compiler.targets import TargetSpec, resolve, share_in_code
-from socsched.compiler.values import value_types
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError, UsageError
+from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
 from socsched.models.registry import Model, get_model
 from socsched.models.weights import check_weights, seeded_weights
+from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
 
@@ -103,7 +103,7 @@ def compile_stage(
     if artifact is None:
         names = port_names(model, network)
         if part:
-            network = take(network, part, value_types(network))
+            network = take(network, part, layer_types(network))
         built = (spec, precision, chosen, provenance, key, scales, tuning, share)
         request = _Request(stage, engine, model, network, names, *built)
         artifact = _store(folder, request)

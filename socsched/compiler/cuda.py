@@ -1,4 +1,4 @@
-"""CUDA artefacts: fp16 and int8 by the rules of `compile.gpu`, the rest by TVM's general schedules; no GPU is needed.
+"""CUDA artefacts: fp16 and int8 by the rules of `compiler.gpu`, the rest by TVM's general schedules; no GPU is needed.
 
 TVM embeds only CUDA source where no CUDA driver is installed, so nvcc turns that source into a cubin here.  Under the
 general schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 everything is fp16

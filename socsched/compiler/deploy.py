@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler import bundle
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import PRECISIONS, compile_stage, compiles, network_of
 from socsched.compiler.handover import write as handover
@@ -32,6 +31,7 @@ from socsched.errors import MachineError, UsageError
 from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.graph.partition import Part
 from socsched.graph.rules import check_operators
+from socsched.models.work import stage_work
 from socsched.progress import tell
 
 SCHEMA_VERSION = "1"

@@ -1,82 +1,19 @@
-"""The Relax module read back as fused operators: what analysis counts and what the CPU lowering turns into kernels.
-
-Bias and ReLU are folded into the convolution, deconvolution, dense layer or addition that feeds nothing else; the
-Pillar Feature Net (decorate, dense, ReLU, maximum over slots) becomes one operator, since its [P, slots, channels]
-intermediate must never reach memory.
-"""
+"""The Relax module of a network read back as operations, and those fused (`graph.fusion`), for lowering."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from socsched.compiler.relax_import import DTYPES
 from socsched.errors import CompileError
+from socsched.graph.fusion import Graph, Group, Operation, fuse
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
+__all__ = ["Graph", "Group", "read", "tensor_type"]
+
 _NAMES = {name: dtype for dtype, name in DTYPES.items()}
-_BIASED = ("conv2d", "conv2d_transpose", "dense")
-_RECTIFIED = (*_BIASED, "add")
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One fused operator: `inputs` and `output` name values, `weights` maps role -> key of `Network.params`.
-
-    `attrs` are those of `graph.operators.Operator`; `options` what only lowering needs (pillar size, grid, ...).
-    """
-
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    output: str
-    weights: Mapping[str, str] = field(default_factory=dict)
-    attrs: Mapping[str, float] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    relu: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """Fused operators in topological order; `values` gives every value's logical type (-1 where it varies).
-
-    `calls` holds the Relax expression behind every value, `params` the weight behind every parameter's name.
-    """
-
-    network: Network
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    groups: tuple[Group, ...]
-    values: Mapping[str, TensorType]
-    calls: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    params: Mapping[str, str] = field(default_factory=dict, compare=False)
-
-    def consumers(self, value: str) -> list[Group]:
-        """Return the operators that read `value`."""
-        return [group for group in self.groups if value in group.inputs]
-
-    def used_once(self, value: str) -> bool:
-        """Return whether `value` has exactly one reader and does not leave the graph."""
-        return value not in self.outputs and sum(group.inputs.count(value) for group in self.groups) == 1
-
-    def in_place(self, group: Group) -> bool:
-        """Return whether a concatenation costs nothing, because every input can be written straight into its slice."""
-        by_output = {other.output: other for other in self.groups}
-        return (
-            group.kind == "concat"
-            and group.attrs["axis"] == 1
-            and all(
-                self.used_once(value)
-                and value in by_output
-                and by_output[value].kind in ("conv2d", "conv2d_transpose")
-                and len(self.values[value].shape) == 4
-                for value in group.inputs
-            )
-        )
 
 
 def read(module: Any, network: Network) -> Graph:
@@ -102,90 +39,52 @@ class _Reader:
         self.module, self.network = module, network
         self.main = module["main"]
         count = int(self.main.attrs["num_input"])
-        self.inputs = tuple(str(var.name) for var in self.main.params[:count])
+        self.inputs = {str(var.name): tensor_type(var.ty) for var in self.main.params[:count]}
         self.weights = dict(zip((str(v.name) for v in self.main.params[count:]), network.params, strict=True))
-        self.values = {str(var.name): tensor_type(var.ty) for var in self.main.params[:count]}
-        self.groups: list[Group] = []
+        self.shapes = {name: tensor.shape for name, tensor in self.inputs.items()}
         self.helpers: set[str] = set()
-        self.biases = {layer.weights["bias"] for layer in network.layers if "bias" in layer.weights}
-        self.uses: Counter[str] = Counter()
 
     def graph(self) -> Graph:
-        bindings = [binding for block in self.main.body.blocks for binding in block.bindings]
-        *body, result = bindings
-        for binding in bindings:
-            self.uses.update(_operands(binding.value))
+        *body, result = [binding for block in self.main.body.blocks for binding in block.bindings]
         calls = {str(binding.var.name): binding.value for binding in body}
         params = dict(self.weights)
-        for binding in body:
-            self.add(str(binding.var.name), binding.value)
+        found = [self.operation(name, call) for name, call in calls.items()]
         outputs = tuple(str(item.name) for item in result.value.fields)
-        return Graph(self.network, self.inputs, outputs, tuple(self.groups), self.values, calls, params)
+        return fuse(self.network, self.inputs, [op for op in found if op is not None], outputs, calls, params)
 
-    def add(self, name: str, call: Any) -> None:
-        op = str(call.op.name)
+    def operation(self, name: str, call: Any) -> Operation | None:
+        """Return what a binding computes; None for a parameter in another form, and for a part of another kernel."""
         args = _operands(call)
         if args and all(arg in self.weights for arg in args):  # a parameter brought into the form its operator takes
             self.weights[name] = self.weights[args[0]]
-            return
-        if op == "relax.call_tir" and self.kernel_kind(call) == "pillar_sums":  # part of the pillar_features it feeds
+            return None
+        kernel = self.kernel_kind(call)
+        if kernel == "pillar_sums":  # part of the pillar_features it feeds
             self.helpers.add(name)
-            return
-        self.values[name] = tensor_type(call.ty)
-        producer = self.producer(args[0]) if args and args[0] not in self.weights else None
-        if op == "relax.add" and self.is_bias(producer, args):
-            assert producer is not None
-            self.fold(producer, name, weights={**producer.weights, "bias": self.weights[args[1]]})
-        elif op == "relax.nn.relu" and producer and producer.kind in _RECTIFIED and self.uses[args[0]] == 1:
-            self.fold(producer, name, relu=True)
-        elif op == "relax.max" and producer and self.fuse_pillars(producer, name, call):
-            return
-        else:
-            self.groups.append(self.anchor(name.removesuffix("_linear"), name, op, args, call))
-
-    def is_bias(self, producer: Group | None, args: tuple[str, ...]) -> bool:
-        """Say whether an addition is the bias its layer asks for, the last thing that can join the layer."""
-        if producer is None or producer.kind not in _BIASED or len(args) < 2 or args[1] not in self.weights:
-            return False
-        return "bias" not in producer.weights and not producer.relu and self.weights[args[1]] in self.biases
-
-    def kernel_kind(self, call: Any) -> str:
-        return str(self.module[call.args[0]].attrs["socsched.kind"])
-
-    def producer(self, value: str) -> Group | None:
-        return next((group for group in reversed(self.groups) if group.output == value), None)
-
-    def fold(self, producer: Group, output: str, **changes: Any) -> None:
-        index = self.groups.index(producer)
-        self.groups[index] = replace(producer, output=output, **changes)
-
-    def fuse_pillars(self, dense: Group, output: str, call: Any) -> bool:
-        decorate = self.producer(dense.inputs[0]) if dense.kind == "dense" and dense.relu else None
-        if decorate is None or decorate.kind != "pillar_features" or [int(a) for a in call.attrs.axis] != [1]:
-            return False
-        if self.uses[dense.inputs[0]] != 1 or self.uses[dense.output] != 1:
-            return False
-        self.groups.remove(dense)
-        attrs = {**dense.attrs, "window": self.values[decorate.output].shape[1]}
-        self.fold(decorate, output, name=output, attrs=attrs, weights=dense.weights, relu=True)
-        return True
-
-    def anchor(self, name: str, output: str, op: str, args: tuple[str, ...], call: Any) -> Group:
-        given = [self.weights[arg] for arg in args if arg in self.weights]
-        weights = dict(zip(("weight",), given, strict=False))
+            return None
         inputs = tuple(arg for arg in args if arg not in self.weights and arg not in self.helpers)
-        shapes = [self.network.params[key] for key in weights.values()]
-        if op == "relax.call_tir":
-            kind = self.kernel_kind(call)
-            layer = next(layer for layer in self.network.layers if layer.op == kind)
-            return Group(name, kind, inputs, output, options=layer.attrs)
+        weights = tuple(self.weights[arg] for arg in args if arg in self.weights)
+        made = tensor_type(call.ty)
+        self.shapes[name] = made.shape
+        first = bool(args) and args[0] in self.weights
+        if kernel:
+            layer = next(layer for layer in self.network.layers if layer.op == kernel)
+            return Operation(name, kernel, inputs, made, weights, options=layer.attrs, weight_first=first)
+        op = str(call.op.name)
         if op not in _KINDS:
-            raise CompileError(f"{self.network.name}: {output}: no analysis for operator {op}")
+            raise CompileError(f"{self.network.name}: {name}: no analysis for operator {op}")
         kind, attrs = _KINDS[op]
         if kind == "dense" and not weights:
             kind = "matmul"
-        found = attrs(call, [self.values[value].shape for value in inputs], shapes)
-        return Group(name, kind, inputs, output, weights, found)
+        given = attrs(call, [self.shapes[value] for value in inputs], [self.network.params[key] for key in weights[:1]])
+        axes = tuple(int(axis) for axis in call.attrs.axis) if kind == "reduce_max" else ()
+        return Operation(name, kind, inputs, made, weights, given, axes=axes, weight_first=first)
+
+    def kernel_kind(self, call: Any) -> str:
+        """Return the kind of a kernel of ours, "" for an operator of Relax."""
+        if str(call.op.name) != "relax.call_tir":
+            return ""
+        return str(self.module[call.args[0]].attrs["socsched.kind"])
 
 
 def _operands(expression: Any) -> tuple[str, ...]:

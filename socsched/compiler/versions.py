@@ -18,7 +18,7 @@ def rule_sources() -> str:
     """Return a digest of the compiler's sources and of the pinned versions."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256(repr(PINNED).encode())
-    for folder in ("compile", "graph"):
+    for folder in ("compiler", "graph"):
         for path in sorted((package / folder).rglob("*.py")):
             digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

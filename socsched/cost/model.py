@@ -25,7 +25,7 @@ from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
 
 WorkOf = Callable[[Stage, str], StageWork]
-"""Returns what a stage computes in a precision; `compile.stage_work` at run time."""
+"""Returns what a stage computes in a precision; `compiler.stage_work` at run time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The `target` of an engine at the file edge: which compiler back end, for which processor (see `compile.targets`)."""
+"""The `target` of an engine at the file edge: which compiler back end, for which processor (see `compiler.targets`)."""
 
 from __future__ import annotations
 

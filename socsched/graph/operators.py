@@ -1,4 +1,4 @@
-"""Tensors and operators as planning sees them; filled from the compiler's IR by `compile.analyze`."""
+"""Tensors and operators as planning sees them; counted by `graph.counting`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PARETO = "pareto.json"
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Roofs of the planned mode and stages under them, the front's document (`report.pareto`), what made the folder.
+    """Roofs of the planned mode and stages under them, the front's document (`reporting.pareto`), what made the folder.
 
     `missing` says why there is no "roofline", and with which command there would be a "front".
     """
@@ -82,8 +82,8 @@ def _rooflines(
 
 
 def _points(plan: Plan, pipeline: Any, board: Any, mode: Any, shown: Sequence[Roof]) -> list[Point]:
-    from socsched.compiler.analyze import stage_work
     from socsched.cost.model import CostModel
+    from socsched.models.work import stage_work
 
     model, found = CostModel(board, mode, stage_work), []
     for task in plan.tasks:

@@ -1,4 +1,4 @@
-"""The front over power modes as a part of the page: latency against power, from the document of `report.pareto`."""
+"""The front over power modes as a part of the page: latency against power, from the document of `reporting.pareto`."""
 
 from __future__ import annotations
 

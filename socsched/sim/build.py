@@ -2,7 +2,7 @@
 
 The kernel is Python that Cython understands (`sim.kernel`).  Its modules are put together as one (`sim.merge`),
 translated and compiled once; a file that is not what was built, or that others could have changed, is never loaded
-(`compile.store.library`).
+(`compiler.store.library`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What must hold of the kernel's tables, all of it in one place: the kernel itself checks no index and no sum.
 
-Ranges of the plan's own numbers are `plan.ranges`; here is what lowering and policies made of them.
+Ranges of the plan's own numbers are `planning.ranges`; here is what lowering and policies made of them.
 """
 
 from __future__ import annotations

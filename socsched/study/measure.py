@@ -141,9 +141,9 @@ class _Heard:
 
     def of(self, pipeline: Pipeline) -> Any:
         """Return inputs by stage."""
-        from socsched.compiler.analyze import stage_work
         from socsched.descriptor.host import detect
         from socsched.models.pointpillars.scan import list_scans
+        from socsched.models.work import stage_work
         from socsched.planning.planner import make_plan
         from socsched.runtime.corun import record
 

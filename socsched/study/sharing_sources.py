@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.cost.roofline import estimate
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
 from socsched.sharing.interference import Interference, NoInterference, SharedBandwidth
 from socsched.sharing.measured import OTHERWISE
 from socsched.sharing.profile import Profile, Sample, ShareLaw

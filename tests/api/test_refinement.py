@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from socsched.api.refinement import refined, steady_ns
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.planning.observed import Observed
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan

@@ -14,7 +14,6 @@ import pytest
 
 from socsched.compiler import builder
 from socsched.compiler.aligned import empty
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.artifact import META, find
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import physical_shape
@@ -27,6 +26,7 @@ from socsched.errors import CompileError, InputError, MachineError, UsageError
 from socsched.graph.rules import check_operators
 from socsched.models.pointpillars.network import head_network, pfn_network
 from socsched.models.weights import seeded_weights
+from socsched.models.work import stage_work
 
 Make = Callable[..., Engine]
 PFN = Stage("pfn", "pfn", "pointpillars.pfn")

@@ -27,7 +27,6 @@ from test_cpu_rules import CASES
 from test_lowering import execute, inputs_of
 from test_winograd import network as winograd_network
 
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu import half
 from socsched.compiler.cpu.half import Layer, Method
@@ -47,6 +46,7 @@ from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import Weights, seeded_weights
+from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
 BAR = 1e-2

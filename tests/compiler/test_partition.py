@@ -14,13 +14,12 @@ from chains import chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.builder import compile_stage, network_of, weights_for
-from socsched.compiler.values import value_types
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, UsageError
+from socsched.graph.expand import layer_types
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, compose, cut, frontiers, parse_part, prefixes, take, units
@@ -28,6 +27,7 @@ from socsched.models.camera import detector_network
 from socsched.models.parts import PART, parts_of
 from socsched.models.pointpillars.network import backbone_network, pfn_network
 from socsched.models.weights import seeded_weights
+from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Engine]
@@ -123,7 +123,7 @@ def test_every_closed_set_of_units_is_a_frontier(network: Network) -> None:
 def test_every_cut_of_the_backbone() -> None:
     """All frontiers of PointPillars' backbone on a small canvas, in the reference arithmetic."""
     network = backbone_network(taps=True, ny=16, nx=8)
-    types, weights, given = value_types(network), seeded_weights(network), feed(network)
+    types, weights, given = layer_types(network), seeded_weights(network), feed(network)
     expected = references.run(network, weights, given)
     points = frontiers(network, types)
     assert len(points) == 47 and {("blocks.1.3.relu",), MIDDLE} <= {point.after for point in points}
@@ -153,7 +153,7 @@ def test_fused_layers_stay_together() -> None:
     assert ("layer2.0.downsample", "layer2.0.add", "layer2.0") in groups and ("layer2.0.conv2",) in groups
     backbone = backbone_network(taps=True)
     assert ("blocks.0.3", "blocks.0.3.relu") in units(backbone) and ("neck",) in units(backbone)
-    types = value_types(backbone)
+    types = layer_types(backbone)
     names = {name for point in frontiers(backbone, types) for name in point.crossing}
     assert all(name.endswith(".relu") for name in names)
     assert "blocks.0.1" in {name for point in prefixes(backbone, types, torn=True) for name in point.crossing}
@@ -161,13 +161,13 @@ def test_fused_layers_stay_together() -> None:
 
 def test_bytes_of_varying_size_are_nominal() -> None:
     network = pfn_network(slots=32)
-    last = list(prefixes(network, value_types(network), nominal=100, torn=True))[-1]
+    last = list(prefixes(network, layer_types(network), nominal=100, torn=True))[-1]
     assert last.after == ("relu",) and last.bytes == 100 * 32 * 64 * 4
 
 
 def test_what_is_no_cut() -> None:
     network = backbone_network()
-    types = value_types(network)
+    types = layer_types(network)
     with pytest.raises(UsageError, match="has no layer 'x'"):
         take(network, Part((), ("x",)), types)
     with pytest.raises(UsageError, match=r"no layer in the part neck:blocks\.0\.0"):
@@ -225,7 +225,7 @@ def test_rules_judge_only_the_part(make_engine: Make) -> None:
 @pytest.mark.slow  # compiles a ResNet-18 twice
 def test_a_stage_the_planner_cut_computes_what_the_whole_does(make_engine: Make) -> None:
     """Parts as stages of a pipeline, seeded weights being the whole's; skip connections go past a part."""
-    network, types = detector_network(32, 64), value_types(detector_network(32, 64))
+    network, types = detector_network(32, 64), layer_types(detector_network(32, 64))
     points = [cut.after for cut in prefixes(network, types)]
     stage = Stage("detect", "detect", "camera.detector", params={"input_height": 32, "input_width": 64})
     found = parts_of("detect", network, [points[6], points[7]], types)
@@ -238,9 +238,9 @@ def test_a_stage_the_planner_cut_computes_what_the_whole_does(make_engine: Make)
 
 def test_parts_share_the_seeded_weights_of_the_whole() -> None:
     network = detector_network()
-    points = [cut.after for cut in prefixes(network, value_types(network))]
+    points = [cut.after for cut in prefixes(network, layer_types(network))]
     drawn = seeded_weights(network, 0)
-    for part in parts_of("detect", network, [points[9]], value_types(network)):
+    for part in parts_of("detect", network, [points[9]], layer_types(network)):
         model, own = network_of(Stage(part.name, "", "camera.detector", params={PART: part.param()}))
         weights, source = weights_for(model, own, None)
         assert source == "seed 0" and set(weights) == set(own.params)

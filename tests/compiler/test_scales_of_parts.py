@@ -9,9 +9,9 @@ from socsched.compiler.handover.scales import checked
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
 from socsched.compiler.relax_import import import_network
-from socsched.compiler.values import value_types
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.graph.expand import layer_types
 from socsched.graph.partition import prefixes
 from socsched.models.parts import cut_pipeline, part_of, parts_of
 from socsched.models.registry import get_model
@@ -31,7 +31,7 @@ def parts(pipeline: Pipeline, name: str, *numbers: int) -> list[Stage]:
     stage = pipeline.stage(name)
     network = get_model(stage.model or "", stage.params).network
     assert network is not None
-    types = value_types(whole := network())
+    types = layer_types(whole := network())
     cuts = list(prefixes(whole, types))
     found = parts_of(name, whole, [cuts[number].after for number in numbers], types)
     cut = cut_pipeline(pipeline, {name: found})

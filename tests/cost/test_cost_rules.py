@@ -79,7 +79,7 @@ def test_trust_is_weighed_by_time() -> None:
 
 
 def test_anchor_is_used_as_it_is_and_scaled_by_the_roofline_elsewhere() -> None:
-    from socsched.compiler.analyze import stage_work
+    from socsched.models.work import stage_work
 
     stage = get_pipeline("pointpillars").stage("decode")
     times = {}
@@ -93,7 +93,7 @@ def test_anchor_is_used_as_it_is_and_scaled_by_the_roofline_elsewhere() -> None:
 
 
 def test_engines_refuse_what_they_do_not_declare() -> None:
-    from socsched.compiler.analyze import stage_work
+    from socsched.models.work import stage_work
 
     pipeline = get_pipeline("perception-stack")
     maxn, low = (CostModel(ORIN, ORIN.mode(name), stage_work) for name in ("MAXN", "15W"))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_profile
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError
+from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 from socsched.runtime.profile import QUANTILES, quantiles
 from socsched.sim.engine import run

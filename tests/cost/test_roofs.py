@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 
 from socsched.cli import root
-from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.cost.roofs import Point, Roof, points, roofs
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.reporting.roofline import figure
 
 ORIN = get_platform("jetson-agx-orin-64gb")

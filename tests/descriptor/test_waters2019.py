@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from datafiles import read
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
+from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 
 LINE_NS = {"denver": 8.0, "a57": 20.0}

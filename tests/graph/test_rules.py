@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from socsched.cli import root
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.operator_rules import version_key
 from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.rules import Decision, check_operators, decide
+from socsched.models.work import stage_work
 
 DLA = get_platform("jetson-agx-orin-64gb").engine("dla0")
 XAVIER = get_platform("jetson-agx-xavier").engine("dla0")

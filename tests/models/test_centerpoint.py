@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.models.centerpoint.decode import Settings, decode, detect
@@ -17,6 +16,7 @@ from socsched.models.pointpillars import voxelise as pillars
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.nms import footprints, iou
 from socsched.models.registry import get_model
+from socsched.models.work import stage_work
 
 SMALL = Grid((-1.92, -1.28, -4.0), (1.92, 1.28, 6.0), AUTOWARE.pillar)  # 12 x 8 cells
 NETWORKS = ("pfn", "scatter", "backbone", "head")

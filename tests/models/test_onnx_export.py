@@ -12,7 +12,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from onnx_files import FILES  # noqa: E402
 
 from socsched.compiler.handover.export import to_onnx  # noqa: E402
-from socsched.compiler.values import value_types  # noqa: E402
+from socsched.graph.expand import layer_types  # noqa: E402
 from socsched.models.onnx_import import load  # noqa: E402
 
 
@@ -21,7 +21,7 @@ def test_every_layer_kind_has_its_operator(name: str, tmp_path: Path, monkeypatc
     monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
     path = FILES[name](tmp_path / f"{name}.onnx")
     network, weights = load(path)
-    made = to_onnx(network, weights, value_types(network))
+    made = to_onnx(network, weights, layer_types(network))
     onnx.checker.check_model(made, full_check=True)
     source = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (image,) = source.get_inputs()

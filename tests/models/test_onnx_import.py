@@ -16,7 +16,6 @@ from onnx_files import FILES, Builder, pillar_net  # noqa: E402
 from recorded import SHARED  # noqa: E402
 
 from socsched.cli import root  # noqa: E402
-from socsched.compiler.analyze import stage_work  # noqa: E402
 from socsched.compiler.builder import compile_stage  # noqa: E402
 from socsched.compiler.layouts import convert  # noqa: E402
 from socsched.compiler.runtime import load  # noqa: E402
@@ -26,6 +25,7 @@ from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.errors import InputError, UsageError  # noqa: E402
 from socsched.graph.operators import TensorType  # noqa: E402
 from socsched.models.registry import get_model  # noqa: E402
+from socsched.models.work import stage_work  # noqa: E402
 
 
 @pytest.fixture(scope="module")

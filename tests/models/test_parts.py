@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
-from socsched.compiler.values import value_types
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
+from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.partition import prefixes
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of, whole_stage
 from socsched.models.registry import bindings, get_model
-from socsched.planning.cutting.work import Sliced, layer_types, owners
+from socsched.models.work import stage_work
+from socsched.planning.cutting.work import Sliced
 
 
 def network_of(pipeline: Pipeline, stage: str) -> Network:
@@ -31,7 +31,7 @@ def network_of(pipeline: Pipeline, stage: str) -> Network:
 def parts(pipeline: Pipeline, stage: str, *numbers: int) -> list[PartOf]:
     """Cut a stage after its units of these numbers."""
     network = network_of(pipeline, stage)
-    types = value_types(network)
+    types = layer_types(network)
     cuts = list(prefixes(network, types))
     return parts_of(stage, network, [cuts[number].after for number in numbers], types)
 
@@ -104,14 +104,3 @@ def test_work_sliced_from_the_whole_is_what_the_compiler_reads_from_the_part(
         mine, compiled = sliced(made, precision), stage_work(made, precision)
         assert (mine.inputs, mine.outputs) == (compiled.inputs, compiled.outputs)
         assert [replace(op, name="") for op in mine.operators] == [replace(op, name="") for op in compiled.operators]
-
-
-def test_types_of_crossing_tensors_need_no_compiler(stack: Pipeline) -> None:
-    for stage in ("backbone", "camera-detect", "head"):
-        network = network_of(stack, stage)
-        operators = stage_work(stack.stage(stage), "fp16").operators
-        owner = owners(network, operators)
-        assert owner is not None
-        types = layer_types(network, operators, owner)
-        known = value_types(network)
-        assert all(types[name] == known[name] for cut in prefixes(network, known) for name in cut.crossing)

@@ -70,8 +70,8 @@ def test_the_card_says_what_the_figures_say(figures: dict) -> None:
 def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
     from dataclasses import replace
 
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_platform
+    from socsched.models.work import stage_work
     from socsched.planning.planner import make_plan
 
     pipeline, platform = get_pipeline("pointpillars-s"), get_platform("qcs8550")

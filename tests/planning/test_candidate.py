@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
 from socsched.planning.candidate import OBJECTIVES, better, judge, least_score, objectives, score
 from socsched.planning.deployment import deploy
 from socsched.planning.planner import make_plan

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.models.registry import bindings
+from socsched.models.work import stage_work
 from socsched.planning.cutting.restore import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.pareto import cuts, shares

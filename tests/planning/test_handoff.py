@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from socsched.cli import root
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.planning.handoff.linux import SHARE, admission, entries
 from socsched.planning.handoff.stm import name, resource, stm
 from socsched.planning.io import save

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
 from socsched.planning.mapping.stages import Exact, exact_mapping, stage_problem
 from socsched.planning.planner import judge, make_plan, objective_value
 from socsched.planning.workload import Unconnectable, Workload

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from socsched.cli import root
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
 from socsched.planning.cutting.prefer import PARTS, with_preferences
 from socsched.planning.known import Known
 from socsched.planning.planner import make_plan

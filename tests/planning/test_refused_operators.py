@@ -7,8 +7,8 @@ import json
 import pytest
 
 from socsched.cli.root import run
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.planning.homeless import refused_operators
 
 BOARD = "jetson-agx-orin-64gb"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import DescriptorError, InputError
+from socsched.models.work import stage_work
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan

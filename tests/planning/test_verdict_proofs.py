@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from random_pipelines import PLATFORMS, feasible_neighbour, load
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
+from socsched.models.work import stage_work
 from socsched.planning.known import Known
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.cli.root import run
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.planning.pareto import Point, explore, mark
 from socsched.planning.planner import make_plan
 from socsched.reporting.pareto import figure

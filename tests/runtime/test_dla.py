@@ -12,12 +12,12 @@ from fake_device import FakeDevice
 from fake_dla import replaying
 from test_executor import workers
 
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.builder import compile_stage
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import MachineError, UsageError
+from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Transition
 from socsched.planning.planner import make_plan
 from socsched.runtime.backends import tensorrt_dla

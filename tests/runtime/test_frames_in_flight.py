@@ -13,9 +13,9 @@ from recorded import Recorded
 from run_plans import MS, Scripted, plan, roomy, sleep, task
 from test_executor import run
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.runtime.collect import Collector

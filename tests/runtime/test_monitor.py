@@ -15,9 +15,9 @@ import pytest
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import HERE, run, workers
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError, InputError
+from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.runtime import journal

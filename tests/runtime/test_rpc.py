@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from recorded import Recorded
 
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.rpc import Remote
@@ -22,6 +21,7 @@ from socsched.compiler.runtime import load
 from socsched.descriptor import host
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import MachineError
+from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 from socsched.runtime.boards.rpc import measure_remotely
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from recorded import Recorded
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Pipeline
+from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 from socsched.runtime.collect import write_frames
 from socsched.runtime.executor import execute

@@ -17,13 +17,13 @@ import pytest
 from run_plans import MS, Scripted, pipeline, plan, sleep, task
 from test_executor import HERE
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.profile import CoRun, Profile, load_profile, save_profile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings
+from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 from socsched.progress import heard
 from socsched.runtime import corun

@@ -13,13 +13,13 @@ from fake_device import FakeDevice
 from recorded import Recorded
 from run_plans import roomy
 
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.gpu.convert import kernel_for
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
+from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task, Transition
 from socsched.planning.planner import make_plan
 from socsched.runtime.backends.slots import Slots, leased

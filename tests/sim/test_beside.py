@@ -57,8 +57,8 @@ def test_no_response_is_above_the_tightest_bound(policy: str, cores: str, accele
 
 
 def test_published_tests_tighten_shipped_plans() -> None:
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.work import stage_work
 
     board = get_platform("jetson-agx-orin-64gb")
     plan = make_plan(get_pipeline("perception-stack"), board, "MAXN", policy="edf", work=stage_work, budget=20)

@@ -15,8 +15,8 @@ CASES = [(pipeline, policy) for pipeline in ("pointpillars", "perception-stack")
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
 def made(request: pytest.FixtureRequest) -> Plan:
-    from socsched.compiler.analyze import stage_work
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.work import stage_work
     from socsched.planning.planner import make_plan
 
     pipeline, policy = request.param

@@ -39,7 +39,9 @@ def trace(deployment: Plan, tmp_path_factory: pytest.TempPathFactory) -> Trace:
     """Return a second of it, with faults."""
     faults = tmp_path_factory.mktemp("faults") / "faults.yaml"
     faults.write_text(FAULTS, encoding="utf-8")
-    return simulate(deployment, DURATION, 3, faults=faults)
+    trace = simulate(deployment, DURATION, seed=3, faults=faults).trace
+    assert trace is not None
+    return trace
 
 
 @pytest.fixture(scope="module")

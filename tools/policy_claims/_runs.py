@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from socsched.api.refinement import NOTHING, Observed, refined
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
+from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan as make_ours
 from socsched.planning.planners import planner

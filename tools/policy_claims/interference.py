@@ -7,11 +7,11 @@ from dataclasses import replace
 from policy_claims._networks import pipeline
 from policy_claims._runs import XAVIER, chains_ms
 from policy_claims.claim import Claim
-from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Platform
 from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.interference import measured, trained
 from socsched.planning.planners.propose import make_plan

@@ -1,4 +1,4 @@
-"""A CUDA device as the executor sees it: streams, events, memory, recorded stages (`run.backends.device.Device`)."""
+"""A CUDA device as the executor sees it: streams, events, memory, recorded stages (`runtime.backends.device`)."""
 
 from __future__ import annotations
 

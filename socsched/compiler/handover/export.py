@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, TensorType], nominal: int = 0) -> Any:
     """Return the ONNX ModelProto of `network`: static shapes, images in NCHW, weights in fp32.
 
-    `types` are the layers' results (`compile.values`), `nominal` replaces a varying dimension.  Raises CompileError for
+    `types` are the layers' results (`graph.expand`), `nominal` replaces a varying dimension.  Raises CompileError for
     a layer that ONNX has no operator for, MachineError when the package onnx is missing.
     """
     try:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.analyze import stage_work
 from socsched.compiler.builder import network_of, port_names, weights_for
 from socsched.compiler.handover import qualcomm, tensorrt
 from socsched.compiler.handover.check import require_all
@@ -23,12 +22,13 @@ from socsched.compiler.handover.export import to_onnx
 from socsched.compiler.handover.package import MODEL, Package
 from socsched.compiler.handover.scales import checked
 from socsched.compiler.layouts import parse_layout
-from socsched.compiler.values import value_types
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import MachineError, UsageError
+from socsched.graph.expand import layer_types
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, take
+from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
 DESCRIPTION = "handover.json"
@@ -69,7 +69,7 @@ def hand_over(
     model, whole = network_of(stage)
     verdict = require_all(stage_work(stage, precision, part), engine)
     chosen, provenance = weights_for(model, whole, weights)
-    types, names = value_types(whole), port_names(model, whole)
+    types, names = layer_types(whole), port_names(model, whole)
     network = take(whole, part, types) if part else whole
     package = Package(
         stage.name,

@@ -17,12 +17,13 @@ from socsched.cost.roofline import launches_per_operator
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError
+from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import prefixes, units
 from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of
 from socsched.models.registry import get_model
-from socsched.planning.cutting.work import at, layer_types, owners
+from socsched.planning.cutting.work import at, owners
 
 SLOW = 32
 """A place at least so many times slower than the fastest on every unit is left out."""
@@ -222,11 +223,8 @@ def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible |
     owner = owners(network, work.operators) if work else None
     if work is None or owner is None:
         return None
-    types = layer_types(network, work.operators, owner)
-    try:
-        found = list(prefixes(network, types))
-    except KeyError:  # a tensor no operator leaves
-        return None
+    types = layer_types(network)
+    found = list(prefixes(network, types))
     # Two cuts with the same last layers would be one; a unit whose cut nothing crosses is an output of its own.
     if not found or len({cut.after for cut in found}) < len(found):
         return None

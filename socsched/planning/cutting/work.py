@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.model import WorkOf
@@ -118,12 +118,3 @@ def _size(tensor: TensorType) -> int:
     for dimension in tensor.shape:
         size *= dimension
     return size
-
-
-def layer_types(network: Network, operators: Sequence[Operator], owner: Sequence[str]) -> Mapping[str, TensorType]:
-    """Return the fp32 type of every layer's result that an operator leaves; fused followers leave their operator's."""
-    types = {name: at(operator.outputs[0], "fp32") for operator, name in zip(operators, owner, strict=True)}
-    for layer in network.layers:
-        if layer.name not in types and layer.inputs and layer.inputs[0] in types:
-            types[layer.name] = types[layer.inputs[0]]
-    return types

@@ -13,13 +13,14 @@ from socsched.cost.power import job_energy_uj
 from socsched.cost.roofline import launches_per_operator, roofs_ns
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
+from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, take, units
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import PartOf, cut_pipeline
 from socsched.models.registry import get_model
-from socsched.planning.cutting.work import layer_types, owners
+from socsched.planning.cutting.work import owners
 from socsched.planning.planners.base import Ask, Proposal
 from socsched.planning.planners.sharing import Kernel, fills, merged, together
 from socsched.planning.workload import Workload
@@ -104,7 +105,7 @@ def opgraph(ask: Ask, name: str, engine: str = "") -> OpGraph | None:
         )
     nodes = _nodes(network, made)
     bandwidth = min(home.bandwidth.value, model.dram)
-    return OpGraph(stage, network, layer_types(network, work.operators, owner), nodes, cost, state.units, bandwidth)
+    return OpGraph(stage, network, layer_types(network), nodes, cost, state.units, bandwidth)
 
 
 def _nodes(network: Network, kernels: Mapping[str, Sequence[Kernel]]) -> tuple[Node, ...]:

@@ -1,6 +1,6 @@
 """Stages on a DLA core as jobs of the executor: TensorRT engines queued on CUDA streams, tensors in slots.
 
-The stage is handed over as ONNX (`compile.handover`), built without fallback and with borders that lie as the plan
+The stage is handed over as ONNX (`compiler.handover`), built without fallback and with borders that lie as the plan
 says, so that no reformatting runs anywhere; TensorRT's contexts are bound to the buffers of a slot, one a slot.
 """
 

@@ -1,6 +1,6 @@
 """Stages on a DLA core through TensorRT's Python interface: engine built once, core chosen, placement audited.
 
-An engine is built from the stage's ONNX package (`compile.handover`) without GPU fallback, and every layer is asked
+An engine is built from the stage's ONNX package (`compiler.handover`) without GPU fallback, and every layer is asked
 for first: what a DLA cannot run is named before anything is built.  Engines are kept by what they were built from;
 the core is chosen when one is loaded, so both cores share an engine.
 

@@ -1,7 +1,8 @@
 """XAuto's way at run time: fixed priorities from an offline schedule, preemptive on every engine (arXiv 2508.09503).
 
-Priorities are the order in which the offline program lets stages finish (`plan.xauto`); a plan that was made otherwise
-has its own.  Preemption takes `gpu` (channel groups, 275 us on an AGX Orin) and `dla` (queue of cuDLA, 132 us).
+Priorities are the order in which the offline program lets stages finish (`planning.xauto`); a plan that was made
+otherwise has its own.  Preemption takes `gpu` (channel groups, 275 us on an AGX Orin) and `dla` (queue of cuDLA,
+132 us).
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ import pytest
 
 from socsched.api.comparison import OURS, Outcome, best, compared
 from socsched.api.refinement import refined
-from socsched.compiler.analyze import stage_work
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
 from socsched.planning import planner as ours
 from socsched.planning.candidate import judge, least_score, objective_value
 from socsched.planning.observed import NOTHING, Observed

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
@@ -22,6 +21,7 @@ from socsched.graph.operators import TensorType
 from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, regions, tile_network
 from socsched.models.registry import bindings
 from socsched.models.tiles import tiled_pipeline
+from socsched.models.work import stage_work
 from socsched.planning.cutting.restore import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.planners import planner

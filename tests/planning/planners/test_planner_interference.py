@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.cost.contention.max_min import MaxMin
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
 from socsched.planning.planners.interference import Predictor, features, measured, placed, trained
 from socsched.planning.workload import Workload
 

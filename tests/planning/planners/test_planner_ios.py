@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.partition import parse_part, take
 from socsched.models.parts import part_of
 from socsched.models.registry import MODELS, Model, Port
+from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.ios import Stages, blocks, components, endings, greedy, scheduled, sequential
 from socsched.planning.planners.propose import make_plan

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.planning.planners.runtime_aware import Streams, coordinate_descent, equal_shares, random_search, searched

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
 from socsched.planning import planners
 from socsched.planning.io import from_document, to_document
 from socsched.planning.planners.propose import make_plan

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from math import prod
-from pathlib import Path
 
 import pytest
 
-from socsched.compiler.analyze import stage_work
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.operators import StageWork, TensorType
+from socsched.models.work import stage_work
 
 
 def work(model: str, precision: str = "fp32", **params: object) -> StageWork:
@@ -94,27 +91,3 @@ def test_stages_without_network() -> None:
     assert work("camera.preprocess").operators[0].kind == "function"
     with pytest.raises(UsageError, match="no built-in model"):
         work("camera.nothing")
-
-
-@pytest.mark.slow
-def test_second_analysis_needs_no_compiler(fresh_cache: Path) -> None:
-    program = (
-        "import sys; from socsched.compiler.analyze import stage_work; from socsched.descriptor.pipeline import Stage;"
-        "w = stage_work(Stage('s', 's', 'pointpillars.backbone'), 'fp16');"
-        "print(w.flops, w.bytes, 'tvm' in sys.modules)"
-    )
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in range(2)
-    ]
-    first, second = (run.stdout.split() for run in runs)
-    assert (first[2], second[2]) == ("True", "False")
-    assert first[:2] == second[:2]
-
-
-@pytest.mark.parametrize("damage", ["", "{", "[{}]", '[{"name": 1}]', "null"])
-def test_damaged_entries_are_rebuilt(fresh_cache: Path, damage: str) -> None:
-    expected = work("pointpillars.head")
-    (entry,) = (fresh_cache / "work").glob("*.json")
-    entry.write_text(damage)
-    assert work("pointpillars.head") == expected
-    assert len(entry.read_text()) > 100

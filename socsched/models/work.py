@@ -1,0 +1,56 @@
+"""What a stage computes and moves, counted from its network, or as its model states it."""
+
+from __future__ import annotations
+
+from socsched.descriptor.pipeline import Stage
+from socsched.errors import CompileError
+from socsched.graph.counting import at_nominal, at_precision, operators
+from socsched.graph.expand import fused, layer_types
+from socsched.graph.network import Network
+from socsched.graph.operators import StageWork, TensorType
+from socsched.graph.partition import Part, take
+from socsched.models.registry import Model, get_model
+
+_PRECISIONS = ("fp32", "fp16", "int8")
+Border = tuple[TensorType, ...]
+
+
+def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageWork:
+    """Return what one job of `stage` (or a part of it) computes and moves in `precision`, at its params' nominal size.
+
+    A function's work is what its model states; a stage without model has none.  Raises UsageError for an unknown model
+    or parameter, CompileError for a layer that is not known.
+    """
+    if stage.model is None:
+        return StageWork(stage.name, precision, (), (), ())
+    model = get_model(stage.model, stage.params)
+    borders = tuple(port.type for port in model.inputs), tuple(port.type for port in model.outputs)
+    if model.network is None:
+        return StageWork(stage.name, precision, model.operators, *borders)
+    network = model.network()
+    nominal = _nominal(model, network)
+    if precision not in _PRECISIONS:
+        raise CompileError(f"{network.name}: precision {precision!r} is not one of {', '.join(_PRECISIONS)}")
+    if part:
+        network, borders = _part(network, part, nominal)
+    inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)
+    return StageWork(stage.name, precision, operators(fused(network), precision, nominal), inputs, outputs)
+
+
+def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:
+    types = layer_types(network)
+    taken = take(network, part, types)
+    outputs = (types[name] for name in taken.outputs)
+    inputs, results = (
+        tuple(at_nominal(tensor, nominal) for tensor in side) for side in (taken.inputs.values(), outputs)
+    )
+    return taken, (inputs, results)
+
+
+def _nominal(model: Model, network: Network) -> int:
+    """Return the nominal size of the varying dimension: where a network input says -1, the port says how much."""
+    for port, inside in zip(model.inputs, network.inputs.values(), strict=True):
+        for size, nominal in zip(inside.shape, port.type.shape, strict=True):
+            if size < 0:
+                return nominal
+    return 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
@@ -50,3 +53,15 @@ def test_without_them_the_message_says_how_to_set_them(open_sizes: Path) -> None
 def test_shapes_that_do_not_fit_are_refused(shapes: Any, says: str, open_sizes: Path) -> None:
     with pytest.raises((InputError, UsageError), match=says):
         get_model("onnx", {"file": str(open_sizes), "shapes": shapes})
+
+
+@pytest.mark.parametrize("side", [-1, 0, 2**40])
+def test_a_slice_of_sides_that_cannot_be_ends_in_a_message(side: int, tmp_path: Path) -> None:
+    """onnx's own shape inference of the whole file ends the process for a slice of a negative side."""
+    build = Builder()
+    cut = build.op("Slice", "image", build.constant(np.array([1, 1])), build.constant(np.array([9, 9])))
+    file = build.save(tmp_path / "cut.onnx", [side, 3, 16, 16], [build.conv(cut, 3, 8)])
+    program = f"from socsched.models.registry import get_model; get_model('onnx', {{'file': {str(file)!r}}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "InputError: cut.onnx: " in done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded"}
+LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded", "plugins"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "sharing", "compiler", "cost", "planning"}
 ALLOWED: dict[str, set[str]] = {
@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "cache": {"errors", "progress", "files"},
     "text": set(),
     "bounded": {"errors"},
+    "plugins": {"errors", "resources"},
     "descriptor": LOWEST,
     "sharing": LOWEST,
     "graph": {*LOWEST, "descriptor"},

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched import plugins
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.network import (
@@ -24,7 +25,7 @@ from socsched.models.pointpillars.network import (
     scatter_network,
     second_fpn,
 )
-from socsched.models.registry import MODELS, Model
+from socsched.models.registry import Model
 from socsched.models.weights import seeded_weights
 
 PIPELINE = Path(__file__).parent / "data" / "scan" / "tiny.yaml"
@@ -59,7 +60,8 @@ def _pillars(params: Mapping[str, Any]) -> int:
 
 
 FACTORIES = {"tiny.pfn": pfn, "tiny.scatter": scatter, "tiny.backbone": backbone, "tiny.head": head}
-MODELS.update({name: f"tiny_pillars:{name.split('.')[1]}" for name in FACTORIES})
+for _name in FACTORIES:
+    plugins.provide("socsched.models", _name, f"tiny_pillars:{_name.split('.')[1]}")
 
 
 def write_weights(path: Path) -> Path:

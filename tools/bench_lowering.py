@@ -101,10 +101,11 @@ def peak() -> float:
     """Return the GFLOP/s of one core on multiply-adds that stay in registers, the best of five runs."""
     from socsched.compiler.aligned import empty
     from socsched.compiler.cpu import conv_kernels
+    from socsched.compiler.cpu.processor import vector_unit
     from socsched.compiler.cpu.shapes import Lying, Order, Window
     from socsched.compiler.cpu.vector import tile
     from socsched.compiler.environment import tvm
-    from socsched.compiler.targets import resolve, vector_unit
+    from socsched.compiler.targets import resolve
 
     spec = resolve({"kind": "llvm", "host": True})
     vector = vector_unit(spec)
@@ -273,11 +274,12 @@ def layers(threads: int, repeat: int) -> None:
     """Print every kernel of backbone and head: median ms, GFLOP/s counted as direct convolution."""
     from socsched.compiler.cpu.fuse import fused
     from socsched.compiler.cpu.lower import lower
+    from socsched.compiler.cpu.processor import vector_unit
     from socsched.compiler.environment import relax, tvm
     from socsched.compiler.fusion import read
     from socsched.compiler.layouts import physical_shape
     from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import resolve, vector_unit
+    from socsched.compiler.targets import resolve
     from socsched.graph.counting import operators
     from socsched.models.pointpillars.network import backbone_network, head_network
     from socsched.models.weights import seeded_weights

@@ -26,13 +26,14 @@ import numpy as np
 from socsched.compiler.aligned import empty
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu.lower import lower
+from socsched.compiler.cpu.processor import vector_unit
 from socsched.compiler.cpu.shapes import Window
 from socsched.compiler.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
 from socsched.compiler.environment import online_cores, relax, tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.relax_import import import_network
 from socsched.compiler.runtime import load as load_artifact
-from socsched.compiler.targets import resolve, vector_unit
+from socsched.compiler.targets import resolve
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Layer as NetworkLayer

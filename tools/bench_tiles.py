@@ -23,10 +23,11 @@ import numpy as np
 
 from socsched.compiler.aligned import empty
 from socsched.compiler.cpu import conv_kernels
+from socsched.compiler.cpu.processor import vector_unit
 from socsched.compiler.cpu.shapes import Lying, Order, Window
 from socsched.compiler.cpu.vector import Tile, Vector, tile
 from socsched.compiler.environment import tvm
-from socsched.compiler.targets import resolve, vector_unit
+from socsched.compiler.targets import resolve
 
 SHAPES = {  # name -> channels in and out, height and width of the input, kernel, stride, padding
     "1x1 64-256, 56x56": (64, 256, 56, 56, 1, 1, 0),

@@ -18,7 +18,7 @@ from torch_networks import torch_forward as torch_forward
 from torch_networks import torch_milliseconds as torch_milliseconds
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.cuda import build_cuda
+from socsched.compiler.gpu.cuda import build_cuda
 from socsched.compiler.gpu.cuda_api import Stream, cudart
 from socsched.compiler.gpu.runtime import GpuStage
 from socsched.compiler.targets import resolve

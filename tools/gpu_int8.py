@@ -21,8 +21,8 @@ import int8_networks
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.cuda import build_cuda
 from socsched.compiler.fusion import read
+from socsched.compiler.gpu.cuda import build_cuda
 from socsched.compiler.gpu.runtime import GpuStage
 from socsched.compiler.layouts import convert
 from socsched.compiler.quantize import reference

@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gpu_common as bench
 import numpy as np
 
-from socsched.compiler.cuda import find_nvcc, write_cubin
 from socsched.compiler.environment import tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.gpu import gemm, hopper, kernels
+from socsched.compiler.gpu.cuda import find_nvcc, write_cubin
 from socsched.compiler.gpu.cuda_api import Stream
 from socsched.compiler.gpu.device_code import supplied
 from socsched.compiler.gpu.lower import lower

@@ -27,10 +27,10 @@ import numpy as np
 import tune_gpu
 
 from socsched.compiler.cpu.int8_kernels import Epilogue, Stored
-from socsched.compiler.cuda import find_nvcc, write_cubin
 from socsched.compiler.environment import tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.gpu import int8_gemm, kernels
+from socsched.compiler.gpu.cuda import find_nvcc, write_cubin
 from socsched.compiler.gpu.device_code import supplied
 from socsched.compiler.gpu.int8_gemm import Form
 from socsched.compiler.gpu.int8_lower import lower_int8

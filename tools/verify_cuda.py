@@ -24,8 +24,8 @@ os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 import numpy as np
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cuda import build_executable
 from socsched.compiler.environment import relax, tvm
+from socsched.compiler.gpu.cuda import build_executable
 from socsched.compiler.layouts import convert
 from socsched.compiler.runtime import load
 from socsched.descriptor.pipeline import Stage

@@ -32,12 +32,13 @@ from socsched.compiler.aligned import from_tvm, to_tvm
 from socsched.compiler.builder import SEED
 from socsched.compiler.cpu import half
 from socsched.compiler.cpu.lower import lower
+from socsched.compiler.cpu.processor import native_target, vector_unit
 from socsched.compiler.cpu.vector import NEON_HALF, Vector
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import native_target, resolve, vector_unit
+from socsched.compiler.targets import resolve
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType

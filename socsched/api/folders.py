@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from socsched import __version__
+from socsched import __version__, plugins
 from socsched.errors import InputError, UsageError, unwritable
-from socsched.files import digests, file_digest, put_in_place, scratch, write_file
+from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.trace.generation import FILES, MADE, require_one
 
 if TYPE_CHECKING:
     from socsched.api.results import Result
     from socsched.planning.plan import Plan
-    from socsched.reporting.html import Part
     from socsched.trace.trace import Trace
 
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
@@ -33,8 +32,6 @@ PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
 JOURNAL, FRAMES = "journal.jsonl", "frames.jsonl"
 READ = (PLAN, RESULT, TRACE, JOURNAL, FRAMES, MADE, NOTES)
 """Files that tell what a simulation or run did; all others are made of them."""
-MAX_PICTURE = 450_000
-"""Bytes of a picture that a report of at most one megabyte can hold."""
 
 
 def save(
@@ -106,7 +103,7 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
 
 
 def report(results: str | Path | Result | Plan, file: str | Path) -> None:
-    """Render results (or their folder), or a plan (or its plan.json), as the suffix of `file` says: one of `FORMATS`.
+    """Render results (or their folder), or a plan (or its plan.json), as the suffix of `file` says: one of `formats`.
 
     The time that is shown of a plan is a simulation of its first hyperperiods.  Raises UsageError for another suffix,
     InputError for a folder without results.
@@ -115,8 +112,8 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
     from socsched.planning.plan import Plan
 
     target = Path(file)
-    if target.suffix not in FORMATS:
-        raise UsageError(f"{target}: expected a name that ends in one of {', '.join(FORMATS)}")
+    if target.suffix not in formats():
+        raise UsageError(f"{target}: expected a name that ends in one of {', '.join(formats())}")
     if isinstance(results, str | Path):
         render(Path(results), target)
         return
@@ -132,6 +129,15 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
             render(Path(folder), target)
 
 
+RENDERERS = "socsched.renderers"
+
+
+def formats() -> list[str]:
+    """Return the suffixes that results can be rendered as, built in and installed; that of the page comes first."""
+    names = plugins.names(RENDERERS)
+    return [f".{name}" for name in sorted(names, key=lambda name: (name != "html", name))]
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where descriptors are that a report draws on, where names alone do not find them (None: they do)."""
@@ -140,14 +146,16 @@ class Sources:
     platform: str | None = None
 
 
+Renderer = Callable[[Path, Path, Sources], None]
+"""Renders a folder of results (or of several, or a plan file) into a file."""
+
+
 def render(folder: Path, file: Path, sources: Sources | None = None) -> None:
     """Render the results in `folder` (or its subfolders, or a plan file) as the suffix of `file` says."""
     folders(folder)
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.suffix == ".html":
-        _page(folder, file, sources or Sources())
-    else:
-        _RENDERERS[file.suffix](folder, file)
+    renderer: Renderer = plugins.load(RENDERERS, file.suffix.removeprefix("."))
+    renderer(folder, file, sources or Sources())
 
 
 def folders(folder: Path) -> list[Path]:
@@ -181,42 +189,6 @@ def single(folder: Path, plan: str = PLAN) -> Path:
     )
 
 
-def _page(folder: Path, file: Path, sources: Sources) -> None:
-    from socsched.reporting.html import render as page
-
-    parts = _paired([_part(path, sources) for path in folders(folder)])
-    names = dict.fromkeys(part.plan.pipeline for part in parts)
-    text = page(parts, f"{', '.join(names)}: where it runs, and whether it keeps its deadlines", _made_by())
-    write_file(file, text)
-
-
-def _part(folder: Path, sources: Sources) -> Part:
-    from socsched.reporting.background import gather
-    from socsched.reporting.html import Part
-
-    plan, trace, result = load(folder)
-    verb = "Simulated" if trace.kind == "simulated" else "Measured"
-    where = "this machine" if plan.platform == "host" else f"{plan.platform} ({plan.mode})"
-    picture = _picture(folder)
-    notes = _notes(folder)
-    if folder.is_file():
-        notes.append("This is a plan: what is shown of time is a simulation of its first hyperperiods.")
-    caption = "One scan from above. " + " ".join(note for note in notes if "weights" in note)
-    background = gather(plan, folder if folder.is_dir() else folder.parent, sources.pipeline, sources.platform)
-    title = f"{verb}: {plan.pipeline} on {where}"
-    return Part(title, plan, trace, result, picture, caption, tuple(notes), background)
-
-
-def _paired(parts: list[Part]) -> list[Part]:
-    """Return the parts, each run with the simulation of the same tasks where there is one."""
-    simulated = [part for part in parts if part.trace.kind == "simulated"]
-    found = []
-    for part in parts:
-        same = [other for other in simulated if other.plan.tasks == part.plan.tasks]
-        found.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
-    return found
-
-
 def _made(written: Mapping[str, str]) -> str:
     """Return the command line, versions and machine that made a folder, and the digests of what was written.
 
@@ -225,41 +197,10 @@ def _made(written: Mapping[str, str]) -> str:
     import platform
 
     machine = {"machine": f"{platform.machine()}, {platform.system()} {platform.release()}"}
-    return json.dumps({**_made_by(), **machine, FILES: dict(written)}, indent=1) + "\n"
+    return json.dumps({**made_by(), **machine, FILES: dict(written)}, indent=1) + "\n"
 
 
-def _notes(folder: Path) -> list[str]:
-    try:
-        return [str(note) for note in json.loads((folder / NOTES).read_text(encoding="utf-8"))]
-    except (OSError, ValueError):
-        return []
-
-
-def _picture(folder: Path) -> bytes | None:
-    file = folder / PICTURE
-    if not file.is_file():
-        return None
-    return _fitting(file.read_bytes())
-
-
-def _fitting(data: bytes) -> bytes:
-    """Return a PNG that a page can hold: as it is, else in 128 colours, else smaller too."""
-    import io
-
-    if len(data) <= MAX_PICTURE:
-        return data
-    from PIL import Image
-
-    image = Image.open(io.BytesIO(data)).convert("RGB")
-    while True:
-        target = io.BytesIO()
-        image.quantize(128).save(target, "PNG", optimize=True)
-        if target.tell() <= MAX_PICTURE or image.width < 300:
-            return target.getvalue()
-        image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
-
-
-def _made_by() -> dict[str, str]:
+def made_by() -> dict[str, str]:
     import platform
     import shlex
 
@@ -275,37 +216,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _perfetto(folder: Path, file: Path) -> None:
-    from socsched.trace.perfetto import write_perfetto
-
-    plan, trace, _ = load(folders(folder)[0])
-    write_perfetto(trace, plan, file, "planned" if folder.is_file() else "")
-
-
-def _junit(folder: Path, file: Path) -> None:
-    from socsched.reporting.junit import render as xml
-
-    plan, _, result = load(folders(folder)[0])
-    write_file(file, xml(plan, result))
-
-
-def _markdown(folder: Path, file: Path) -> None:
-    from socsched.reporting.summary import render as summary
-
-    write_file(file, summary(*load(single(folder, PLAN))))
-
-
-def _json(folder: Path, file: Path) -> None:
-    _, _, result = load(folders(folder)[0])
-    write_file(file, json.dumps(result, indent=2, sort_keys=True) + "\n")
-
-
-_RENDERERS: dict[str, Callable[[Path, Path], None]] = {
-    ".pftrace": _perfetto,
-    ".xml": _junit,
-    ".md": _markdown,
-    ".json": _json,
-}
-FORMATS = (".html", *_RENDERERS)

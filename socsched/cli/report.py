@@ -57,8 +57,8 @@ def command(
     from socsched.files import same
 
     file = file or (folder.with_suffix(".html") if folder.is_file() else folder / folders.PAGE)
-    if file.suffix not in folders.FORMATS:
-        raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(folders.FORMATS)}")
+    if file.suffix not in folders.formats():
+        raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(folders.formats())}")
     places = (folder, *folder.glob("*/"))
     if file.name in folders.READ and file.exists() and any(same(place, file.parent) for place in places):
         raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")

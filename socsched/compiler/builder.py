@@ -26,21 +26,19 @@ from socsched.cache import cache_dir
 from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
 from socsched.compiler.cpu.share_tuning import Tuning
 from socsched.compiler.cpu.share_tuning import check as check_tuning
-from socsched.compiler.cpu.vector import Vector
-from socsched.compiler.gpu.tiles import OLDEST, capability
 from socsched.compiler.layouts import native_layout
-from socsched.compiler.link import tools, write_library
-from socsched.compiler.quantize.build import build_int8, key_part
+from socsched.compiler.link import tools
+from socsched.compiler.quantize.build import key_part
 from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
-from socsched.compiler.targets import TargetSpec, resolve, share_in_code
+from socsched.compiler.target import Build, Target, TargetSpec
+from socsched.compiler.targets import target_of
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
-from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
 from socsched.models.registry import Model, get_model
@@ -50,7 +48,6 @@ from socsched.models.work import stage_work
 Array = np.ndarray[Any, Any]
 
 SEED = 0
-PRECISIONS = ("fp32", "fp16", "int8")
 
 
 def compile_stage(
@@ -80,15 +77,17 @@ def compile_stage(
     model, network = network_of(stage)
     if scales is None and weights is None and precision == "int8" and model.scales:
         scales = read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])
-    spec = resolve(engine.target, engine.id)
+    target = target_of(engine.target, engine.id)
+    spec = target.resolve(engine.target, engine.id)
     check_share(engine, share)
     if tuning is not None:
         check_tuning(tuning, share)
-    if not compiles(engine, precision):
+    if precision not in precisions(engine):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
-    _check_rules(stage, engine, precision, spec, part)
+    if target.simulated:
+        _check_rules(stage, engine, precision, part)
     chosen, provenance = weights_for(model, network, weights)
-    within = (share_in_code(spec, share), _layout(engine, precision) if spec.kind == "simulated" else "")
+    within = (share if target.tuned_to_share else 0, _layout(engine, precision) if target.simulated else "")
     build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
     key = digest(
         repr(network),
@@ -105,7 +104,7 @@ def compile_stage(
         if part:
             network = take(network, part, layer_types(network))
         built = (spec, precision, chosen, provenance, key, scales, tuning, share)
-        request = _Request(stage, engine, model, network, names, *built)
+        request = _Request(stage, engine, target, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
 
@@ -123,12 +122,9 @@ def check_share(engine: Engine, share: int) -> None:
         )
 
 
-def compiles(engine: Engine, precision: str) -> bool:
-    """Return whether there is a way to compile in `precision` for `engine`, whatever the stage."""
-    if precision != "int8":
-        return precision in PRECISIONS
-    kind, arch = engine.target.get("kind"), str(engine.target.get("arch", ""))
-    return kind != "opencl" and (kind != "cuda" or capability(arch) >= OLDEST)
+def precisions(engine: Engine) -> tuple[str, ...]:
+    """Return the precisions there is a way to compile in for `engine`, whatever the stage."""
+    return target_of(engine.target, engine.id).precisions(engine.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +133,7 @@ class _Request:
 
     stage: Stage
     engine: Engine
+    target: Target
     model: Model
     network: Network
     names: Mapping[str, str]
@@ -184,9 +181,7 @@ def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | N
     return own, f"sha256 {weights_digest(own)}"
 
 
-def _check_rules(stage: Stage, engine: Engine, precision: str, spec: TargetSpec, part: Part | None) -> None:
-    if spec.kind != "simulated":
-        return
+def _check_rules(stage: Stage, engine: Engine, precision: str, part: Part | None) -> None:
     violated = check_operators(stage_work(stage, precision, part), engine)
     if violated:
         raise CompileError(
@@ -231,30 +226,19 @@ def _space(request: _Request) -> int:
 
 
 def _build(folder: Path, request: _Request) -> Artifact:
-    if request.spec.kind == "cuda":
-        from socsched.compiler.cuda import build_cuda
-
-        inputs, outputs, files, notes = build_cuda(
-            folder, request.network, request.weights, request.spec, request.precision, request.scales, request.share
-        )
-    elif request.spec.kind == "opencl":
-        from socsched.compiler.opencl.lower import build_opencl
-
-        inputs, outputs, files, notes = build_opencl(
-            folder, request.network, request.weights, request.spec, request.precision
-        )
-    elif request.precision == "int8":
-        inputs, outputs, files, notes = build_int8(
-            folder, request.network, request.weights, request.spec, request.scales
-        )
-    else:
-        inputs, outputs, files, notes = _build_cpu(folder, request)
-    if request.spec.kind == "hexagon":
-        from socsched.compiler.hexagon import check_objects
-
-        notes += check_objects(folder, files)
-    code = (inputs, outputs)
-    if request.spec.kind == "simulated":
+    asked = Build(
+        folder,
+        request.network,
+        request.weights,
+        request.spec,
+        request.precision,
+        request.scales,
+        request.tuning,
+        request.share,
+    )
+    built = request.target.build(asked)
+    inputs, outputs = code = (built.inputs, built.outputs)
+    if request.target.simulated:
         inputs, outputs = (native_layout(side, _layout(request.engine, request.precision)) for side in code)
     return Artifact(
         stage=request.stage.name,
@@ -267,17 +251,17 @@ def _build(folder: Path, request: _Request) -> Artifact:
         threads=0,
         key=request.key,
         folder=folder,
-        files=files,
+        files=built.files,
         input_names=tuple(request.names.get(name, name) for name in request.network.inputs),
         inputs=inputs,
         output_names=tuple(request.names.get(name, name) for name in request.network.outputs),
         outputs=outputs,
         weights=request.provenance,
-        loadable=request.spec.native and files[0].endswith(".so"),
-        notes=notes,
+        loadable=request.spec.native and built.files[0].endswith(".so"),
+        notes=built.notes,
         code_inputs=code[0] if inputs != code[0] else (),
         code_outputs=code[1] if outputs != code[1] else (),
-        computes_half=_half_unit(request) is not None,
+        computes_half=_computes_half(request),
     )
 
 
@@ -285,37 +269,7 @@ def _layout(engine: Engine, precision: str) -> str:
     return engine.precisions[precision].layout if precision in engine.precisions else ""
 
 
-Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], tuple[str, ...]]
+def _computes_half(request: _Request) -> bool:
+    from socsched.compiler.cpu.processor import half_unit
 
-
-def _half_unit(request: _Request) -> Vector | None:
-    from socsched.compiler.targets import half_unit
-
-    return half_unit(request.spec) if request.precision == "fp16" else None
-
-
-def _build_cpu(folder: Path, request: _Request) -> Built:
-    from socsched.compiler.cpu.lower import lower
-    from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.fusion import read
-    from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import vector_unit
-
-    half, weights, unit = request.precision == "fp16", request.weights, _half_unit(request)
-    if half:
-        weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
-    graph = read(import_network(request.network), request.network)
-    lowered = lower(graph, weights, unit or vector_unit(request.spec), request.tuning)
-    executable = relax.build(lowered.module, target=tvm.target.Target(dict(request.spec.tvm)))
-    files, notes = write_library(executable, folder, request.spec)
-    if lowered.general:
-        notes += (f"general schedules, which are slow, for: {', '.join(lowered.general)}",)
-    if unit:
-        notes += ("fp16: half-precision arithmetic, totals of convolutions in fp32",)
-    elif half:
-        notes += ("fp16: stage inputs, weights and outputs rounded to half precision, arithmetic in fp32",)
-    return _border(lowered.inputs, half), _border(lowered.outputs, half), files, notes
-
-
-def _border(tensors: tuple[TensorType, ...], half: bool) -> tuple[TensorType, ...]:
-    return tuple(TensorType(t.shape, "fp16" if half and t.dtype == "fp32" else t.dtype, t.layout) for t in tensors)
+    return request.precision == "fp16" and half_unit(request.spec) is not None

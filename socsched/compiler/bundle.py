@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from socsched import __version__, plugins
 from socsched.compiler.artifact import weights_digest
 from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.taskgraph import task_graph
-from socsched.models.registry import MODELS, bindings, get_model
+from socsched.models.registry import GROUP, bindings, get_model
 
 LIBRARY, WEIGHTS, START = "lib", "weights.npz", "start.sh"
 PROGRAM = "socsched.compiler.board"
@@ -62,16 +63,26 @@ def write_weights(folder: Path, weights: Mapping[str, np.ndarray[Any, Any]] | No
 def write_program(folder: Path, pipeline: Pipeline) -> list[str]:
     """Write the start script and every module of socsched that the program and the host stages need; return them."""
     functions = [s for s in pipeline.stages if sort_of(s.model, s.params) == "function"]
-    roots = [PROGRAM, *(MODELS[str(stage.model)].split(":")[0] for stage in functions)]
+    roots = [PROGRAM, *(plugins.entries(GROUP)[str(stage.model)].module for stage in functions)]
     found = sources(roots)
     for module in found:
         target = folder / LIBRARY / module.relative_to(_PACKAGE.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(module, target)
     versions = ", ".join(f"{package} {version}" for package, version in PINNED.items())
+    _register(folder / LIBRARY)
     (folder / START).write_text(_START.format(versions=versions, program=PROGRAM, library=LIBRARY), encoding="utf-8")
     (folder / START).chmod(0o755)
     return [module.relative_to(_PACKAGE.parent).as_posix() for module in found]
+
+
+def _register(library: Path) -> None:
+    """Register the models there too, where no package is installed."""
+    info = library / f"socsched-{__version__}.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    lines = [f"{name} = {entry.value}" for name, entry in sorted(plugins.entries(GROUP).items())]
+    (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]), encoding="utf-8")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: socsched\nVersion: {__version__}\n")
 
 
 _START = """\

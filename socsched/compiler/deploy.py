@@ -20,7 +20,7 @@ import numpy as np
 
 from socsched.compiler import bundle
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.builder import PRECISIONS, compile_stage, compiles, network_of
+from socsched.compiler.builder import compile_stage, network_of, precisions
 from socsched.compiler.handover import write as handover
 from socsched.compiler.handover.check import require_all
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
@@ -243,5 +243,5 @@ class _Choices:
     def precisions(self, stage: Stage, engine: Engine) -> tuple[str, ...]:
         """What can be built for an engine: int8 of a hand-over needs scales."""
         if not handover.has_toolchain(engine):
-            return tuple(precision for precision in PRECISIONS if compiles(engine, precision))
+            return precisions(engine)
         return handover.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)

@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from socsched.compiler.targets import TargetSpec
+from socsched.compiler.target import TargetSpec
 from socsched.errors import CompileError, MachineError
 
 LIBRARY = "stage.so"

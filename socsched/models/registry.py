@@ -8,37 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
+from socsched import plugins
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import Operator, TensorType
 
-MODELS: dict[str, str] = {
-    "pointpillars.voxelise": "socsched.models.pointpillars.voxelise:model",
-    "pointpillars.pfn": "socsched.models.pointpillars.network:pfn",
-    "pointpillars.scatter": "socsched.models.pointpillars.network:scatter",
-    "pointpillars.backbone": "socsched.models.pointpillars.network:backbone",
-    "pointpillars.head": "socsched.models.pointpillars.network:head",
-    "pointpillars.decode": "socsched.models.pointpillars.decode:model",
-    "pointpillars-s.pfn": "socsched.models.pointpillars.small:pfn",
-    "pointpillars-s.scatter": "socsched.models.pointpillars.small:scatter",
-    "pointpillars-s.backbone": "socsched.models.pointpillars.small:backbone",
-    "pointpillars-s.head": "socsched.models.pointpillars.small:head",
-    "centerpoint.voxelise": "socsched.models.centerpoint.voxelise:model",
-    "centerpoint.pfn": "socsched.models.centerpoint.network:pfn",
-    "centerpoint.scatter": "socsched.models.centerpoint.network:scatter",
-    "centerpoint.backbone": "socsched.models.centerpoint.network:backbone",
-    "centerpoint.head": "socsched.models.centerpoint.network:head",
-    "centerpoint.decode": "socsched.models.centerpoint.decode:model",
-    "onnx": "socsched.models.onnx_import:model",
-    "camera.preprocess": "socsched.models.camera:preprocess",
-    "camera.detector": "socsched.models.camera:detector",
-    "camera.decode": "socsched.models.camera_decode:model",
-}
-"""Model name -> "module:factory"; a factory takes the stage's params and returns a `Model`."""
+GROUP = "socsched.models"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +65,12 @@ def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
 
     With the param `part` it is that of a part of the network (`models.parts`), with `tile` of a tile (`models.tiles`).
     """
-    if name not in MODELS:
-        raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(sorted(MODELS))}")
-    module, factory = MODELS[name].split(":")
+    if name not in plugins.names(GROUP):
+        raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(plugins.names(GROUP))}")
+    factory = plugins.load(GROUP, name)
     given = dict(params or {})
     cut, tile = given.pop("part", None), given.pop("tile", None)
-    model: Model = getattr(import_module(module), factory)(given)
+    model: Model = factory(given)
     if tile is not None:
         from socsched.models.tiles import tile_model, tile_of
 

@@ -24,7 +24,7 @@ from socsched.sim.build import kernel
 from socsched.sim.conductor import Conductor
 from socsched.sim.faults import Faults
 from socsched.sim.lower import lower
-from socsched.sim.policies import POLICIES, Policy, Term
+from socsched.sim.policies import GIVEN, Policy, Term
 from socsched.sim.policies.control import View
 from socsched.sim.policies.learned import ACTIONS, FEATURES, SAFE, Sight, Watcher, act, kept
 from socsched.study import variation
@@ -115,11 +115,11 @@ class Environment:
         self._puppet = puppet = _Puppet(self.unit, self.period_ns)
         rule = Policy(_NAME, SAFE, dynamic=True, control=lambda: puppet)
         engines = tuple(e if e.id != self.engine else replace(e, policy=_NAME) for e in made.engines)
-        POLICIES[_NAME] = rule
+        GIVEN[_NAME] = rule
         try:
             lowered = lower(replace(made, engines=engines), seed)
         finally:
-            del POLICIES[_NAME]
+            del GIVEN[_NAME]
         conductor = Conductor(lowered, Faults(), seed)
         made_for = kernel(None, 1 << 40, lowered.tables["numbers"]["words"])
         self._kernel = made_for(lowered.tables, conductor, self.duration_ns, 0)

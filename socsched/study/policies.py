@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from socsched import plugins
 from socsched.planning.plan import Plan
 from socsched.sim.engine import run
-from socsched.sim.policies import POLICIES
+from socsched.sim.policies import GROUP
 from socsched.sim.totals import totals
 from socsched.study import multiprogram, variation
 
@@ -80,7 +81,7 @@ def chosen(plan: Plan, names: Sequence[str] | None) -> tuple[tuple[str, ...], di
     if names is not None:
         variation.needs([name for name in names if name != PLANNED])
         return tuple(dict.fromkeys((PLANNED, *names))), {}
-    reasons = {name: variation.applicable(name, plan) for name in (*POLICIES, *EXTRA)}
+    reasons = {name: variation.applicable(name, plan) for name in (*plugins.names(GROUP, own=True), *EXTRA)}
     kept = [name for name, reason in reasons.items() if not reason]
     return (PLANNED, *kept), {name: reason for name, reason in reasons.items() if reason}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched import plugins
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.runtime import load
@@ -21,7 +22,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
-from socsched.models.registry import MODELS, Model, Port, get_model
+from socsched.models.registry import Model, Port, get_model
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +38,7 @@ STAGES = tuple(NETWORKS)
 
 def stage(name: str) -> Stage:
     """Return the small stage `name`, known to the registry from now on."""
-    MODELS[f"small.{name}"] = f"small_stages:{name}"
+    plugins.provide("socsched.models", f"small.{name}", f"small_stages:{name}")
     return Stage(name, name, f"small.{name}", precisions=("fp32", "fp16"))
 
 

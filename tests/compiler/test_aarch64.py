@@ -18,10 +18,11 @@ from aarch64_loops import products
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu.lower import lower
+from socsched.compiler.cpu.processor import vector_unit
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import resolve, vector_unit
+from socsched.compiler.targets import resolve
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network

@@ -177,10 +177,11 @@ def test_aarch64_code(make_engine: Make, stage: Stage) -> None:
 def test_neon_instructions_are_used(make_engine: Make, tmp_path: Path) -> None:
     """Multiply-adds on four lanes, with the broadcast taken from a lane: the head's inner loop as it should be."""
     from socsched.compiler.cpu.lower import lower
+    from socsched.compiler.cpu.processor import vector_unit
     from socsched.compiler.environment import relax, tvm
     from socsched.compiler.fusion import read
     from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import resolve, vector_unit
+    from socsched.compiler.targets import resolve
 
     network, spec = head_network(4, 12), resolve(ORIN_CPU)
     assert vector_unit(spec).name == "neon"

@@ -347,7 +347,7 @@ def test_a_gpu_s_share_is_in_the_key(fresh_cache: Path, make_engine: Make, monke
         (folder / "stage.so").write_bytes(b"code")
         return (TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",), ()
 
-    monkeypatch.setattr("socsched.compiler.cuda.build_cuda", build)
+    monkeypatch.setattr("socsched.compiler.gpu.cuda.build_cuda", build)
     engine = make_engine({"kind": "cuda", "arch": "sm_87"}, id="gpu")
     keys = [compile_stage(PFN, engine, share=share).key for share in (0, 2, 3)]
     assert len(set(keys)) == 3 and compile_stage(PFN, engine, share=2).share == 2

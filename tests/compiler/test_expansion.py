@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from socsched import plugins
 from socsched.compiler.fusion import read, tensor_type
 from socsched.compiler.relax_import import import_network
 from socsched.compiler.relax_import import layer_types as relax_types
@@ -14,9 +15,13 @@ from socsched.graph.expand import fused, layer_types
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import parse_part, prefixes, take
-from socsched.models.registry import MODELS, get_model
+from socsched.models.registry import get_model
 
-NETWORKS = sorted(name for name in MODELS if name != "onnx" and get_model(name, {}).network is not None)
+NETWORKS = sorted(
+    name
+    for name in plugins.names("socsched.models", own=True)
+    if name != "onnx" and get_model(name, {}).network is not None
+)
 
 
 def assert_equal(network: Network) -> None:

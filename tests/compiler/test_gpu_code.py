@@ -16,10 +16,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import gpu_networks
 
-from socsched.compiler.cuda import build_executable, device_source
 from socsched.compiler.environment import tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.gpu import gemm, hopper, intrinsics, kernels
+from socsched.compiler.gpu.cuda import build_executable, device_source
 from socsched.compiler.gpu.lower import _EMITTERS, lower
 from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
 from socsched.compiler.gpu.patch import Patch

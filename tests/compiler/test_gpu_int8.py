@@ -20,6 +20,7 @@ from int8_networks import conv, full_range, image, prepared, residual_block, sca
 from socsched.compiler.aligned import from_tvm, to_tvm
 from socsched.compiler.cpu.int8_dot import dot_for, int8_options
 from socsched.compiler.cpu.int8_lower import lower_int8 as lower_host
+from socsched.compiler.cpu.processor import native_target
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.gpu.int8_build import build_int8_executable
@@ -31,7 +32,7 @@ from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import native_target, resolve
+from socsched.compiler.targets import resolve
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType

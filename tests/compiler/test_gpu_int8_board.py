@@ -14,9 +14,9 @@ import gpu_networks
 from int8_networks import conv, full_range, residual_block, scales_of, transposed, weights_of
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.cuda import build_cuda
 from socsched.compiler.environment import tvm
 from socsched.compiler.fusion import read
+from socsched.compiler.gpu.cuda import build_cuda
 from socsched.compiler.gpu.runtime import GpuStage
 from socsched.compiler.layouts import convert
 from socsched.compiler.quantize import reference

@@ -23,9 +23,10 @@ from test_gpu_code import needs_nvcc, report, source_of
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu.int8_kernels import Epilogue, Stored
-from socsched.compiler.cuda import build_executable, device_source
+from socsched.compiler.cpu.processor import native_target
 from socsched.compiler.environment import tvm
 from socsched.compiler.gpu import int8_gemm, int8_kernels, kernels
+from socsched.compiler.gpu.cuda import build_executable, device_source
 from socsched.compiler.gpu.int8_gemm import Form
 from socsched.compiler.gpu.int8_kernels import Operand
 from socsched.compiler.gpu.int8_tiles import int8_tile
@@ -34,7 +35,6 @@ from socsched.compiler.gpu.shapes import Convolution, Tile, up
 from socsched.compiler.gpu.tiles import candidates
 from socsched.compiler.quantize.scales import FILE, read_scales
 from socsched.compiler.runtime import load
-from socsched.compiler.targets import native_target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError

@@ -17,14 +17,16 @@ import small_stages
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu.lower import lower
-from socsched.compiler.elf import AARCH64, QDSP6, X86_64, read_elf
+from socsched.compiler.cpu.processor import native_target, vector_unit
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.fusion import read
-from socsched.compiler.hexagon import ENTRY, check_objects
+from socsched.compiler.hexagon.elf import AARCH64, QDSP6, X86_64, read_elf
+from socsched.compiler.hexagon.objects import ENTRY, check_objects
 from socsched.compiler.link import write_library
 from socsched.compiler.relax_import import bind_weights, import_network
 from socsched.compiler.runtime import load
-from socsched.compiler.targets import TargetSpec, native_target, resolve, vector_unit
+from socsched.compiler.target import TargetSpec
+from socsched.compiler.targets import resolve
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
 from socsched.models.weights import seeded_weights

@@ -19,7 +19,8 @@ from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
 from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import TargetSpec, resolve
+from socsched.compiler.target import TargetSpec
+from socsched.compiler.targets import resolve
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import seeded_weights

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import references
 import small_stages
 
+from socsched import plugins
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.opencl import device as opencl_device
@@ -30,7 +31,7 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import MODELS, Model, Port
+from socsched.models.registry import Model, Port
 
 MALI = {"kind": "opencl", "max_threads_per_block": 64, "host": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}}
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
@@ -146,7 +147,7 @@ def compile_network(network: Network, engine: Engine, weights: dict[str, Array])
     outputs = tuple(Port(name, image(1, 1, 1)) for name in network.outputs)
     model = Model("net", ports, outputs, network=lambda: network)
     small_stages.made = lambda params: model  # type: ignore[attr-defined]
-    MODELS["small.made"] = "small_stages:made"
+    plugins.provide("socsched.models", "small.made", "small_stages:made")
     return compile_stage(Stage("net", "net", "small.made"), engine, "fp32", weights)
 
 

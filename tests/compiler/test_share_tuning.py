@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import references
 import small_stages
 
+from socsched import plugins
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu.shapes import Window
 from socsched.compiler.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
@@ -27,7 +28,7 @@ from socsched.errors import CompileError, InputError, UsageError
 from socsched.graph.network import Layer as NetworkLayer
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import MODELS, Model, Port
+from socsched.models.registry import Model, Port
 from socsched.models.weights import seeded_weights
 
 THREE = Layer(32, 64, 20, 24, Window((3, 3), (1, 1), (1, 1)))
@@ -55,7 +56,7 @@ def model(params: object) -> Model:
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.setitem(MODELS, "test.tuned", f"{__name__}:model")
+    plugins.provide("socsched.models", "test.tuned", f"{__name__}:model")
     return Stage("tuned", "tuned", "test.tuned")
 
 

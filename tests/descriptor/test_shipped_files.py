@@ -143,10 +143,10 @@ def test_orin_engines_differ_by_declaration() -> None:
 
 
 def test_built_in_models_of_shipped_pipelines_exist() -> None:
-    from socsched.models.registry import MODELS
+    from socsched import plugins
 
     used = {stage.model for path in FILES["pipelines"] for stage in get_pipeline(str(path)).stages if stage.model}
-    assert used <= set(MODELS)
+    assert used <= set(plugins.names("socsched.models"))
 
 
 def test_pointpillars_is_the_agreed_pipeline() -> None:

@@ -21,7 +21,7 @@ from socsched.sim.build import kernel
 from socsched.sim.controls import CHOOSING, NOTHING, SWITCHING
 from socsched.sim.engine import Simulated, run
 from socsched.sim.lower import lower
-from socsched.sim.policies import POLICIES, Policy, Term
+from socsched.sim.policies import GIVEN, Policy, Term
 from socsched.sim.policies.adaptive import CALM, SAFE, Adaptive
 from socsched.sim.policies.control import Choosing, Controller, Switching
 from socsched.sim.policies.learned import ACTIONS, FEATURES, Learned
@@ -30,12 +30,12 @@ from socsched.sim.policies.learned import ACTIONS, FEATURES, Learned
 @contextmanager
 def known(**rules: Policy) -> Iterator[None]:
     """Have policies known by their names for a while."""
-    POLICIES.update(rules)
+    GIVEN.update(rules)
     try:
         yield
     finally:
         for name in rules:
-            del POLICIES[name]
+            del GIVEN[name]
 
 
 Made = Callable[[], Controller]

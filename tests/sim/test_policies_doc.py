@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 from builders import MS, plan, task
 
+from socsched import plugins
 from socsched.sim import policies
 from socsched.sim.engine import run, simulate
 from socsched.trace.metrics import result
@@ -35,7 +36,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
             return example().POLICY
 
     entry = Registered("calm", "my_package.calm:POLICY", policies.GROUP)
-    monkeypatch.setattr(policies, "entry_points", lambda group: [entry] if group == policies.GROUP else [])
+    monkeypatch.setitem(plugins.entries(policies.GROUP), "calm", entry)
 
 
 def test_the_example_serves_short_jobs_first_and_is_never_late(installed: None) -> None:
@@ -54,7 +55,7 @@ def test_both_kernels_ask_the_example_alike(installed: None) -> None:
 
 def test_the_page_lists_every_policy_and_every_field() -> None:
     text = PAGE.read_text()
-    assert {name for name in policies.POLICIES if f"| `{name}` |" not in text} == set()
+    assert {name for name in plugins.names(policies.GROUP, own=True) if f"| `{name}` |" not in text} == set()
     assert {term.name for term in policies.Term if term.name not in text} == {"ASKED"}
 
 

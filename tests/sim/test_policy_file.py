@@ -10,7 +10,7 @@ from builders import plan, sensor, task
 
 from socsched.errors import UsageError
 from socsched.sim.engine import simulate
-from socsched.sim.policies import POLICIES, descriptions
+from socsched.sim.policies import GIVEN, descriptions
 from socsched.sim.policies.from_file import registered
 
 FILE = """
@@ -29,7 +29,7 @@ def forgotten() -> Iterator[None]:
     """Other tests know the built-in policies only."""
     yield
     for name in ("earliest", "latest_first"):
-        POLICIES.pop(name, None)
+        GIVEN.pop(name, None)
 
 
 def written(folder: Path, text: str = FILE) -> Path:

@@ -31,7 +31,7 @@ def simulate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
     def call(made: Plan, duration: int, policy: str | Policy) -> Trace:
         if isinstance(policy, Policy):
-            monkeypatch.setitem(policies.POLICIES, policy.name, policy)
+            monkeypatch.setitem(policies.GIVEN, policy.name, policy)
             policy = policy.name
         trace = run(made, duration, policy=policy, implementation=request.param).trace
         assert trace is not None
@@ -349,12 +349,12 @@ def test_declarations_are_checked() -> None:
         (bad, "must be above 0 and rise"),
         (replace(bad, tokens=None, weight=lambda task: 0), "weight"),
     ):
-        policies.POLICIES[rule.name] = rule
+        policies.GIVEN[rule.name] = rule
         try:
             with pytest.raises(UsageError, match=problem):
                 run(three(("a", 1, 0, "hard")), 1000, policy="bad")
         finally:
-            del policies.POLICIES[rule.name]
+            del policies.GIVEN[rule.name]
 
 
 def test_batches_end_together_and_hand_every_frame_on(simulate: Simulate) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from socsched import plugins
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import MODELS, Model, Port
+from socsched.models.registry import Model, Port
 
 MS = 1_000_000
 
@@ -167,7 +168,7 @@ def _model(name: str, b: Builder, last: str, side: int) -> Model:
 
 
 for _name in ("inception_v3", "squeezenet", "resnet18", "resnet50", "resnet101", "vgg16", "yolov2_front"):
-    MODELS[f"claims.{_name}"] = f"policy_claims._networks:{_name}"
+    plugins.provide("socsched.models", f"claims.{_name}", f"policy_claims._networks:{_name}")
 
 
 def pipeline(

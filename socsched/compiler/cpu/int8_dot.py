@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from socsched.compiler.cpu.processor import cpu_flags, native_target, vector_unit
 from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, Vector
-from socsched.compiler.targets import TargetSpec, cpu_flags, native_target, vector_unit
+from socsched.compiler.target import TargetSpec
 
 
 @dataclass(frozen=True, slots=True)

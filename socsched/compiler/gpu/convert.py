@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cache import cache_dir
-from socsched.compiler.cuda import find_nvcc, write_cubin
+from socsched.compiler.gpu.cuda import find_nvcc, write_cubin
 from socsched.compiler.gpu.cuda_api import Stream, cudart
 from socsched.compiler.layouts import physical_shape
 from socsched.errors import MachineError

@@ -22,7 +22,7 @@ from socsched.compiler.opencl.launch_plan import Recorder
 from socsched.compiler.opencl.pillar_kernel import pillar_net
 from socsched.compiler.relax_import import DTYPES, bind_weights, import_network
 from socsched.compiler.store import write_json
-from socsched.compiler.targets import TargetSpec
+from socsched.compiler.target import TargetSpec
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 

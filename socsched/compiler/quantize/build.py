@@ -11,7 +11,7 @@ from socsched.compiler.cpu.int8_dot import dot_for, int8_options
 from socsched.compiler.link import write_library
 from socsched.compiler.quantize.fixed_point import Array
 from socsched.compiler.quantize.scales import FILE, Scales, write_scales
-from socsched.compiler.targets import TargetSpec
+from socsched.compiler.target import TargetSpec
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 

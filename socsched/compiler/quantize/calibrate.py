@@ -239,9 +239,10 @@ def _never_negative(graph: Graph) -> set[str]:
 
 def _compiled(network: Network, weights: Mapping[str, Array]) -> tuple[Any, tuple[TensorType, ...], tuple[Any, ...]]:
     from socsched.compiler.cpu.lower import lower
+    from socsched.compiler.cpu.processor import native_target, vector_unit
     from socsched.compiler.environment import relax, tvm
     from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import native_target, resolve, vector_unit
+    from socsched.compiler.targets import resolve
 
     unit = vector_unit(resolve({"kind": "llvm", "host": True}))
     lowered = lower(read(import_network(network), network), weights, unit)

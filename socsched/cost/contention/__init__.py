@@ -9,17 +9,15 @@ group ``socsched.contention``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
-from socsched.cost.contention import linear, max_min, pairwise, pccs
+from socsched import plugins
 from socsched.cost.contention.base import ContentionModel, Rival, Setting, demand, draw, slowed_ns
 from socsched.cost.contention.max_min import fair_shares, stretched_ns, worst_share
 from socsched.errors import UsageError
 
 __all__ = [
     "GROUP",
-    "MODELS",
     "ContentionModel",
     "Rival",
     "Setting",
@@ -36,13 +34,6 @@ Factory = Callable[[Setting], ContentionModel]
 GROUP = "socsched.contention"
 DEFAULT = "max-min"
 
-MODELS: dict[str, Factory] = {
-    DEFAULT: max_min.build,
-    "pccs": pccs.build,
-    "linear": linear.build,
-    "pairwise": pairwise.build,
-}
-
 
 def contention_model(choice: Mapping[str, Any], capacity: float, engines: Mapping[str, str]) -> ContentionModel:
     """Return the chosen model for a memory of `capacity` bytes/s and engines (id -> kind), added to those it names.
@@ -50,12 +41,8 @@ def contention_model(choice: Mapping[str, Any], capacity: float, engines: Mappin
     UsageError naming the known models when there is none of this name, or for parameters it cannot use.
     """
     name = choice.get("model", DEFAULT)
-    factory = MODELS.get(name)
-    if factory is None:
-        installed = {entry.name: entry for entry in entry_points(group=GROUP)}
-        if name not in installed:
-            known = ", ".join(sorted({*MODELS, *installed}))
-            raise UsageError(f"unknown contention model {name!r}", hint=f"known models: {known}")
-        factory = installed[name].load()
+    if name not in plugins.names(GROUP):
+        raise UsageError(f"unknown contention model {name!r}", hint=f"known models: {', '.join(plugins.names(GROUP))}")
+    factory: Factory = plugins.load(GROUP, name)
     named = {**choice.get("engines", {}), **engines}
     return factory(Setting(name, capacity, named, choice.get("parameters", {})))

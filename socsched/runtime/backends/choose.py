@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
+from socsched import plugins
 from socsched.descriptor.pipeline import Stage
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Backend, Call, Setting
 
-BACKENDS = {
-    "network": "socsched.runtime.backends.tvm_cpu:TvmCpuBackend",
-    "function": "socsched.runtime.backends.function:FunctionBackend",
-    "cuda": "socsched.runtime.backends.tvm_cuda:TvmCudaBackend",
-    "dla": "socsched.runtime.backends.dla:TensorrtDlaBackend",
-    "conversion": "socsched.runtime.backends.conversion:ConversionBackend",
-    "synthetic": "socsched.runtime.backends.synthetic:SyntheticBackend",
-}
-"""Sort of stage -> "module:class"; a stage without model is run as a load of its planned time."""
+GROUP = "socsched.backends"
+"""Backends by the sort of stage they run; a stage without model is run as a load of its planned time."""
 
 
 def sort_of(task: Task, setting: Setting) -> str:
-    """Return the key of `BACKENDS` for a task."""
+    """Return the name of the backend for a task."""
     stage = _stage(task, setting)
     kind = _target(setting, task.engine)
     cuda = kind == "cuda"
@@ -58,7 +51,7 @@ def prepare(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Ca
 
 
 def _backend(sort: str, replaced: Mapping[str, Backend]) -> Backend:
-    return replaced.get(sort) or _load(BACKENDS[sort])
+    return replaced.get(sort) or _load(sort)
 
 
 def _target(setting: Setting, engine: str) -> str:
@@ -95,13 +88,12 @@ class Instances(dict[str, Backend]):
         """Return the backend of a sort."""
         with self._lock:
             if sort not in self:
-                self[sort] = _load(BACKENDS[sort])
+                self[sort] = _load(sort)
             return self[sort]
 
 
-def _load(where: str) -> Backend:
-    module, name = where.split(":")
-    backend: Backend = getattr(import_module(module), name)()
+def _load(sort: str) -> Backend:
+    backend: Backend = plugins.load(GROUP, sort)()
     return backend
 
 

@@ -9,12 +9,13 @@ from random import Random
 
 import pytest
 
+from socsched import plugins
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.partition import parse_part, take
 from socsched.models.parts import part_of
-from socsched.models.registry import MODELS, Model, Port
+from socsched.models.registry import Model, Port
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.ios import Stages, blocks, components, endings, greedy, scheduled, sequential
@@ -181,7 +182,7 @@ def branched_model(params: object) -> Model:
 
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    monkeypatch.setitem(MODELS, "test.branched", f"{__name__}:branched_model")
+    plugins.provide("socsched.models", "test.branched", f"{__name__}:branched_model")
     whole = get_pipeline("camera-detection")
     stage = replace(
         whole.stage("detect"), model="test.branched", params={}, after=("camera",), precisions=("fp16",), costs=()

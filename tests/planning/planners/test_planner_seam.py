@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "planning.md"
 OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}, "deepthings": {"stage": "camera-detect"}}
 
 
-@pytest.mark.parametrize("name", [name for name in planners.BUILT_IN if name != "runtime-aware"])
+@pytest.mark.parametrize("name", [name for name in planners.known() if name != "runtime-aware"])
 @pytest.mark.sampled(8)
 def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
     """The perception stack: what the simulator shows never exceeds a bound, and the file comes back as it was."""
@@ -71,7 +71,7 @@ def test_names_and_options_are_checked() -> None:
         found.settings({"transitions": "two"})
     assert found.settings({"transitions": "3"})["transitions"] == 3
     assert planners.planner("ios").settings({"merge": "no"})["merge"] is False
-    assert set(planners.descriptions()) == set(planners.BUILT_IN)
+    assert set(planners.descriptions()) == set(planners.known())
 
 
 def test_single_network_planners_ask_which_one() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from socsched.compiler.elf import QDSP6, read_elf
+from socsched.compiler.hexagon.elf import QDSP6, read_elf
 from socsched.errors import CompileError
 
 ENTRY = "__tvm_ffi__library_bin"

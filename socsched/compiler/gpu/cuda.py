@@ -27,7 +27,8 @@ from socsched.compiler.link import write_library
 from socsched.compiler.quantize.build import stays_float
 from socsched.compiler.quantize.scales import FILE, Scales, write_scales
 from socsched.compiler.relax_import import bind_weights, import_network
-from socsched.compiler.targets import TargetSpec, resolve
+from socsched.compiler.target import TargetSpec
+from socsched.compiler.targets import resolve
 from socsched.errors import CompileError, MachineError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType

@@ -1,0 +1,114 @@
+"""Built-in renderers: results of a folder, or of a plan file, as a page, a trace, JUnit, Markdown or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from socsched.api.folders import NOTES, PICTURE, Sources, folders, load, made_by, single
+from socsched.files import write_file
+
+if TYPE_CHECKING:
+    from socsched.reporting.html import Part
+
+MAX_PICTURE = 450_000
+"""Bytes of a picture that a report of at most one megabyte can hold."""
+
+
+def html(folder: Path, file: Path, sources: Sources) -> None:
+    """Write a page that needs no network."""
+    from socsched.reporting.html import render as page
+
+    parts = _paired([_part(path, sources) for path in folders(folder)])
+    names = dict.fromkeys(part.plan.pipeline for part in parts)
+    text = page(parts, f"{', '.join(names)}: where it runs, and whether it keeps its deadlines", made_by())
+    write_file(file, text)
+
+
+def _part(folder: Path, sources: Sources) -> Part:
+    from socsched.reporting.background import gather
+    from socsched.reporting.html import Part
+
+    plan, trace, result = load(folder)
+    verb = "Simulated" if trace.kind == "simulated" else "Measured"
+    where = "this machine" if plan.platform == "host" else f"{plan.platform} ({plan.mode})"
+    picture = _picture(folder)
+    notes = _notes(folder)
+    if folder.is_file():
+        notes.append("This is a plan: what is shown of time is a simulation of its first hyperperiods.")
+    caption = "One scan from above. " + " ".join(note for note in notes if "weights" in note)
+    background = gather(plan, folder if folder.is_dir() else folder.parent, sources.pipeline, sources.platform)
+    title = f"{verb}: {plan.pipeline} on {where}"
+    return Part(title, plan, trace, result, picture, caption, tuple(notes), background)
+
+
+def _paired(parts: list[Part]) -> list[Part]:
+    """Return the parts, each run with the simulation of the same tasks where there is one."""
+    simulated = [part for part in parts if part.trace.kind == "simulated"]
+    found = []
+    for part in parts:
+        same = [other for other in simulated if other.plan.tasks == part.plan.tasks]
+        found.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
+    return found
+
+
+def _notes(folder: Path) -> list[str]:
+    try:
+        return [str(note) for note in json.loads((folder / NOTES).read_text(encoding="utf-8"))]
+    except (OSError, ValueError):
+        return []
+
+
+def _picture(folder: Path) -> bytes | None:
+    file = folder / PICTURE
+    if not file.is_file():
+        return None
+    return _fitting(file.read_bytes())
+
+
+def _fitting(data: bytes) -> bytes:
+    """Return a PNG that a page can hold: as it is, else in 128 colours, else smaller too."""
+    import io
+
+    if len(data) <= MAX_PICTURE:
+        return data
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(data)).convert("RGB")
+    while True:
+        target = io.BytesIO()
+        image.quantize(128).save(target, "PNG", optimize=True)
+        if target.tell() <= MAX_PICTURE or image.width < 300:
+            return target.getvalue()
+        image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+
+
+def perfetto(folder: Path, file: Path, sources: Sources) -> None:
+    """Write a trace for the Perfetto UI."""
+    from socsched.trace.perfetto import write_perfetto
+
+    plan, trace, _ = load(folders(folder)[0])
+    write_perfetto(trace, plan, file, "planned" if folder.is_file() else "")
+
+
+def junit(folder: Path, file: Path, sources: Sources) -> None:
+    """Write the requirements as test cases."""
+    from socsched.reporting.junit import render as xml
+
+    plan, _, result = load(folders(folder)[0])
+    write_file(file, xml(plan, result))
+
+
+def markdown(folder: Path, file: Path, sources: Sources) -> None:
+    """Write a summary for a pull request."""
+    from socsched.reporting.summary import render as summary
+
+    write_file(file, summary(*load(single(folder))))
+
+
+def result(folder: Path, file: Path, sources: Sources) -> None:
+    """Write the figures."""
+    _, _, figures = load(folders(folder)[0])
+    write_file(file, json.dumps(figures, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,94 @@
+"""What is registered under the entry-point groups of socsched, by this package itself as by any other.
+
+A package registers in its pyproject.toml: ``calm = "my_package.calm:POLICY"`` in the table
+``[project.entry-points."socsched.policies"]``.  It is known by that name once it is installed.  Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any
+
+from socsched.errors import MachineError, UsageError
+from socsched.resources import nearest
+
+GROUPS = {
+    "socsched.policies": "scheduling policy",
+    "socsched.planners": "planner",
+    "socsched.schedulability": "schedulability test",
+    "socsched.costs": "cost source",
+    "socsched.contention": "contention model",
+    "socsched.models": "model",
+    "socsched.targets": "compile target",
+    "socsched.backends": "run backend",
+    "socsched.renderers": "renderer",
+    "socsched.commands": "command",
+}
+"""Group -> what is registered there."""
+
+
+@cache
+def _registered() -> Mapping[str, dict[str, EntryPoint]]:
+    found: dict[str, dict[str, EntryPoint]] = {group: {} for group in GROUPS}
+    installed = entry_points()
+    for group, known in found.items():
+        for entry in installed.select(group=group):
+            if entry.name not in known or is_own(entry):
+                known[entry.name] = entry
+    if not found["socsched.models"]:
+        raise MachineError(
+            "socsched is not installed: its entry points are nowhere on Python's path",
+            "pip install it, or pip install --no-deps -e PATH for a checkout",
+        )
+    return found
+
+
+def is_own(entry: EntryPoint) -> bool:
+    """Say whether an entry is built in; of equal names the built-in one counts."""
+    return entry.value.partition(".")[0] == "socsched"
+
+
+def entries(group: str) -> dict[str, EntryPoint]:
+    """Return name -> entry of a group."""
+    return _registered()[group]
+
+
+def names(group: str, own: bool = False) -> list[str]:
+    """Return the names registered in a group, sorted; with `own` the built-in ones alone."""
+    return sorted(name for name, entry in entries(group).items() if not own or is_own(entry))
+
+
+def load(group: str, name: str, kind: type | None = None) -> Any:
+    """Return the object registered as `name`, an instance of `kind` where one is given.
+
+    Raises UsageError naming what there is for an unknown name, and for an object of another kind; MachineError for one
+    whose import fails.
+    """
+    if name not in entries(group):
+        near = nearest(name, names(group))
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise UsageError(f"no {GROUPS[group]} {name!r}", f"{meant}known: {', '.join(names(group))}")
+    entry = entries(group)[name]
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        problem = f"{GROUPS[group]} {name!r}, registered as {entry.value}, cannot be loaded: {error}"
+        raise MachineError(problem, "mend or uninstall the package that registers it") from None
+    if kind is not None and not isinstance(found, kind):
+        problem = f"{GROUPS[group]} {name!r} is registered as {entry.value}, which is no {kind.__name__}"
+        raise UsageError(problem, f"register a {kind.__name__}")
+    return found
+
+
+def module_of(group: str, name: str) -> ModuleType:
+    """Return the module that an entry is in."""
+    return import_module(entries(group)[name].module)
+
+
+def provide(group: str, name: str, value: str) -> None:
+    """Register "module:object" in this process, as an installed package would."""
+    entries(group)[name] = EntryPoint(name, value, group)

@@ -127,7 +127,9 @@ def _binary(op: str) -> Handler:
         if not known:
             t.emit(node, op, [t.source(name) for name in node.inputs])
             return
-        other = next(name for name in node.inputs if name not in t.graph.constants)
+        other = next((name for name in node.inputs if name not in t.graph.constants), "")
+        if len(node.inputs) != 2 or not other:
+            raise t.refused("it needs two inputs, one of which is no constant")
         swapped = node.inputs[0] == known[0]
         params = {"constant": t.param(t.graph.constants[known[0]])}
         t.emit(node, op, [t.source(other)], weights=params, **({"swapped": True} if swapped else {}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -115,11 +116,21 @@ class _Storage:
     kind: str
 
 
+def _check_memory(path: Path, program: bytes) -> None:
+    """Refuse a pickle that makes the reader reserve more than the file holds: far memo places, stated sizes."""
+    for opcode, argument, _ in pickletools.genops(program):
+        place = int(argument or 0) if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") else 0
+        if opcode.name == "BYTEARRAY8" or place > len(program):
+            raise InputError(f"{path}: damaged: {opcode.name} of {argument!r:.20}", SAVE_AGAIN)
+
+
 class _Reader(pickle.Unpickler):
     """Knows three constructors and the kinds of storage; every other global is refused before it is looked up."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
-        super().__init__(io.BytesIO(archive.read(folder + "data.pkl")))
+        program = archive.read(folder + "data.pkl")
+        _check_memory(path, program)
+        super().__init__(io.BytesIO(program))
         self._path, self._archive, self._folder = path, archive, folder
         self._left = allowance(path.stat().st_size)
         self._storages: dict[tuple[str, str, int], npt.NDArray[Any]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -103,3 +104,27 @@ def test_a_checkpoint_that_expands_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w.pth").write_bytes(made.getvalue())
     with pytest.raises(InputError, match="expands to"):
         load(tmp_path / "w.pth")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        b"\x80\x02}r\xff\xff\xff\x7f.",
+        b"\x80\x02}p2000000000\n.",
+        b"\x80\x05\x96" + (2**34).to_bytes(8, "little") + b".",
+    ],
+    ids=["memo", "memo in text", "array"],
+)
+def test_a_pickle_that_reserves_gigabytes_is_refused(program: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "weights.pth"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", program)
+    code = f"""
+import resource
+from pathlib import Path
+from socsched.models.torch_file import load
+resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30, 2 * 2**30))
+load(Path({str(file)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "InputError" in done.stderr and "damaged" in done.stderr and "MemoryError" not in done.stderr

@@ -70,6 +70,11 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
             "nearest or linear",
         ),
         (
+            lambda b: b.op("Mul", b.constant(np.float32(2)), b.constant(np.float32(3)), "image"),
+            "it needs two inputs, one of which is no constant (Mul, opset 17)",
+            "onnxsim",
+        ),
+        (
             lambda b: b.op(
                 "DequantizeLinear",
                 b.op("QuantizeLinear", "image", b.constant(np.float32(0.1)), b.constant(np.int8(0))),

@@ -1,7 +1,8 @@
 """What is registered under the entry-point groups of socsched, by this package itself as by any other.
 
 A package registers in its pyproject.toml: ``calm = "my_package.calm:POLICY"`` in the table
-``[project.entry-points."socsched.policies"]``.  It is known by that name once it is installed.  Nothing is imported before it is asked for.
+``[project.entry-points."socsched.policies"]``.  It is known by that name once it is installed.  Nothing is imported
+before it is asked for.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ from haxconn_corun import report
 
 from socsched.cost.contention import demand, fair_shares, stretched_ns
 from socsched.cost.cost import Segment
-from socsched.planning.mapping.evaluate import evaluate
-from socsched.planning.mapping.lists import list_schedule
+from socsched.literature.mapping.evaluate import evaluate
+from socsched.literature.mapping.lists import list_schedule
+from socsched.literature.mapping.search import TOLERANCE, Result, solve
 from socsched.planning.mapping.problem import FREE, Edge, Group, Hop, Lanes, Option, Problem, alone_ns
-from socsched.planning.mapping.search import TOLERANCE, Result, solve
 
 UNIT = 10_000
 """ns; the artefact gives times to the hundredth of a ms."""

@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from socsched.descriptor.catalog import get_pipeline, get_platform  # noqa: E402
+from socsched.literature.studies import policy_report  # noqa: E402
+from socsched.literature.studies.policies import Study, study  # noqa: E402
 from socsched.models.work import stage_work  # noqa: E402
 from socsched.planning.planner import make_plan  # noqa: E402
-from socsched.study import policy_report  # noqa: E402
-from socsched.study.policies import Study, study  # noqa: E402
 
 PAGE, PICTURE = ROOT / "docs" / "policies.md", ROOT / "docs" / "figures" / "policies.svg"
 START, END = "<!-- policy-study -->", "<!-- /policy-study -->"

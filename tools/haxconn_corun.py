@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from haxconn import Artefact, Part
 
-from socsched.planning.mapping.evaluate import evaluate
+from socsched.literature.mapping.evaluate import evaluate
+from socsched.literature.mapping.search import solve
 from socsched.planning.mapping.problem import JobKey, Problem, Schedule
-from socsched.planning.mapping.search import solve
 
 POLL_MS = 0.06
 """usleep(1) with Linux's timer slack of 50 us."""

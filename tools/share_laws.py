@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""How far laws of shares (`socsched.sharing.profile`) are from what was measured on a GPU, and models of neighbours.
+"""How far laws of shares (`sharing.profile`) are from what was measured on a GPU, and models of neighbours.
 
     python tools/share_laws.py
 
-needs no GPU: it reads the file in socsched/sharing that tools/gpu_shares.py wrote.  Mean and worst error of the time on
-a share relative to the measured one, over all networks, batches with counters and shares below the whole; f of the laws
-is once the occupancy of SMs that have something to run (as the profiles that gpulet's authors published count it), once
+needs no GPU: it reads the file in literature/sharing that tools/gpu_shares.py wrote.  Mean and worst error of the time on a
+share relative to the measured one, over all networks, batches with counters and shares below the whole; f of the laws
 that of all SMs, and with the published profiles of a 3080 (tests/data/gpulet).
 """
 
@@ -22,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from policy_claims._published import data
 
-from socsched.sharing import measured
-from socsched.sharing.interference import Interference, SharedBandwidth
-from socsched.sharing.profile import Profile, ShareLaw
-from socsched.sharing.published import read_constants, read_profiles
+from socsched.literature.sharing import measured
+from socsched.literature.sharing.interference import Interference, SharedBandwidth
+from socsched.literature.sharing.profile import Profile, ShareLaw
+from socsched.literature.sharing.published import read_constants, read_profiles
 
 LAWS: tuple[ShareLaw, ...] = ("amdahl", "fixed", "fill", "measured")
 

@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from socsched import __version__
+from socsched import __version__, plugins
 from socsched.cli.options import Output, echo, output_options
 from socsched.cli.progress import shown
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
@@ -34,25 +34,36 @@ VERBS = (
     "guard",
     "sweep",
     "fleet",
-    "study",
     "demo",
     "doctor",
+    "plugins",
     "completion",
 )
 EXIT_INTERRUPTED, EXIT_READER_GONE = 130, 141
 """As shells report processes that SIGINT and SIGPIPE ended."""
 
 
+def verbs() -> list[str]:
+    """Return all verbs, those registered as commands before the demo."""
+    more = [name for name in plugins.names("socsched.commands") if name not in VERBS]
+    return [*VERBS[:-4], *more, *VERBS[-4:]]
+
+
 class LazyGroup(click.Group):
-    """Imports `socsched.cli.<verb>` when asked for it; a verb that cannot be imported is listed with the reason."""
+    """Imports a verb when asked for it: `socsched.cli.<verb>`, or what is registered under `socsched.commands`.
+
+    A verb that cannot be imported is listed with the reason.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return verbs()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in VERBS and cmd_name not in verbs():
             return None
         try:
+            if cmd_name not in VERBS:
+                return plugins.entries("socsched.commands")[cmd_name].load()  # type: ignore[no-any-return]
             command: click.Command = import_module(f"socsched.cli.{cmd_name}").command
         except ImportError as error:
             return _unavailable(cmd_name, error)
@@ -62,9 +73,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in VERBS:
-            near = difflib.get_close_matches(name, VERBS, n=3, cutoff=0.5)
-            suggestion = f"did you mean {' or '.join(near)}?" if near else f"verbs: {', '.join(VERBS)}"
+        if name and not name.startswith("-") and name not in VERBS and name not in verbs():
+            near = difflib.get_close_matches(name, verbs(), n=3, cutoff=0.5)
+            suggestion = f"did you mean {' or '.join(near)}?" if near else f"verbs: {', '.join(verbs())}"
             ctx.fail(f"no verb {name!r}; {suggestion}")
         return super().resolve_command(ctx, args)
 

@@ -23,8 +23,7 @@ from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.explain import reasons
 from socsched.planning.known import Known
 from socsched.planning.levers import helping, verified
-from socsched.planning.mapping.search import SOLVERS
-from socsched.planning.mapping.solvers import available, require
+from socsched.planning.mapping.solvers import SOLVERS, available, require
 from socsched.planning.observed import NOTHING, Observed
 from socsched.planning.plan import SCHEMA_VERSION, Conflict, Plan, Task
 from socsched.planning.proof import prove

@@ -160,6 +160,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("demo -o {root}/demo --input {root}/broken.bin --weights {root}/missing.npz", "missing.npz"),
     ],
     "doctor": [("doctor now", "unexpected extra argument")],
+    "plugins": [("plugins nothing", "no group 'nothing'")],
     "sweep": [
         ("sweep {root}/missing.yaml", "does not exist"),
         ("sweep {root}/broken.yaml", "broken.yaml:2:"),

@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 from click.shell_completion import ShellComplete
 
-from socsched.cli.root import VERBS, cli, run
+from socsched.cli.root import cli, run, verbs
 
 BOARD = "jetson-agx-orin-64gb"
 
@@ -61,7 +61,7 @@ def test_a_line_that_makes_no_sense_completes_nothing(line: str) -> None:
 
 
 def test_every_verb_completes() -> None:
-    assert set(completed("")) == set(VERBS)
+    assert set(completed("")) == set(verbs())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

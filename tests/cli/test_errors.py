@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from error_lines import BOARD, OUTPUTS, WRONG
 
 from socsched.cli.options import Objectives, Percentage, Quantity
-from socsched.cli.root import VERBS, cli, run
+from socsched.cli.root import cli, run, verbs
 
 UNWRITABLE = Path("/sys" if os.path.ismount("/sys") else "/proc")
 FULL = Path("/dev/full")
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_named(
     assert says in err.replace("\n", " ")
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", verbs())
 def test_a_verb_refuses_options_it_does_not_have(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, err = fails(capsys, [name, "--nonsense"])
     assert code == 2
@@ -148,7 +148,7 @@ def _command(path: tuple[str, ...]) -> click.Command:
 
 
 def test_no_verb_and_no_option_that_takes_a_name_or_file_is_left_out() -> None:
-    assert set(WRONG) == set(VERBS)
+    assert set(WRONG) == set(verbs())
     told = [line.split() for rows in WRONG.values() for line, _ in rows] + [row[0].split() for row in OUTPUTS]
     for path, command in commands(cli):
         for option in command.params:
@@ -232,6 +232,7 @@ WHERE_INTERRUPTED = {
     "platforms": ("socsched.descriptor.catalog.get_platform", f"platforms show {BOARD}"),
     "pipelines": ("socsched.descriptor.catalog.get_pipeline", "pipelines show pointpillars"),
     "doctor": ("socsched.cli.doctor.examine", "doctor"),
+    "plugins": ("socsched.plugins.names", "plugins"),
     "sweep": ("socsched.study.sweep.sweep", "sweep {root}/tiny.yaml -o {root}/interrupted"),
     "fleet": ("socsched.descriptor.study_file.load_study", "fleet {root}/tiny.yaml"),
     "study": ("socsched.cli.plan_argument.plan_from", "study policies {root}/plan.json"),
@@ -239,7 +240,7 @@ WHERE_INTERRUPTED = {
 }
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
+@pytest.mark.parametrize("verb", [verb for verb in verbs() if verb != "completion"])
 def test_an_interrupt_ends_every_verb_quietly(
     verb: str, files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,8 @@ import pytest
 from socsched.api.comparison import OURS, chosen
 from socsched.cli.options import Output
 from socsched.cli.root import run as main
-from socsched.cli.study_planners import command
 from socsched.errors import UsageError
+from socsched.literature.cli.planners import command
 from socsched.planning.io import load_plan
 
 

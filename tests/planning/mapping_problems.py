@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.planning.mapping.evaluate import Impossible, chosen_hops, evaluate, job_segments
+from socsched.literature.mapping.evaluate import Impossible, chosen_hops, evaluate, job_segments
 from socsched.planning.mapping.problem import (
     FREE,
     Edge,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from socsched.planning.mapping.search import solve
+from socsched.literature.mapping.search import solve
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.planning.mapping.evaluate import Impossible, evaluate
-from socsched.planning.mapping.lists import list_schedule
+from socsched.literature.mapping.evaluate import Impossible, evaluate
+from socsched.literature.mapping.lists import list_schedule
 from socsched.planning.mapping.problem import (
     Budget,
     Edge,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from socsched.errors import InputError
-from socsched.sharing.corun import Active, Class, Client, Kernel, Policy, View, corun
-from socsched.sharing.kernel_traces import read_client
-from socsched.sharing.orion import Exclusive, Nobody, Orion, Streams, opposite
-from socsched.sharing.padding import DynamicPadding, ElasticPadding, fitting
+from socsched.literature.sharing.corun import Active, Class, Client, Kernel, Policy, View, corun
+from socsched.literature.sharing.kernel_traces import read_client
+from socsched.literature.sharing.orion import Exclusive, Nobody, Orion, Streams, opposite
+from socsched.literature.sharing.padding import DynamicPadding, ElasticPadding, fitting
 
 US, MS = 1000, 1_000_000
 

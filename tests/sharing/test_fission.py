@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.sharing.fission import Arrival, Task, serve
-from socsched.sharing.networks import NETWORKS
-from socsched.sharing.planaria import Planaria, need
-from socsched.sharing.prema import Fcfs, Prema
-from socsched.sharing.subarrays import Layer, Npu, Table, Tiles, table, tiles, undivided
+from socsched.literature.sharing.fission import Arrival, Task, serve
+from socsched.literature.sharing.networks import NETWORKS
+from socsched.literature.sharing.planaria import Planaria, need
+from socsched.literature.sharing.prema import Fcfs, Prema
+from socsched.literature.sharing.subarrays import Layer, Npu, Table, Tiles, table, tiles, undivided
 
 NPU = Npu()
 SMALL = Npu(subarrays=4)

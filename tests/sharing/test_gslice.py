@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.sharing.deployment import Demand, Deployment, Part, Served
-from socsched.sharing.gslice import Gslice, Measured, Options, fair, measure, next_batch, next_share
-from socsched.sharing.mechanisms import mechanism
-from socsched.sharing.outcome import ModelOutcome
-from socsched.sharing.profile import Profile, Sample
-from socsched.sharing.serving import Simulation
-from socsched.sharing.workload import SECOND, requests
+from socsched.literature.sharing.deployment import Demand, Deployment, Part, Served
+from socsched.literature.sharing.gslice import Gslice, Measured, Options, fair, measure, next_batch, next_share
+from socsched.literature.sharing.mechanisms import mechanism
+from socsched.literature.sharing.outcome import ModelOutcome
+from socsched.literature.sharing.profile import Profile, Sample
+from socsched.literature.sharing.serving import Simulation
+from socsched.literature.sharing.workload import SECOND, requests
 
 MS = 1_000_000
 AS_WRITTEN = Options(threshold=0.1, careful=False, largest_change=1.0)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.errors import UsageError
-from socsched.sharing.deployment import Deployment, Part, Served
-from socsched.sharing.interference import LinearInterference
-from socsched.sharing.mechanisms import mechanism
-from socsched.sharing.profile import Profile, Sample
-from socsched.sharing.serving import Simulation, whole
-from socsched.sharing.workload import SECOND, Request, requests
+from socsched.literature.sharing.deployment import Deployment, Part, Served
+from socsched.literature.sharing.interference import LinearInterference
+from socsched.literature.sharing.mechanisms import mechanism
+from socsched.literature.sharing.profile import Profile, Sample
+from socsched.literature.sharing.serving import Simulation, whole
+from socsched.literature.sharing.workload import SECOND, Request, requests
 from socsched.sim.tasksets import simulate_taskset
 
 MS = 1_000_000

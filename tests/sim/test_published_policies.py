@@ -10,11 +10,12 @@ from builders import engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
+from socsched.literature.policies import reef
 from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
 from socsched.sim.build import kernel
 from socsched.sim.engine import run
-from socsched.sim.policies import Policy, Term, reef
+from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
 from socsched.trace.trace import Trace
 

@@ -17,6 +17,9 @@ from builders import MS, engine, plan, sensor, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
+from socsched.literature.studies import learning
+from socsched.literature.studies.environment import Costs, Environment, rollout
+from socsched.literature.studies.variation import varied
 from socsched.planning.io import save
 from socsched.planning.plan import Level, Plan
 from socsched.sim import policies
@@ -24,9 +27,6 @@ from socsched.sim.engine import Simulated, run
 from socsched.sim.policies import Policy, Ready, Term, adaptive
 from socsched.sim.policies.control import View
 from socsched.sim.policies.guard import Guard
-from socsched.study import learning
-from socsched.study.environment import Costs, Environment, rollout
-from socsched.study.variation import varied
 
 
 def mixed(preemption: str = "full") -> Plan:

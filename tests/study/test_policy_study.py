@@ -16,9 +16,9 @@ from builders import MS, chain, engine, plan, sensor, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
+from socsched.literature.studies import multiprogram, policies, policy_report, variation
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
-from socsched.study import multiprogram, policies, policy_report, variation
 from socsched.trace.summary import Histogram
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from policy_claims._networks import pipeline
 from policy_claims._runs import planned
 from policy_claims.claim import Claim
-from socsched.planning.planners.deepthings import dealt, work_sharing, work_stealing
+from socsched.literature.planners.deepthings import dealt, work_sharing, work_stealing
 
 SYSTEM, PAPER = "DeepThings", "Zhao et al., IEEE TCAD 2018"
 

@@ -11,14 +11,14 @@ from statistics import geometric_mean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.sharing import gpulet, measured, squishy
-from socsched.sharing.compare import Scenario, System, capacity, trial, with_guests
-from socsched.sharing.deployment import Demand
-from socsched.sharing.interference import Interference
-from socsched.sharing.mechanisms import mechanism
-from socsched.sharing.profile import Profile, ShareLaw
-from socsched.sharing.published import MS, OBJECTIVES_MS, read_constants, read_profiles
-from socsched.sharing.workload import SECOND
+from socsched.literature.sharing import gpulet, measured, squishy
+from socsched.literature.sharing.compare import Scenario, System, capacity, trial, with_guests
+from socsched.literature.sharing.deployment import Demand
+from socsched.literature.sharing.interference import Interference
+from socsched.literature.sharing.mechanisms import mechanism
+from socsched.literature.sharing.profile import Profile, ShareLaw
+from socsched.literature.sharing.published import MS, OBJECTIVES_MS, read_constants, read_profiles
+from socsched.literature.sharing.workload import SECOND
 
 SYSTEM, PAPER = "gpulet", "Choi et al., USENIX ATC 2022"
 FIVE = ("lenet", "googlenet", "resnet50", "ssd", "vgg16")

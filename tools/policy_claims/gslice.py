@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.sharing.deployment import Demand, Deployment, Part, Served
-from socsched.sharing.gslice import Gslice, Options
-from socsched.sharing.interference import Interference
-from socsched.sharing.mechanisms import mechanism
-from socsched.sharing.profile import ShareLaw
-from socsched.sharing.published import read_constants, read_profiles
-from socsched.sharing.serving import Simulation, whole
-from socsched.sharing.workload import SECOND, requests
+from socsched.literature.sharing.deployment import Demand, Deployment, Part, Served
+from socsched.literature.sharing.gslice import Gslice, Options
+from socsched.literature.sharing.interference import Interference
+from socsched.literature.sharing.mechanisms import mechanism
+from socsched.literature.sharing.profile import ShareLaw
+from socsched.literature.sharing.published import read_constants, read_profiles
+from socsched.literature.sharing.serving import Simulation, whole
+from socsched.literature.sharing.workload import SECOND, requests
 
 SYSTEM, PAPER = "GSLICE", "Dhakal et al., SoCC 2020"
 MIXES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from policy_claims._networks import pipeline
 from policy_claims._runs import XAVIER, chains_ms, planned
 from policy_claims.claim import Claim
-from socsched.planning.mapping.search import solve
+from socsched.literature.mapping.search import solve
 
 SYSTEM, PAPER = "HaX-CoNN", "Dagli, Belviranli, PPoPP 2024"
 MODE = "MAXN"

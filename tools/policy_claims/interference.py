@@ -11,9 +11,9 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Platform
 from socsched.graph.taskgraph import task_graph
+from socsched.literature.planners.interference import measured, trained
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
-from socsched.planning.planners.interference import measured, trained
 from socsched.planning.planners.propose import make_plan
 from socsched.planning.workload import Workload
 

@@ -11,12 +11,12 @@ from statistics import fmean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.sharing import rms
-from socsched.sharing.deployment import Demand
-from socsched.sharing.profile import Profile, ShareLaw
-from socsched.sharing.published import read_profiles
-from socsched.sharing.rms_search import search
-from socsched.sharing.transition import laid_out, transition
+from socsched.literature.sharing import rms
+from socsched.literature.sharing.deployment import Demand
+from socsched.literature.sharing.profile import Profile, ShareLaw
+from socsched.literature.sharing.published import read_profiles
+from socsched.literature.sharing.rms_search import search
+from socsched.literature.sharing.transition import laid_out, transition
 
 SYSTEM, PAPER = "MIG-Serving", "Tan et al., arXiv 2109.11067"
 GPU = "a100-40gb"

@@ -8,10 +8,10 @@ from statistics import fmean, geometric_mean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.sharing.corun import Client, CoRun, Policy, corun
-from socsched.sharing.kernel_traces import UNITS, read_client
-from socsched.sharing.orion import Exclusive, Nobody, Orion, Streams
-from socsched.sharing.padding import DynamicPadding, ElasticPadding
+from socsched.literature.sharing.corun import Client, CoRun, Policy, corun
+from socsched.literature.sharing.kernel_traces import UNITS, read_client
+from socsched.literature.sharing.orion import Exclusive, Nobody, Orion, Streams
+from socsched.literature.sharing.padding import DynamicPadding, ElasticPadding
 
 SYSTEM = "Padding by kernels"
 PAPERS = "Orion, EuroSys 2024; REEF, OSDI 2022; Miriam, SenSys 2023"

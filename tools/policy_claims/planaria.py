@@ -8,11 +8,11 @@ import random
 from statistics import geometric_mean
 
 from policy_claims.claim import Claim
-from socsched.sharing.fission import Arrival, Scheduler, serve
-from socsched.sharing.networks import NETWORKS
-from socsched.sharing.planaria import Planaria
-from socsched.sharing.prema import Fcfs, Prema
-from socsched.sharing.subarrays import Npu, table
+from socsched.literature.sharing.fission import Arrival, Scheduler, serve
+from socsched.literature.sharing.networks import NETWORKS
+from socsched.literature.sharing.planaria import Planaria
+from socsched.literature.sharing.prema import Fcfs, Prema
+from socsched.literature.sharing.subarrays import Npu, table
 
 SYSTEM, PAPER = "Planaria", "Ghodrati et al., MICRO 2020"
 NPU = Npu()

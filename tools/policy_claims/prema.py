@@ -7,8 +7,8 @@ from random import Random
 
 from policy_claims._plans import NETWORKS, engine, kernels, mean_responses, plan, simulate, task
 from policy_claims.claim import Claim
+from socsched.literature.studies.multiprogram import antt, fairness, interval, stp
 from socsched.planning.plan import Plan
-from socsched.study.multiprogram import antt, fairness, interval, stp
 
 RUNS = 60
 WORKLOAD = (

@@ -7,9 +7,9 @@ from random import Random
 
 from policy_claims._plans import engine, plan, simulate, tail, task
 from policy_claims.claim import Claim
+from socsched.literature.studies.multiprogram import interval
+from socsched.literature.xauto import Node, scheduled
 from socsched.planning.plan import ExecutionTimes, Plan, PlannedSensor
-from socsched.planning.xauto import Node, scheduled
-from socsched.study.multiprogram import interval
 
 MS = 1_000_000
 PAPER = "arXiv 2508.09503"

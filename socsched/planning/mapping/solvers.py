@@ -6,6 +6,8 @@ from typing import Any
 
 from socsched.errors import MachineError
 
+SOLVERS = ("auto", "heft", "cpsat")
+
 
 def available() -> bool:
     """Say whether OR-Tools is installed."""

@@ -17,6 +17,7 @@ from socsched.planning.cutting.divisible import Divisible, Leg, Legs
 from socsched.planning.cutting.segmentation import merged
 from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.inside import Inside, unit_name
+from socsched.planning.mapping.limits import conflict
 from socsched.planning.mapping.problem import (
     FREE,
     Amounts,
@@ -30,7 +31,6 @@ from socsched.planning.mapping.problem import (
     Requirement,
     Schedule,
 )
-from socsched.planning.mapping.search import conflict
 from socsched.planning.workload import Mapping_, Unconnectable, Workload
 
 _PPM = 1_000_000

@@ -19,13 +19,13 @@ from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, regions, tile_network
+from socsched.literature.planners.deepthings import dealt, work_sharing, work_stealing
 from socsched.models.registry import bindings
 from socsched.models.tiles import tiled_pipeline
 from socsched.models.work import stage_work
 from socsched.planning.cutting.restore import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.planners import planner
-from socsched.planning.planners.deepthings import dealt, work_sharing, work_stealing
 from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result

@@ -10,8 +10,8 @@ from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
+from socsched.literature.planners.interference import Predictor, features, measured, placed, trained
 from socsched.models.work import stage_work
-from socsched.planning.planners.interference import Predictor, features, measured, placed, trained
 from socsched.planning.workload import Workload
 
 CAPACITY = 10e9

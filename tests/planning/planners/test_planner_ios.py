@@ -14,13 +14,13 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.partition import parse_part, take
+from socsched.literature.planners.ios import Stages, blocks, components, endings, greedy, scheduled, sequential
+from socsched.literature.planners.sharing import Kernel, fills, group_ns, merged, together
 from socsched.models.parts import part_of
 from socsched.models.registry import Model, Port
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
-from socsched.planning.planners.ios import Stages, blocks, components, endings, greedy, scheduled, sequential
 from socsched.planning.planners.propose import make_plan
-from socsched.planning.planners.sharing import Kernel, fills, group_ns, merged, together
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 from tests.planning.planners.small_graphs import graph, kernel, random_graph

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from socsched.planning.mapping.evaluate import evaluate
-from socsched.planning.mapping.lists import list_schedule
-from socsched.planning.mapping.search import solve
-from socsched.planning.planners.axonn import fastest_within
-from socsched.planning.planners.h2h import computation_first, fetching, four_steps, resident
-from socsched.planning.planners.herald import assigned, layers_in_order, makespan_ns, postprocessed
-from socsched.planning.planners.jedi import pipelined
-from socsched.planning.planners.line import Line, choices_of, problem_of
+from socsched.literature.mapping.evaluate import evaluate
+from socsched.literature.mapping.lists import list_schedule
+from socsched.literature.mapping.search import solve
+from socsched.literature.planners.axonn import fastest_within
+from socsched.literature.planners.h2h import computation_first, fetching, four_steps, resident
+from socsched.literature.planners.herald import assigned, layers_in_order, makespan_ns, postprocessed
+from socsched.literature.planners.jedi import pipelined
+from socsched.literature.planners.line import Line, choices_of, problem_of
 from tests.planning.planners.small_graphs import line, random_line, ways
 
 

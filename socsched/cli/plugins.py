@@ -1,0 +1,49 @@
+"""`socsched plugins`: what is registered under the entry-point groups, and from where."""
+
+from __future__ import annotations
+
+import click
+
+from socsched.cli.options import Output, output_options, terminal_width
+
+
+@click.command("plugins", short_help="List what is registered: policies, planners, targets, ...")
+@click.argument("group", required=False, metavar="[GROUP]")
+@output_options
+@click.pass_obj
+def command(output: Output, group: str | None) -> None:
+    """List policies, planners, schedulability tests, models, compile targets and more, built in and installed.
+
+    GROUP is the last word of an entry-point group, such as policies.  docs/extending.md shows how to add to each.
+    """
+    from socsched import plugins
+    from socsched.errors import UsageError
+
+    known = [name.partition(".")[2] for name in plugins.GROUPS]
+    if group is not None and group not in known:
+        raise UsageError(f"no group {group!r}", f"one of {', '.join(known)}")
+    found = {
+        name: {entry.name: {"object": entry.value, "package": _package(entry)} for entry in entries}
+        for name in known
+        if group in (None, name)
+        for entries in [[plugins.entries(f"socsched.{name}")[one] for one in plugins.names(f"socsched.{name}")]]
+    }
+
+    def show() -> None:
+        from socsched.reporting.sheet import Sheet
+        from socsched.reporting.terminal import console
+
+        rows = [
+            (kind, name, told["object"], told["package"])
+            for kind, entries in found.items()
+            for name, told in entries.items()
+        ]
+        console(terminal_width()).print(Sheet(["group", "name", "object", "package"], rows))
+
+    output.result({"groups": found}, show)
+
+
+def _package(entry: object) -> str:
+    """Return the package that registers an entry, with its version."""
+    distribution = getattr(entry, "dist", None)
+    return f"{distribution.metadata['Name']} {distribution.version}" if distribution else ""

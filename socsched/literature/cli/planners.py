@@ -1,0 +1,115 @@
+"""`socsched study planners`: the planners of the literature and ours on one pipeline and platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from socsched.cli.options import (
+    Output,
+    mode_option,
+    output_options,
+    planning_options,
+    platform_option,
+    ready_to_write,
+    terminal_width,
+)
+
+if TYPE_CHECKING:
+    from socsched.planning.plan import Plan
+
+
+@click.command("planners", short_help="Compare planners of the literature with ours.")
+@click.argument("pipeline", required=False)
+@platform_option(required=False)
+@mode_option
+@planning_options
+@click.option(
+    "--planners",
+    "names",
+    multiple=True,
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="A planner to compare, several times for several; socsched is ours. All of them unless given.",
+)
+@click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and end.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for each planner."
+)
+@click.option(
+    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
+)
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    pipeline: str | None,
+    platform: str | None,
+    mode: str | None,
+    objective: str,
+    policy: str,
+    profile_file: Path | None,
+    names: tuple[str, ...],
+    listing: bool,
+    time_limit: float,
+    file: Path | None,
+) -> int:
+    """Plan PIPELINE with every planner, simulate the plans, and show latency, bounds, energy and planning time.
+
+    Exit code 0: some plan is feasible, 1: none is.
+    """
+    from socsched.api import comparison
+    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.literature.studies import planners as study
+
+    def listed() -> None:
+        from socsched.reporting.terminal import console
+
+        console(terminal_width()).print(study.listing())
+
+    if listing:
+        output.result(study.listing_document(), listed)
+        return EXIT_OK
+    if not pipeline or not platform:
+        raise click.UsageError("name a pipeline and a platform: socsched study planners PIPELINE -p PLATFORM")
+    _check(pipeline, platform, mode, profile_file, file)
+    options = PlanOptions(objective, policy, profile_file, time_limit=time_limit, explain=False)
+
+    def make(name: str, settings: Mapping[str, str]) -> Plan:
+        if name == comparison.OURS:
+            return plan_with(pipeline, platform, mode, options)
+        # what others propose is simulated below, refined or not
+        return plan_with(pipeline, platform, mode, replace(options, planner=name, settings=settings, refine=False))
+
+    outcomes = comparison.compared(comparison.chosen(names), make)
+    if file is not None:
+        study.draw(file, outcomes)
+        output.note(f"wrote {file}")
+
+    def show() -> None:
+        from socsched.reporting.terminal import console
+
+        console(terminal_width()).print(study.view(outcomes))
+
+    output.result(study.document(outcomes), show)
+    return EXIT_OK if any(o.plan and o.plan.verdict == "feasible" for o in outcomes) else EXIT_VIOLATED
+
+
+def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None, file: Path | None) -> None:
+    """Raise UsageError or InputError for what no planner could start from, before the first one does."""
+    from socsched.api.planning import get_mode
+    from socsched.cost.profile import load_profile
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.errors import UsageError
+
+    get_pipeline(pipeline)
+    get_mode(get_platform(platform), None if mode == "auto" else mode)
+    if profile is not None:
+        load_profile(profile)
+    if file is not None and file.suffix.lower() != ".svg":
+        raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
+    ready_to_write(file=file)

@@ -1,0 +1,139 @@
+"""`socsched study sharing`: ways to share an accelerator side by side, on a pipeline or on measured profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from socsched.cli.options import (
+    NameOrPath,
+    Numbers,
+    Output,
+    Quantity,
+    mode_option,
+    output_options,
+    platform_option,
+    ready_to_write,
+    terminal_width,
+)
+
+if TYPE_CHECKING:
+    from socsched.literature.sharing.profile import ShareLaw
+    from socsched.literature.studies.sharing_sources import Source
+
+
+@click.command("sharing", short_help="Compare ways to share an accelerator.")
+@click.argument("pipeline", type=NameOrPath("pipelines"), required=False)
+@platform_option(required=False)
+@mode_option
+@click.option("--engine", default="gpu", show_default=True, help="The engine of the platform that is shared.")
+@click.option(
+    "--profiles", type=click.Path(path_type=Path, dir_okay=False), help="Instead of PIPELINE: CSV of measured networks."
+)
+@click.option("--constants", type=click.Path(path_type=Path, dir_okay=False), help="CSV of interference constants.")
+@click.option("--rate", "rates", multiple=True, metavar="NETWORK=1/S", help="With --profiles: requests a second.")
+@click.option(
+    "--law", type=click.Choice(["amdahl", "fixed", "fill", "measured"]), default="fixed", show_default=True,
+    help="With --profiles: how latency grows on a share.",
+)  # fmt: skip
+@click.option("--systems", metavar="NAME[,...]", help="Ways to share; all of them unless given.")
+@click.option("--loads", type=Numbers(), default="0.5,1,2", show_default=True, help="Multiples of the requests.")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each.")
+@click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Length of each run.")
+@click.option("--devices", type=click.IntRange(1, 1000), default=1, show_default=True, help="Equal accelerators.")
+@click.option("--mechanism", default="mps", show_default=True, help="What parts are made with: mps or green-contexts.")
+@click.option("--mig", default="", metavar="GPU", help="Geometry for MIG-Serving, such as a100-40gb or h100-80gb.")
+@click.option(
+    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
+)
+@output_options
+@click.pass_obj
+def command(
+    output: Output,
+    pipeline: str | None,
+    platform: str | None,
+    mode: str | None,
+    engine: str,
+    profiles: Path | None,
+    constants: Path | None,
+    rates: tuple[str, ...],
+    law: ShareLaw,
+    systems: str | None,
+    loads: tuple[float, ...],
+    seeds: int,
+    duration: int,
+    devices: int,
+    mechanism: str,
+    mig: str,
+    file: Path | None,
+) -> int:
+    """Serve a workload on shared accelerators in several ways and show what is answered in time.
+
+    The stages of PIPELINE that --engine of a platform can run are asked for once a period and due in it, in --mode
+    or the default one; with --profiles, networks of a CSV file at given rates.  Load 2 asks twice as often.  Exit code
+    0: compared.
+    """
+    from socsched.errors import EXIT_OK, UsageError
+    from socsched.literature.sharing.mechanisms import mechanism as known_mechanism
+    from socsched.literature.sharing.mig import geometry
+    from socsched.literature.studies import sharing, sharing_report
+
+    if (pipeline is None) == (profiles is None):
+        raise UsageError("expected PIPELINE with -p PLATFORM, or --profiles", "see socsched study sharing --help")
+    if file is not None and file.suffix.lower() != ".svg":
+        raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
+    if known_mechanism(mechanism).partition != "logical":
+        raise UsageError(f"{mechanism} makes no parts of any size", "use mps or green-contexts; --mig names a geometry")
+    if mig:
+        geometry(mig)
+    if profiles is None and (constants or rates):
+        raise UsageError("--constants and --rate go with --profiles", "a pipeline's rates are its own")
+    ready_to_write(file=file)
+    if profiles is not None:
+        source = _measured(profiles, constants, rates, law)
+    else:
+        source = _planned(str(pipeline), platform, mode, engine)
+    names = sharing.SYSTEMS if systems is None else tuple(name.strip() for name in systems.split(",") if name.strip())
+    setting = sharing.Setting(devices, mechanism, mig)
+    rows = sharing.study(source, names, loads, seeds, duration, setting, output.note)
+    if file is not None:
+        sharing_report.draw(file, source, rows)
+        output.note(f"wrote {file}")
+
+    def show() -> None:
+        from socsched.reporting.terminal import console
+
+        console(terminal_width()).print(sharing_report.view(source, rows))
+
+    output.result(sharing.document(source, rows), show)
+    return EXIT_OK
+
+
+def _measured(profiles: Path, constants: Path | None, rates: tuple[str, ...], law: ShareLaw) -> Source:
+    from socsched.errors import UsageError
+    from socsched.literature.studies import sharing_sources
+
+    asked: dict[str, float] = {}
+    for text in rates:
+        name, _, number = text.partition("=")
+        try:
+            asked[name] = float(number)
+        except ValueError:
+            raise UsageError(f"--rate {text}: expected NETWORK=1/S, such as resnet50=60") from None
+    return sharing_sources.from_profiles(profiles, constants, asked, law)
+
+
+def _planned(pipeline: str, platform: str | None, mode: str | None, engine: str) -> Source:
+    from socsched.api.planning import get_mode
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.errors import UsageError
+    from socsched.literature.studies import sharing_sources
+
+    if platform is None:
+        raise UsageError("a pipeline needs a platform", "name one with -p")
+    board = get_platform(platform)
+    return sharing_sources.from_pipeline(
+        get_pipeline(pipeline), board, get_mode(board, None if mode == "auto" else mode), engine
+    )

@@ -1,0 +1,93 @@
+"""How much slower a part is because of its neighbours: gpulet's linear model with published constants.
+
+Choi et al., "Serving heterogeneous machine learning models on multi-GPU servers with spatio-temporal sharing", USENIX
+ATC 2022, section 4.4: latency is multiplied by c0 l2_me + c1 l2_you + c2 dram_me + c3 dram_you + c4, where utilisations
+of the whole GPU count by the share a part has.  Nobody gets faster from a neighbour, so at least 1 is taken; the model
+is of pairs, and with more neighbours their loads are added, which is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from socsched.literature.sharing.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A batch of a network on a share (percent)."""
+
+    profile: Profile
+    batch: int
+    share: int
+
+
+class Interference(Protocol):
+    """Any model of neighbours."""
+
+    def factor(self, me: Running, others: Sequence[Running]) -> float:
+        """Return by how much `others` on the same accelerator stretch `me`, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoInterference:
+    """Parts do not notice each other."""
+
+    def factor(self, me: Running, others: Sequence[Running]) -> float:
+        """Return 1."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinearInterference:
+    """Constants of gpulet's model, in the order of its file: L2 of me and you, DRAM of me and you, and the rest."""
+
+    l2_me: float
+    l2_you: float
+    dram_me: float
+    dram_you: float
+    rest: float
+
+    def predicted(self, me: Running, others: Sequence[Running]) -> float:
+        """Return the factor as the published formula has it, which may be below 1."""
+        mine = me.profile.at(me.batch)
+        part = me.share / 100
+        l2 = dram = 0.0
+        for other in others:
+            yours = other.profile.at(other.batch)
+            l2 += yours.l2 * other.share / 100
+            dram += yours.dram * other.share / 100
+        return (
+            self.l2_me * mine.l2 * part
+            + self.l2_you * l2
+            + self.dram_me * mine.dram * part
+            + self.dram_you * dram
+            + self.rest
+        )
+
+    def factor(self, me: Running, others: Sequence[Running]) -> float:
+        """Return by how much `others` stretch `me`."""
+        return max(1.0, self.predicted(me, others)) if others else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBandwidth:
+    """Memory shared in proportion to what is asked for: what a part takes of it is stretched once all ask for more.
+
+    A sample's `dram` is the share of the bandwidth it uses on the whole accelerator; on a part it asks for less, as it
+    takes longer.  As max-min sharing among equals (`cost.contention`), without its rounds.
+    """
+
+    def factor(self, me: Running, others: Sequence[Running]) -> float:
+        """Return by how much `others` stretch `me`."""
+        mine = _asked(me)
+        total = mine + sum(map(_asked, others))
+        return 1.0 + mine * (total - 1.0) if total > 1 else 1.0
+
+
+def _asked(one: Running) -> float:
+    return (
+        one.profile.at(one.batch).dram * one.profile.latency(one.batch, 100) / one.profile.latency(one.batch, one.share)
+    )

@@ -1,0 +1,87 @@
+"""Planaria: subarrays by what each task needs to be in time, spare ones by priority over remaining time.
+
+Ghodrati et al., MICRO 2020, algorithm 1.  EstimateResources: the fewest subarrays with which a task is answered within
+its slack.  Where all fit, AllocateFitTasks: each has what it needs, the rest goes by score = priority / remaining.
+Otherwise AllocateUnfitTasks: score = priority / (slack x need), the best are served first; who cannot be in time at all
+stands back with what is left.  Published code: github.com/he-actlab/planaria.code, scheduler/scheduler.py.
+
+Options for what the code does and the paper does not say: shares of spare subarrays are rounded half to even as Python
+does and corrected from the most urgent on; where nobody can be in time, subarrays go by shortest remaining time
+(`hopeless`: "shortest"), in the code in proportion to 1 / remaining ("shares").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from socsched.literature.sharing.fission import Task
+from socsched.literature.sharing.subarrays import Npu
+
+
+@dataclass(frozen=True, slots=True)
+class Planaria:
+    """The scheduler; `quantum` 0: it looks when somebody comes or ends."""
+
+    hopeless: Literal["shortest", "shares"] = "shares"
+    quantum: int = 0
+
+    def assign(self, tasks: Sequence[Task], now: int, npu: Npu) -> dict[int, tuple[int, bool]]:
+        """Return by task number its subarrays."""
+        needs = {task.number: need(task, now, npu) for task in tasks}
+        if all(needs.values()) and sum(needs.values()) <= npu.subarrays:
+            given = dict(needs)
+            scores = {task.number: task.priority / max(1, task.remaining(needs[task.number])) for task in tasks}
+        elif any(needs.values()):
+            given, scores = self._unfit(tasks, needs, now, npu)
+        else:
+            given, scores = self._nobody(tasks, npu)
+        return {number: (count, False) for number, count in _spread(given, scores, npu.subarrays).items()}
+
+    def _unfit(
+        self, tasks: Sequence[Task], needs: dict[int, int], now: int, npu: Npu
+    ) -> tuple[dict[int, int], dict[int, float]]:
+        scores = {
+            task.number: task.priority / max(1, task.slack(now)) / needs[task.number]
+            if needs[task.number]
+            else -task.priority / max(1, task.remaining(npu.subarrays))
+            for task in tasks
+        }
+        left = npu.subarrays
+        given = {}
+        for number in sorted(scores, key=lambda number: (-scores[number], number)):
+            given[number] = min(needs[number], left)
+            left -= given[number]
+        # Spare subarrays go to those that can still be in time; where all have what they need, to who is late.
+        return given, {number: max(0.0, value) for number, value in scores.items()}
+
+    def _nobody(self, tasks: Sequence[Task], npu: Npu) -> tuple[dict[int, int], dict[int, float]]:
+        scores = {task.number: task.priority / max(1, task.remaining(npu.subarrays)) for task in tasks}
+        if self.hopeless == "shortest":
+            first = max(scores, key=lambda number: (scores[number], -number))
+            return {first: npu.subarrays}, {first: 1.0}
+        return {task.number: 0 for task in tasks}, scores
+
+
+def need(task: Task, now: int, npu: Npu) -> int:
+    """Return the fewest subarrays with which a task is in time, 0 when it cannot be (EstimateResources)."""
+    slack = task.slack(now)
+    return next((count for count in range(1, npu.subarrays + 1) if task.remaining(count) <= slack), 0)
+
+
+def _spread(given: dict[int, int], scores: dict[int, float], total: int) -> dict[int, int]:
+    """Return `given` with spare subarrays added in proportion to the scores, and no more than `total` in all."""
+    spare, weight = total - sum(given.values()), sum(scores.values())
+    order = sorted(scores, key=lambda number: (-scores[number], number))
+    result = dict(given)
+    if spare <= 0 or weight <= 0:
+        return result
+    left = spare
+    for number in order:
+        more = min(left, round(spare * scores[number] / weight))
+        result[number] = result.get(number, 0) + more
+        left -= more
+    if left:
+        result[order[0]] += left
+    return result

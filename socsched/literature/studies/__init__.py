@@ -1,0 +1,1 @@
+"""Comparisons of what the literature proposes: planners, policies, sharing of a GPU, learning."""

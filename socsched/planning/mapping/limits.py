@@ -1,0 +1,38 @@
+"""Limits of a mapping problem that cannot be kept together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from socsched.planning.mapping.cpsat import Program
+from socsched.planning.mapping.problem import Problem
+
+
+def conflict(problem: Problem, seconds: float = 2.0, seed: int = 0) -> tuple[str, ...]:
+    """Return a minimal set of limits that cannot hold together, by deletion; () when none was proved infeasible.
+
+    Limits are the requirements' and the budgets'; a limit stays in the set unless the rest is infeasible without it.
+    Source: Chinneck & Dravnieks, "Locating minimal infeasible constraint sets", ORSA J. Computing 3(2), 1991.
+    """
+    names = [need.name for need in problem.requirements if need.limit_ns is not None]
+    names += [budget.name for budget in problem.budgets]
+    if not _infeasible(problem, names, seconds, seed):
+        return ()
+    kept = list(names)
+    for name in names:
+        rest = [other for other in kept if other != name]
+        if _infeasible(problem, rest, seconds, seed):
+            kept = rest
+    return tuple(kept)
+
+
+def _infeasible(problem: Problem, names: list[str], seconds: float, seed: int) -> bool:
+    kept = replace(
+        problem,
+        requirements=tuple(
+            need if need.name in names else replace(need, limit_ns=None) for need in problem.requirements
+        ),
+        budgets=tuple(budget for budget in problem.budgets if budget.name in names),
+        objectives=("makespan",),
+    )
+    return Program(kept).solve("makespan", seconds, 1, seed).status == "infeasible"

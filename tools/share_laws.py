@@ -3,9 +3,10 @@
 
     python tools/share_laws.py
 
-needs no GPU: it reads the file in literature/sharing that tools/gpu_shares.py wrote.  Mean and worst error of the time on a
-share relative to the measured one, over all networks, batches with counters and shares below the whole; f of the laws
-that of all SMs, and with the published profiles of a 3080 (tests/data/gpulet).
+needs no GPU: it reads the file in literature/sharing that tools/gpu_shares.py wrote.  Mean and worst error of the time
+on a share relative to the measured one, over all networks, batches with counters and shares below the whole; f of the
+laws is once the occupancy of SMs that have something to run (as the profiles that gpulet's authors published count it),
+once that of all SMs, and with the published profiles of a 3080 (tests/data/gpulet).
 """
 
 from __future__ import annotations

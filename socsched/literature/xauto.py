@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.planning.mapping.solvers import require
+from socsched.planning.mapping.solvers import constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ def scheduled(nodes: Sequence[Node], time_limit: float = 10.0, grain_ns: int = 1
             raise UsageError(f"node {node.name!r} has no implementation")
         if unknown := set(node.after) - set(names):
             raise UsageError(f"node {node.name!r} follows {', '.join(sorted(unknown))}, which there is not")
-    require()
-    from ortools.sat.python import cp_model
+    cp_model = constraints()
 
     model = cp_model.CpModel()
     times = {node.name: {engine: -(-time // grain_ns) for engine, time in node.times_ns} for node in nodes}

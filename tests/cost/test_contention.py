@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from socsched import plugins
 from socsched.cost import contention
 from socsched.cost.contention import Rival, contention_model, draw
 from socsched.cost.contention.calibrate import Row, fit_linear, fit_pairwise, predicted
@@ -168,7 +169,7 @@ def test_unusable_parameters_are_refused(choice: dict[str, Any], fault: str) -> 
 
 def test_an_installed_model_is_used_like_a_built_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("own", "socsched.cost.contention.max_min:build", contention.GROUP)
-    monkeypatch.setattr(contention, "entry_points", lambda group: [entry] if group == contention.GROUP else [])
+    monkeypatch.setitem(plugins.entries(contention.GROUP), "own", entry)
     jobs = [("cpu", segment(80)), ("gpu0", segment(80))]
     assert model({"model": "own"}).paces(jobs) == model({}).paces(jobs)
     with pytest.raises(UsageError) as caught:

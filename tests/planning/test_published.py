@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+from importlib.metadata import EntryPoint
 from random import Random
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from socsched import plugins
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import TaskSet
 from socsched.planning.schedulability.published import edf_response, registry
@@ -41,12 +42,11 @@ def test_an_installed_test_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
     scope = Scope(rules=("fp",))
     mine = SchedulabilityTest("mine", "a paper", scope, lambda problem: Answer(None, note="heard"))
 
-    class Entry:
+    class Entry(EntryPoint):
         def load(self) -> SchedulabilityTest:
             return mine
 
-    real = importlib.metadata.entry_points
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Entry()] if group == registry.GROUP else real())
+    monkeypatch.setitem(plugins.entries(registry.GROUP), "mine", Entry("mine", "my_package:TEST", registry.GROUP))
     found = analyse(of([(1, 4)], "FP"))
     assert [o.answer.note for o in found.outcomes if o.test.name == "mine" and o.answer] == ["heard"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from builders import engine, plan, spans, task
 
+from socsched import plugins
 from socsched.cli.root import run as command_line
 from socsched.errors import MachineError, UsageError
 from socsched.planning.io import save
@@ -49,7 +50,8 @@ INSTALLED = ("own-edf:OWN", "latest:LATEST", "by-deadline:by_deadline", "broken:
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [EntryPoint(name, f"{__name__}:{what}", policies.GROUP) for name, what in
                (entry.split(":") for entry in INSTALLED)]  # fmt: skip
-    monkeypatch.setattr(policies, "entry_points", lambda group: entries if group == policies.GROUP else [])
+    for entry in entries:
+        monkeypatch.setitem(plugins.entries(policies.GROUP), entry.name, entry)
 
 
 @pytest.fixture(params=[pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])

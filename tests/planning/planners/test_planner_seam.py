@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from socsched import plugins
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
@@ -97,7 +98,7 @@ def test_a_planner_from_outside_plans_like_the_others(monkeypatch: pytest.Monkey
             return example().PLANNER
 
     entry = Registered("coolest", "my_package.coolest:PLANNER", planners.GROUP)
-    monkeypatch.setattr(planners, "entry_points", lambda group: [entry] if group == planners.GROUP else [])
+    monkeypatch.setitem(plugins.entries(planners.GROUP), "coolest", entry)
     assert "coolest" in planners.known() and planners.descriptions()["coolest"].startswith("every stage")
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
 

@@ -152,6 +152,8 @@ class SchedulabilityTest:
     """``task``: run for tasks that share processors; ``chain``: once, over the chain."""
     also: Callable[[Problem], str] | None = None
     """Returns a further reason why it does not apply, empty when there is none."""
+    necessary: bool = False
+    """Whether every scheduler fails where it fails; such tests come first."""
 
     def unmet(self, problem: Problem) -> str:
         """Return why the test does not apply, empty when it does."""

@@ -11,7 +11,6 @@ GROUP = "socsched.schedulability"
 
 
 def tests() -> Iterator[SchedulabilityTest]:
-    """Yield every test, built in or installed."""
-    for name in plugins.names(GROUP):
-        test: SchedulabilityTest = plugins.load(GROUP, name)
-        yield test
+    """Yield every test, built in or installed, those first that are necessary under any scheduler."""
+    loaded: list[SchedulabilityTest] = [plugins.load(GROUP, name) for name in plugins.names(GROUP)]
+    yield from sorted(loaded, key=lambda test: not test.necessary)

@@ -53,4 +53,5 @@ TEST = SchedulabilityTest(
         takes=frozenset(FEATURES),
     ),
     run,
+    necessary=True,
 )

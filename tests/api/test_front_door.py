@@ -1,0 +1,86 @@
+"""One recipe: the same plan from the command line, from a sweep and from Python; no compiler to plan or simulate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import socsched as ss
+from socsched.cli.root import run
+from socsched.descriptor.catalog import pipeline_names
+from socsched.descriptor.study_file import load_study
+from socsched.planning.io import to_document
+from socsched.study.design import points
+from socsched.study.inputs import gather
+from socsched.study.work import make, open_inputs, pack, unpack
+
+PLATFORMS = ("jetson-agx-orin-64gb", "rk3588", "qcs8550")
+QUICK = (("pointpillars", "rk3588"), ("camera-detection", "jetson-agx-orin-64gb"))
+
+
+STUDY = """
+schema_version: "1"
+name: one
+title: one plan
+parameters: {{platform: [{platform}], pipeline: [{pipeline}]}}
+simulate: {{duration: 1 s, runs: 1}}
+"""
+
+
+def text(plan: ss.Plan) -> str:
+    return json.dumps(to_document(plan), indent=1) + "\n"
+
+
+def planned_by_a_sweep(pipeline: str, platform: str, folder: Path) -> ss.Plan:
+    """Return the plan of the only configuration of a study, as its rows are made from it."""
+    file = folder / "one.study.yaml"
+    file.write_text(STUDY.format(pipeline=pipeline, platform=platform))
+    opened = open_inputs(gather(load_study(file)), folder / "inputs")
+    (point,) = points(opened.inputs.study, {platform: ()})
+    return unpack(pack(make(opened, point), opened.folder), opened.folder).plan
+
+
+def four_ways(pipeline: str, platform: str, folder: Path) -> dict[str, str]:
+    run(["plan", pipeline, "-p", platform, "-o", str(folder / "plan.json"), "-q"])
+    run(["simulate", pipeline, "-p", platform, "--duration", "1s", "-o", str(folder / "out"), "-q"])
+    ways = {"plan": (folder / "plan.json").read_text()}
+    if (folder / "out" / "plan.json").exists():
+        ways["simulate"] = (folder / "out" / "plan.json").read_text()
+    ways["python"] = text(ss.plan(pipeline, platform))
+    ways["sweep"] = text(planned_by_a_sweep(pipeline, platform, folder))
+    return ways
+
+
+@pytest.mark.parametrize(("pipeline", "platform"), QUICK)
+def test_a_plan_is_the_same_whoever_asks(pipeline: str, platform: str, tmp_path: Path) -> None:
+    ways = four_ways(pipeline, platform, tmp_path)
+    assert len(set(ways.values())) == 1, sorted(ways)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("pipeline", pipeline_names())
+def test_all_plans_are_the_same_whoever_asks(pipeline: str, platform: str, tmp_path: Path) -> None:
+    ways = four_ways(pipeline, platform, tmp_path)
+    assert len(set(ways.values())) == 1, sorted(ways)
+
+
+def test_planning_and_simulating_import_no_compiler() -> None:
+    program = (
+        "import sys; import socsched as ss; heavy = lambda: {m.partition('.')[0] for m in sys.modules} "
+        "& {'tvm', 'tvm_ffi', 'matplotlib', 'ortools', 'onnx', 'click', 'rich'}; print(heavy());"
+        "p = ss.plan('pointpillars', 'jetson-agx-orin-64gb', mode='MAXN'); ss.simulate(p, '1s'); print(heavy())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["set()", "set()"]
+
+
+def test_the_core_never_imports_the_literature() -> None:
+    core = Path(ss.__file__).parent
+    for file in core.rglob("*.py"):
+        if "literature" not in file.relative_to(core).parts:
+            assert "socsched.literature" not in file.read_text(encoding="utf-8"), file

@@ -21,7 +21,6 @@ GROUPS = {
     "socsched.policies": "scheduling policy",
     "socsched.planners": "planner",
     "socsched.schedulability": "schedulability test",
-    "socsched.costs": "cost source",
     "socsched.contention": "contention model",
     "socsched.models": "model",
     "socsched.targets": "compile target",

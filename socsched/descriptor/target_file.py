@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WrapValidator
+from pydantic import AfterValidator, Field, WrapValidator
 
+from socsched import plugins
 from socsched.descriptor.fields import FileModel
 from socsched.descriptor.processors import PROCESSORS, TRIPLE_PATTERN, architecture
 from socsched.descriptor.validation import Tree, suggest
@@ -37,11 +38,20 @@ def _host(value: Any, handler: Callable[[Any], Any]) -> Any:
     return ProcessorFile.model_validate(value) if isinstance(value, dict) else handler(value)
 
 
+def _registered(kind: str) -> str:
+    """Return the kind of a target; ValueError with those there are for another."""
+    known = plugins.names("socsched.targets")
+    if kind not in known:
+        raise ValueError(f"expected one of {', '.join(known)}")
+    return kind
+
+
 class TargetFile(_Processor):
     """What an engine's stages are compiled for."""
 
-    kind: Literal["llvm", "cuda", "opencl", "hexagon", "simulated"] = Field(
-        description="compiler back end; simulated: none, stages are checked against the rules and compiled for the host"
+    kind: Annotated[str, AfterValidator(_registered)] = Field(
+        description="compiler back end: llvm, cuda, opencl, hexagon (`socsched plugins targets`); simulated: none, "
+        "stages are checked against the rules and compiled for the host"
     )
     host: Annotated[bool | ProcessorFile | None, WrapValidator(_host)] = Field(
         None, description="true: this machine; else the CPU beside the engine"

@@ -16,6 +16,10 @@ GROUP = "socsched.backends"
 """Backends by the sort of stage they run; a stage without model is run as a load of its planned time."""
 
 
+_OF_TARGETS = {"tensorrt": "dla"}
+"""Kind of target -> the backend of its networks, where that is not called the same."""
+
+
 def sort_of(task: Task, setting: Setting) -> str:
     """Return the name of the backend for a task."""
     stage = _stage(task, setting)
@@ -31,7 +35,8 @@ def sort_of(task: Task, setting: Setting) -> str:
         return "synthetic"
     if get_model(stage.model, stage.params).network is None:
         return "function"
-    return {"cuda": "cuda", "tensorrt": "dla"}.get(kind, "network")
+    wanted = _OF_TARGETS.get(kind, kind)
+    return wanted if wanted in plugins.names(GROUP) else "network"
 
 
 def title_of(task: Task, setting: Setting) -> str:

@@ -20,7 +20,9 @@ from socsched.cli.root import run
 from socsched.compiler import builder, link
 from socsched.compiler.artifact import META, find
 from socsched.compiler.builder import compile_stage
+from socsched.compiler.cpu import target as cpu
 from socsched.compiler.runtime import load
+from socsched.compiler.target import Build, Built
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import EXIT_MACHINE, MachineError, UsageError
@@ -97,16 +99,20 @@ FAKE = """
 import os, signal, shutil
 from pathlib import Path
 from socsched.compiler.artifact import find
+from dataclasses import replace
+from socsched.compiler.cpu import target
+from socsched.compiler.target import Built
 from socsched.graph.operators import TensorType
 
-def fake(folder, request):  # as many files as a real one, without the seconds
+def fake(asked):  # as many files as a real one, without the seconds
+    folder = asked.folder
     (folder / 'work').mkdir()
     for name in ('work/lib0.o', 'stage.so'):
         (folder / name).write_bytes(b'x' * 100)
     shutil.rmtree(folder / 'work')
-    return (TensorType((1,), 'fp32'),) * 3, (TensorType((1,), 'fp32'),), ('stage.so',), ()
+    return Built((TensorType((1,), 'fp32'),) * 3, (TensorType((1,), 'fp32'),), ('stage.so',))
 
-builder._build_cpu = fake
+target.TARGET = replace(target.TARGET, build=fake)
 CACHE = os.environ['SOCSCHED_CACHE']
 
 def damaged():
@@ -209,11 +215,11 @@ def test_what_the_killed_leave_is_swept_after_a_while(
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the compiler by something that writes a file."""
 
-    def build(folder: Path, request: object) -> builder.Built:
-        (folder / "stage.so").write_bytes(b"code")
-        return (TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",), ()
+    def build(asked: Build) -> Built:
+        (asked.folder / "stage.so").write_bytes(b"code")
+        return Built((TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",))
 
-    monkeypatch.setattr(builder, "_build_cpu", build)
+    monkeypatch.setattr(cpu, "TARGET", replace(cpu.TARGET, build=build))
 
 
 @pytest.mark.parametrize(
@@ -343,7 +349,7 @@ def test_a_share_of_an_engine(make_engine: Make) -> None:
 
 
 def test_a_gpu_s_share_is_in_the_key(fresh_cache: Path, make_engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(folder: Path, *args: object) -> builder.Built:
+    def build(folder: Path, *args: object) -> tuple[object, ...]:
         (folder / "stage.so").write_bytes(b"code")
         return (TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",), ()
 

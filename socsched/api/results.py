@@ -1,4 +1,4 @@
-"""What a simulation or a run amounts to, typed: chains with their response times, and a folder to keep it in."""
+"""Typed results of a simulation or run: chains with their response times, and saving to a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Duration(int):
-    """A time in integer nanoseconds that prints as people write it."""
+    """A time in integer nanoseconds that prints in human-readable form."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class Duration(int):
 
 @dataclass(frozen=True, slots=True)
 class ChainFigures:
-    """Frames of one chain and their response times (reaction times where a stage samples); None of no frame.
+    """Frames of one chain and their response times (reaction times where a stage samples); None without frames.
 
     `missed`: completed late, or unfinished at the deadline; `dropped`: lost before the end of the chain.
     """
@@ -46,13 +46,13 @@ class ChainFigures:
 
     @property
     def met(self) -> bool:
-        """Whether every frame was in time."""
+        """Return whether every frame was in time."""
         return not self.missed and not self.dropped
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A plan, what happened, and its figures as result.json holds them (`trace.metrics`); `trace` if it was kept."""
+    """A plan, its outcome, and its figures in the form of result.json (`trace.metrics`); `trace` if it was kept."""
 
     plan: Plan
     trace: Trace | None
@@ -60,7 +60,7 @@ class Result:
 
     @property
     def chains(self) -> Mapping[str, ChainFigures]:
-        """Figures of every chain by name."""
+        """Return the figures of every chain by name."""
         deadlines = {chain.name: chain.deadline_ns for chain in self.plan.chains}
         return {
             name: ChainFigures(
@@ -77,13 +77,19 @@ class Result:
 
     @property
     def met(self) -> bool:
-        """Whether every frame of every chain was in time."""
+        """Return whether every frame of every chain was in time."""
         return all(chain.met for chain in self.chains.values())
+
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it."""
+        from socsched.reporting.html import frame
+
+        return frame(self.plan, self.trace, self.figures)
 
     def save(self, folder: str | Path, page: bool = True, kept: Sequence[str] = ()) -> None:
         """Write plan.json, result.json, the trace, and with `page` report.html into a folder.
 
-        `kept`: files of this result that lie there already.  Raises UsageError where no trace was recorded, InputError
+        `kept`: files of this result that are there already.  Raises UsageError if no trace was recorded, InputError
         for a folder that cannot be written.
         """
         from socsched.api.folders import save

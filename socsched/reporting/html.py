@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page, computed from plans, traces and results and nothing else."""
+"""The report as one self-contained HTML page, computed from plans, traces and results alone."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from socsched.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One simulation or run to be shown: its plan, trace, result document, and an optional picture (PNG bytes).
+    """One simulation or run to show: its plan, trace, result document, and an optional picture (PNG bytes).
 
-    `simulated`: the result of a simulation of the same plan, to hold a run against.
+    `simulated`: the result of a simulation of the same plan, to compare a run with.
     """
 
     title: str
@@ -37,13 +37,13 @@ class Part:
 
 
 MOST_BYTES = 1_000_000
-"""A page is thinned out until it is no larger."""
+"""Target size of a page: timelines are thinned until it is no larger."""
 
 
 def render(parts: Sequence[Part], title: str, made_by: Mapping[str, str]) -> str:
-    """Return the page for `parts`, most important first; `made_by` names command line and versions.
+    """Return the page for `parts`, most important first; `made_by` gives command line and versions.
 
-    Timelines are thinned out until the page is no larger than `MOST_BYTES`, if that helps.
+    Timelines are thinned until the page is no larger than `MOST_BYTES`, if that suffices.
     """
     room = ROOM
     while True:
@@ -63,6 +63,10 @@ def _page(parts: Sequence[Part], title: str, made_by: Mapping[str, str], room: i
         body += element("nav", element("ul", links), aria_label="parts")
     body += "".join(_part(part, number, several, room) for number, part in enumerate(parts))
     body += _made_by(parts, made_by)
+    return _document(title, body)
+
+
+def _document(title: str, body: str) -> str:
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
@@ -72,13 +76,22 @@ def _page(parts: Sequence[Part], title: str, made_by: Mapping[str, str], room: i
     return f'<!doctype html>\n<html lang="en">{page}</html>\n'
 
 
+def frame(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
+    """Return verdict, mapping, chains and, of a recorded trace, the timeline as a frame for a notebook."""
+    body = sections.verdict(plan, result) + sections.mapping(plan)
+    if trace is not None:
+        body += sections.chains(plan, trace, result) + timeline.timeline(plan, trace, "frame", ROOM // 4)
+    page = escape(_document(plan.pipeline, body), quote=True)
+    return f'<iframe srcdoc="{page}" style="width:100%;height:44em;border:0" title="{escape(plan.pipeline)}"></iframe>'
+
+
 def _asset(name: str) -> str:
     return (files("socsched.reporting") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _part(part: Part, number: int, several: bool, room: int) -> str:
     plan, trace, result, name = part.plan, part.trace, part.result, f"part{number}"
-    # a run's record is lists, which every section would make into columns again
+    # a run's record consists of lists, which every section would otherwise convert to columns again
     trace = Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, trace.columns, trace.details)
     blocks = [
         sections.violations(plan),
@@ -102,7 +115,7 @@ def _part(part: Part, number: int, several: bool, room: int) -> str:
         links.append(element("li", element("a", found[1] if found else "", href=f"#{place}")))
     contents = element("nav", element("ul", "".join(links)), aria_label=f"sections of {part.title}")
     heading = element("h2", escape(part.title), class_="part-title", id=name) if several else ""
-    head = sections.verdict(plan, trace, result) + _notes(part.notes) + sections.tiles(plan, trace, result)
+    head = sections.verdict(plan, result) + _notes(part.notes) + sections.tiles(plan, trace, result)
     return element("section", heading + head + contents + "".join(marked))
 
 

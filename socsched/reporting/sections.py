@@ -23,15 +23,15 @@ def _mark(good: bool, text: str) -> str:
 
 
 def _firm(text: str) -> str:
-    """Return text that is not to be broken over lines."""
+    """Return text that must not wrap."""
     return element("span", escape(text), class_="firm")
 
 
-def verdict(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return the headline: planned verdict and what came of it."""
+def verdict(plan: Plan, result: Result) -> str:
+    """Return the headline: planned verdict and outcome."""
     missed, released = facts.totals(result)
     good = plan.verdict == "feasible" and missed == 0
-    did = "simulated" if trace.kind == "simulated" else "measured"
+    did = "simulated" if result["kind"] == "simulated" else "measured"
     words = {
         "feasible": "The plan meets every requirement",
         "infeasible": "The plan violates a requirement",
@@ -44,7 +44,7 @@ def verdict(plan: Plan, trace: Trace, result: Result) -> str:
     head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
     lines = "".join(element("li", escape(line)) for line in facts.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
-    lead = f"{where}; {did} for {format_duration(trace.duration_ns)}."
+    lead = f"{where}; {did} for {format_duration(result['duration_ns'])}."
     return element(
         "div",
         head + element("div", escape(lead), class_="lead") + element("ul", lines),
@@ -175,7 +175,7 @@ def _bound_terms(terms: tuple[tuple[str, int], ...]) -> str:
 
 
 def measured(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> str:
-    """Return planned, simulated (if there is a `simulated`) and measured times; nothing for a simulation."""
+    """Return planned, simulated (if `simulated` is given) and measured times; empty for a simulation."""
     if trace.kind != "measured":
         return ""
     rows, marks = [], []
@@ -223,7 +223,7 @@ def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None
 
 
 def roofline(plan: Plan, background: Background) -> str:
-    """Return the rooflines of the engines in use with the stages under them, or why there are none."""
+    """Return the rooflines of the engines in use with their stages, or the reason why there are none."""
     head = element("h2", "Roofline")
     if not background.roofs:
         return head + element("p", escape(background.missing.get("roofline", "No engine states a peak.")), class_="dim")
@@ -238,7 +238,7 @@ def roofline(plan: Plan, background: Background) -> str:
 
 
 def modes(plan: Plan, background: Background) -> str:
-    """Return the front over power modes, or how to get it."""
+    """Return the Pareto front over power modes, or the command that creates it."""
     head = element("h2", "Power modes")
     if background.front is None:
         command = element("code", escape(background.missing.get("front", "socsched report DIR --pareto")))
@@ -247,7 +247,7 @@ def modes(plan: Plan, background: Background) -> str:
 
 
 def evidence(plan: Plan) -> str:
-    """Return how much of the planned time rests on measured, published, derived and assumed figures."""
+    """Return the shares of the planned time based on measured, published, derived and assumed figures."""
     shares = facts.provenance_shares(plan)
     rows = [
         [escape(t.name), escape(t.provenance), f"±{t.error:.0%}" if t.error else "not stated", escape(t.source)]

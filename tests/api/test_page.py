@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -31,3 +32,11 @@ def test_every_export_is_there_and_every_function_is_on_the_page() -> None:
         if name[0].islower():
             assert f"ss.{name}" in text
             assert found.__doc__
+
+
+def test_a_result_shows_itself_in_a_notebook() -> None:
+    plan = socsched.plan("pointpillars-s", "jetson-agx-orin-64gb", "MAXN", refine=False, explain=False)
+    for record in (True, False):
+        shown = socsched.simulate(plan, "300ms", record=record)._repr_html_()
+        assert shown.startswith("<iframe srcdoc=") and "lidar-detection" in shown and "<script" not in shown
+        assert ("<svg" in html.unescape(shown) or "gantt" in html.unescape(shown)) == record or not record

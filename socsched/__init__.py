@@ -1,8 +1,8 @@
-"""socsched: where each stage of a driving pipeline runs on a heterogeneous SoC, and whether every deadline holds.
+"""socsched: map the stages of a driving pipeline to a heterogeneous SoC and check that every deadline holds.
 
-``import socsched as ss``: `plan`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`, what they read
+``import socsched as ss``: `plan`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`, their inputs
 (`load_platform`, `load_pipeline`, `load_plan`, `load_taskset`) and the types they return; docs/api.md has examples.
-Nothing is imported before it is used.
+Submodules are imported on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Files of others, read within bounds: memory stays in proportion to what was handed over, whatever a file claims."""
+"""Bounded reading of untrusted files: memory stays proportional to the size on disk, whatever a file claims."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 from socsched.errors import InputError
 
 SLACK = 64 * 2**20
-"""Bytes any file may expand to."""
+"""Bytes that a file of any size may expand to."""
 RATIO = 16
-"""Bytes beyond that for every byte of the file on disk; network weights compress by less than 2, traces by up to 12."""
+"""Additional bytes per byte on disk; network weights compress by less than 2, traces by up to 12."""
 _STEP = 2**20
 
 
 def allowance(size: int) -> int:
-    """Return how many bytes a file of `size` bytes may expand to."""
+    """Return the number of bytes that a file of `size` bytes may expand to."""
     return SLACK + RATIO * size
 
 
 def read_bytes(path: str | Path, what: str, hint: str, most: int) -> bytes:
-    """Return what a file holds; InputError when it cannot be read or is larger than `most` bytes.
+    """Return the content of a file; InputError when it cannot be read or is larger than `most` bytes.
 
     Devices and pipes that never end are read up to the limit only.
     """
@@ -59,7 +59,7 @@ def gunzip(raw: bytes, most: int) -> bytes:
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise ValueError when the members of a zip file of `size` bytes expand to more than it is allowed."""
+    """Raise ValueError if the members of a zip file of `size` bytes expand to more than its allowance."""
     total = sum(entry.file_size for entry in archive.infolist())
     if total > allowance(size):
         raise ValueError(f"expands to {total} bytes, more than {allowance(size) // 2**20} MiB for a file of {size}")

@@ -1,8 +1,8 @@
-"""Where results that are dear to work out are kept: $SOCSCHED_CACHE, else socsched under the user's cache folder.
+"""Cache for expensive results: $SOCSCHED_CACHE, else socsched under the user's cache folder.
 
-What lies there is loaded and executed, so only folders that the user and root alone can write to are used.  A
-folder shared by several users (one with the sticky bit, as /tmp) gets a private folder for each inside.  Values are
-kept where that is possible: a cache that cannot be used costs time, never a result.
+Cached content is loaded and executed, so the cache uses only folders writable by no user but this one and root.  In a
+folder shared by several users (one with the sticky bit, such as /tmp) each user gets a private subfolder.  Caching is
+best effort: an unusable cache costs time, never a result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_place() -> Path:
-    """Return which folder was chosen, whether it exists or not; MachineError where the user has no home."""
+    """Return the chosen folder, whether it exists or not; MachineError if the user has no home folder."""
     if "SOCSCHED_CACHE" in os.environ:
         return Path(os.environ["SOCSCHED_CACHE"])
     if sys.platform != "darwin" and os.environ.get("XDG_CACHE_HOME"):
@@ -35,7 +35,7 @@ def cache_place() -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the cache folder, created if absent; MachineError when it cannot be, or others may write to it."""
+    """Return the cache folder, created if absent; MachineError if that fails or if other users may write to it."""
     folder = cache_place()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,9 +52,9 @@ def cache_dir() -> Path:
 
 
 def private(folder: Path) -> Path:
-    """Make `folder` in a folder that is trusted, and return it; MachineError where it is another user's or a link.
+    """Create `folder` in a trusted folder and return it; MachineError if it belongs to another user or is a link.
 
-    One of the user's that others may write to, as with a umask of 002, is closed to them.
+    If it belongs to the user but others may write to it, as with a umask of 002, their write permission is removed.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -66,13 +66,13 @@ def private(folder: Path) -> Path:
 
 
 def own(path: Path) -> bool:
-    """Return whether a file or folder is this user's or root's, and only theirs to write; False for a link."""
+    """Return whether a path belongs to this user or root and is writable by no other user; False for a link."""
     found = path.lstat()
     return not stat.S_ISLNK(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS
 
 
 def recall(kind: str, key: str) -> Any:
-    """Return what was kept as `kind`/`key`, None where it is absent, damaged or there is no usable cache."""
+    """Return the value cached as `kind`/`key`, None if it is absent, damaged or the cache is unusable."""
     try:
         return json.loads((cache_dir() / kind / f"{key}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, MachineError):
@@ -80,7 +80,7 @@ def recall(kind: str, key: str) -> Any:
 
 
 def keep(kind: str, key: str, value: Any) -> None:
-    """Keep plain data as `kind`/`key` if the cache can be used; otherwise one line says that it is not kept."""
+    """Cache plain data as `kind`/`key`; if the cache is unusable, print one line about it."""
     try:
         folder = cache_dir() / kind
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -92,7 +92,7 @@ def keep(kind: str, key: str, value: Any) -> None:
 
 
 def check() -> None:
-    """Say now if nothing can be kept, for processes that work for this one and keep quiet."""
+    """Report an unusable cache now, on behalf of worker processes, which do not print."""
     try:
         folder = cache_dir()
         write_file(folder / "check", b"x" * 4096)
@@ -104,5 +104,5 @@ def check() -> None:
 
 
 def unusable(why: str) -> None:
-    """Say once why the cache is not used."""
+    """Report once the reason why the cache is not used."""
     notice("cache", f"nothing is kept for the next time: {why}")

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree; each class carries the exit code the command line ends with.
+"""The exception hierarchy; each class carries the exit code of the command line.
 
     SocschedError
     ├── UsageError                 2  the request or a file is wrong
@@ -7,8 +7,8 @@
     └── MachineError               3  this machine or the board cannot do it (tool missing, driver, permission)
         └── CompileError           3  a stage could not be lowered to a target
 
-A deployment that misses its requirements is no error: planners return a verdict (exit code 1), solvers that run out
-of time an undecided one (exit code 4).
+A deployment that misses its requirements is not an error: planners return a verdict (exit code 1), and solvers that
+run out of time return an undecided one (exit code 4).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXIT_OK, EXIT_VIOLATED, EXIT_USAGE, EXIT_MACHINE, EXIT_UNDECIDED = 0, 1, 2, 3, 4
 
 
 class SocschedError(Exception):
-    """Base of all errors socsched raises on purpose; `hint` says what to do about it."""
+    """Base of all errors that socsched raises on purpose; `hint` suggests a remedy."""
 
     exit_code = EXIT_MACHINE
 
@@ -36,7 +36,7 @@ class UsageError(SocschedError):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault in a file: where it is (1-based line and column), which field, and what was expected there."""
+    """One fault in a file: its position (1-based line and column), its field, and the value expected there."""
 
     file: str
     line: int
@@ -65,7 +65,7 @@ class MachineError(SocschedError):
 
 
 def unwritable(path: object, error: OSError) -> SocschedError:
-    """Return the error for a file that cannot be written: the request's fault (2) or the machine's (3)."""
+    """Return the error for a file that cannot be written, due to the request (2) or to the machine (3)."""
     message = f"{path}: cannot be written: {error.strerror or error}"
     if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
         return InputError(message, "name a folder that exists")
@@ -73,7 +73,7 @@ def unwritable(path: object, error: OSError) -> SocschedError:
 
 
 def of_machine(error: SocschedError) -> bool:
-    """Return whether an error says something of this machine only, and nothing of what was asked."""
+    """Return whether an error concerns this machine only and not the request."""
     return isinstance(error, MachineError) and not isinstance(error, CompileError)
 
 

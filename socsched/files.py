@@ -1,6 +1,6 @@
-"""Files replaced whole: written aside, put on the disk and renamed into place, so that no reader sees half of one.
+"""Atomic file replacement: write a temporary file, sync it and rename it, so that no reader sees a partial file.
 
-What is no regular file (a terminal, a pipe, /dev/null) is written to as it is.
+Anything but a regular file (a terminal, a pipe, /dev/null) is written to directly.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import IO
 
 PREFIX = ".socsched-new-"
-"""How the names of files and folders begin that are not yet in place."""
+"""Name prefix of temporary files and folders."""
 STALE_S = 3600
-"""Age (s) at which what a killed process left aside is removed; nothing is silent for so long."""
+"""Age (s) at which the leftovers of a killed process are removed; no live process goes this long without writing."""
 
 
 def write_file(path: str | Path, data: str | bytes, mode: int | None = None) -> None:
-    """Replace a file by `data` (text as UTF-8); `mode`: its permissions, else those it has.  Raises OSError."""
+    """Replace a file by `data` (text as UTF-8); `mode`: new permissions, else unchanged.  Raises OSError."""
     with replacing(path, mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
 def replacing(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
-    """Yield a binary file that takes the place of `path` when the block ends without an error.  Raises OSError."""
+    """Yield a binary file that replaces `path` when the block ends without an error.  Raises OSError."""
     if not replaceable(path):
         with open(path, "wb") as file:
             yield file
         return
-    place = Path(os.path.realpath(path))  # what a link points to is replaced, the link stays
+    place = Path(os.path.realpath(path))  # replace the target of a link and keep the link
     found = _present(place)
     if mode is None and found is not None:
         mode = stat.S_IMODE(found.st_mode)
@@ -60,9 +60,9 @@ def replacing(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
-    """Yield a new folder inside `parent`, for what is then renamed into place, and remove it in the end.
+    """Yield a new folder inside `parent` for files to be renamed into place, and remove it at the end.
 
-    A process killed here leaves its folder behind; the next one an hour later removes it.  Raises OSError.
+    A process killed here leaves its folder behind; a process running an hour or more later removes it.  Raises OSError.
     """
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent)
@@ -74,18 +74,18 @@ def scratch(parent: Path) -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> None:
-    """Remove what killed processes left aside in a folder."""
+    """Remove the leftovers of killed processes from a folder."""
     for name in os.listdir(parent):
         if name.startswith(PREFIX):
             leftover = parent / name
-            with suppress(OSError):  # its owner is at work, or has just finished
+            with suppress(OSError):  # its owner is still running, or has just finished
                 newest = max(path.lstat().st_mtime for path in (leftover, *leftover.rglob("*")))
                 if time.time() - newest > STALE_S:
                     shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def replaceable(path: str | Path) -> bool:
-    """Return whether `path` is a regular file or none yet; what processes hand each other (/dev, /proc) never is."""
+    """Return whether `path` is a regular file or does not exist yet; False for anything under /dev or /proc."""
     if os.path.abspath(path).startswith(("/dev/", "/proc/")):
         return False
     found = _present(Path(path))
@@ -93,7 +93,7 @@ def replaceable(path: str | Path) -> bool:
 
 
 def same(one: str | Path, other: str | Path) -> bool:
-    """Return whether two names are of one existing file."""
+    """Return whether two names refer to the same existing file."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -101,10 +101,10 @@ def same(one: str | Path, other: str | Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk."""
+    """Sync the entries of a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system that cannot: the rename is whole all the same
+        with suppress(OSError):  # if the file system cannot sync folders, the rename is still atomic
             os.fsync(handle)
     finally:
         os.close(handle)
@@ -134,9 +134,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def put_in_place(made: Path, folder: Path, first: str, stale: Iterable[str] = (), whole: str = "") -> None:
-    """Move all files of `made` into `folder`, the one that names the others first, and remove `stale` ones there.
+    """Move all files of `made` into `folder`, starting with `first`, which lists the others; remove `stale` ones there.
 
-    `made` lies on the file system of `folder`.  The subfolder `whole` is replaced as one.  Raises OSError.
+    `made` is on the same file system as `folder`.  The subfolder `whole` is replaced as a unit.  Raises OSError.
     """
     files = [path for path in sorted(made.rglob("*")) if path.is_file()]
     for path in files:
@@ -158,7 +158,7 @@ def put_in_place(made: Path, folder: Path, first: str, stale: Iterable[str] = ()
 
 
 def _present(path: Path) -> os.stat_result | None:
-    """Return what is known of an existing file; PermissionError where it may not be written."""
+    """Return the status of an existing file; PermissionError if it is not writable."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""What is registered under the entry-point groups of socsched, by this package itself as by any other.
+"""Objects registered under the entry-point groups of socsched, by this package and by others alike.
 
 A package registers in its pyproject.toml: ``calm = "my_package.calm:POLICY"`` in the table
-``[project.entry-points."socsched.policies"]``.  It is known by that name once it is installed.  Nothing is imported
-before it is asked for.
+``[project.entry-points."socsched.policies"]``.  The name is available once the package is installed.  Objects are
+imported on first use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUPS = {
     "socsched.renderers": "renderer",
     "socsched.commands": "command",
 }
-"""Group -> what is registered there."""
+"""Group -> description of the objects registered there."""
 
 
 @cache
@@ -48,7 +48,7 @@ def _registered() -> Mapping[str, dict[str, EntryPoint]]:
 
 
 def is_own(entry: EntryPoint) -> bool:
-    """Say whether an entry is built in; of equal names the built-in one counts."""
+    """Return whether an entry is built in; built-in entries take precedence over others of the same name."""
     return entry.value.partition(".")[0] == "socsched"
 
 
@@ -58,15 +58,15 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 
 def names(group: str, own: bool = False) -> list[str]:
-    """Return the names registered in a group, sorted; with `own` the built-in ones alone."""
+    """Return the names registered in a group, sorted; with `own` only the built-in ones."""
     return sorted(name for name, entry in entries(group).items() if not own or is_own(entry))
 
 
 def load(group: str, name: str, kind: type | None = None) -> Any:
     """Return the object registered as `name`, an instance of `kind` where one is given.
 
-    Raises UsageError naming what there is for an unknown name, and for an object of another kind; MachineError for one
-    whose import fails.
+    Raises UsageError for an unknown name, listing the known ones, and for an object of another kind; MachineError if
+    the import fails.
     """
     if name not in entries(group):
         near = nearest(name, names(group))
@@ -85,7 +85,7 @@ def load(group: str, name: str, kind: type | None = None) -> Any:
 
 
 def module_of(group: str, name: str) -> ModuleType:
-    """Return the module that an entry is in."""
+    """Return the module that contains an entry."""
     return import_module(entries(group)[name].module)
 
 

@@ -1,6 +1,6 @@
-"""How far long work has come, and what people should know of how it is done; the command line shows both.
+"""Progress reports and warnings from long computations; the command line shows both.
 
-Any part may call `tell` or `notice`: neither changes what is computed.
+Any module may call `tell` or `notice`: neither affects the results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`done` of `total` (0: not known) `unit`s ("ns" is time) of some work, and what is to be said besides."""
+    """Progress of a computation: `done` of `total` (0: unknown) `unit`s ("ns" is time), with an optional detail."""
 
     what: str
     done: float
@@ -27,19 +27,19 @@ _listeners: list[Listener] = []
 
 
 def listening() -> bool:
-    """Whether anybody listens: what is only for show need not be worked out otherwise."""
+    """Return whether a listener is installed; without one, values needed only for display need not be computed."""
     return bool(_listeners)
 
 
 def tell(what: str, done: float, total: float, unit: str = "", detail: str = "") -> None:
-    """Tell how far work has come."""
+    """Report progress to the listener."""
     if _listeners:
         _listeners[-1](Step(what, done, total, unit, detail))
 
 
 @contextmanager
 def heard(listener: Listener) -> Iterator[None]:
-    """Have a listener told what happens inside."""
+    """Send progress reported inside the block to a listener."""
     _listeners.append(listener)
     try:
         yield
@@ -56,7 +56,7 @@ _speakers: list[Callable[[str], None]] = [_print]
 
 
 def notice(subject: str, text: str) -> None:
-    """Print a warning, one a subject and process."""
+    """Print a warning, at most once per subject and process."""
     if subject not in _said:
         _said.add(subject)
         _speakers[-1](text)
@@ -64,7 +64,7 @@ def notice(subject: str, text: str) -> None:
 
 @contextmanager
 def speaking(speaker: Callable[[str], None]) -> Iterator[None]:
-    """Have a speaker print what is noticed inside; what was said before may be said again."""
+    """Send warnings raised inside the block to `speaker`; earlier warnings may be repeated."""
     _said.clear()
     _speakers.append(speaker)
     try:

@@ -1,7 +1,7 @@
-"""Descriptor files by name: where platforms and pipelines are looked for, and what there is.
+"""Descriptor files by name: the search path for platforms and pipelines, and the names available.
 
-Search order of a name: a path given explicitly, the folders of $SOCSCHED_PATH, the current folder, the user's folder,
-the files shipped with socsched.  Each of these folders holds ``platforms/NAME.yaml``, ``pipelines/NAME.yaml`` and
+Search order of a name: an explicit path, the folders of $SOCSCHED_PATH, the current folder, the user's folder, the
+files shipped with socsched.  Each of these folders holds ``platforms/NAME.yaml``, ``pipelines/NAME.yaml`` and
 ``studies/NAME.yaml``.
 """
 
@@ -19,7 +19,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def folders(kind: str) -> list[Path]:
-    """Return the existing folders with descriptors of `kind` ("platforms" or "pipelines"), first to last searched."""
+    """Return the existing folders with descriptors of `kind` ("platforms" or "pipelines"), in search order."""
     roots = [Path(entry) for entry in os.environ.get("SOCSCHED_PATH", "").split(os.pathsep) if entry]
     candidates = [*(root / kind for root in [*roots, Path(), _user_folder()]), *_shipped(kind)]
     unique = {str(folder.absolute()): folder for folder in reversed(candidates) if folder.is_dir()}
@@ -27,12 +27,12 @@ def folders(kind: str) -> list[Path]:
 
 
 def names(kind: str) -> list[str]:
-    """Return the names of all descriptors of `kind` that `find` knows, sorted."""
+    """Return the names of all descriptors of `kind` that `find` accepts, sorted."""
     return sorted({path.stem for folder in folders(kind) for path in _files(folder)})
 
 
 def find(kind: str, name_or_path: str) -> Path:
-    """Return the file of a descriptor; UsageError with the nearest names when there is none.
+    """Return the file of a descriptor; UsageError with the nearest names if it does not exist.
 
     Text with a path separator or a YAML suffix is a path, anything else a name.
     """
@@ -50,13 +50,13 @@ def find(kind: str, name_or_path: str) -> Path:
 
 
 def is_path(name_or_path: str) -> bool:
-    """Return whether text given for a descriptor means a file rather than a name."""
+    """Return whether text given for a descriptor is a path rather than a name."""
     separators = {"/", os.sep, os.altsep or os.sep}
     return name_or_path.lower().endswith(SUFFIXES) or any(separator in name_or_path for separator in separators)
 
 
 def nearest(name: str, known: Iterable[str], count: int = 4) -> list[str]:
-    """Return the names most likely meant: those that begin so, else those with the text in them or spelt alike."""
+    """Return the likely matches for `name`: known names that start with it, else those that contain or resemble it."""
     plain, names_ = name.lower(), list(dict.fromkeys(known))
     if plain:
         for found in (
@@ -90,6 +90,6 @@ def _user_folder() -> Path:
 
 
 def _shipped(kind: str) -> list[Path]:
-    """Return where the shipped files may be: inside the package (installed), beside it (a checkout)."""
+    """Return the possible folders of the shipped files: inside the package (installed) or next to it (a checkout)."""
     package = Path(__file__).parent
     return [package / kind, package.parent / kind]

@@ -1,7 +1,7 @@
-"""Physical quantities at the file edge: text with a unit in, integers in base units inside.
+"""Conversion of physical quantities between text with units in files and integers in base units.
 
 Inside socsched a time is int64 nanoseconds, a size bytes, a rate bytes per second or hertz, a power milliwatts, an
-energy microjoules.  Text such as ``"10 ms"`` or ``"204.8 GB/s"`` is parsed here and formatted here, nowhere else.
+energy microjoules.  Text such as ``"10 ms"`` or ``"204.8 GB/s"`` is parsed and formatted only here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ EXAMPLES = {
     "temperature": "99 C",
     "voltage": "0.85 V",
 }
-"""Dimension -> a quantity a message or a schema can show."""
+"""Dimension -> example for messages and schemas."""
 
 _WORDS = {
     "second": "s",
@@ -81,19 +81,19 @@ _WORDS = {
     "hertz": "hz",
     "hert": "hz",
 }
-"""What units are called in words, singular, as `nearest_unit` compares them."""
+"""Spelt-out unit names, singular, for the comparison in `nearest_unit`."""
 
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _QUANTITY = re.compile(rf"\s*({NUMBER})\s*(\S*)\s*")
-_LONGEST = 64  # characters: beyond any sensible quantity, and short enough that no exponent can exhaust memory
+_LONGEST = 64  # characters: longer than any sensible quantity, short enough to keep memory bounded
 _LARGEST = 2**63 - 1
 
 
 def parse_exact(text: object, dimension: str) -> Fraction:
     """Return `text` (such as ``"10 ms"``) in the base unit of `dimension`, without rounding.
 
-    Raises ValueError when the text is no quantity, its unit is unknown or missing, it is a bare number, or it does not
-    fit into 64 bits.
+    Raises ValueError if the text is not a quantity, its unit is unknown or missing, it is a bare number, or it does
+    not fit into 64 bits.
     """
     number, unit = _split(text, dimension)
     units = UNITS[dimension]
@@ -115,9 +115,9 @@ def parse_exact(text: object, dimension: str) -> Fraction:
 
 
 def nearest_unit(unit: str, dimension: str) -> str:
-    """Return the unit of a dimension that a misspelt one most likely means, empty when none is near.
+    """Return the unit of a dimension closest to a misspelt one, empty when none is close.
 
-    A unit of another dimension is no slip of the pen, so nothing is suggested for it.
+    A valid unit of another dimension is not a misspelling, so it gets no suggestion.
     """
     if any(unit in units for units in UNITS.values()):
         return ""
@@ -147,7 +147,7 @@ def parse_duration(text: object) -> int:
 def _split(text: object, dimension: str) -> tuple[str, str]:
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"{_wanted(dimension)}")
-    # Converting a huge int to text raises ValueError of its own; its size is known without.
+    # Converting a huge int to text raises its own ValueError; check the size first.
     shown = text if isinstance(text, str) else str(text) if abs(text) < 1e300 else "a huge number"
     match = _QUANTITY.fullmatch(shown) if len(shown) <= _LONGEST else None
     if not match:
@@ -173,30 +173,30 @@ def _pick(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> st
 
 
 def format_duration(ns: float, digits: int = 4) -> str:
-    """Return nanoseconds as text for people, such as ``4.87 ms``."""
+    """Return nanoseconds as human-readable text, such as ``4.87 ms``."""
     return _pick(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")), digits)
 
 
 def format_bandwidth(bytes_per_s: float, digits: int = 4) -> str:
-    """Return bytes per second as text for people, such as ``204.8 GB/s``."""
+    """Return bytes per second as human-readable text, such as ``204.8 GB/s``."""
     return _pick(bytes_per_s, ((1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")), digits)
 
 
 def format_power(mw: float, digits: int = 4) -> str:
-    """Return milliwatts as text for people, such as ``15 W``."""
+    """Return milliwatts as human-readable text, such as ``15 W``."""
     return _pick(mw, ((1e3, "W"), (1, "mW")), digits)
 
 
 def format_energy(uj: float, digits: int = 4) -> str:
-    """Return microjoules as text for people, such as ``22.1 mJ``."""
+    """Return microjoules as human-readable text, such as ``22.1 mJ``."""
     return _pick(uj, ((1e6, "J"), (1e3, "mJ"), (1, "uJ")), digits)
 
 
 def format_size(size: float, digits: int = 4) -> str:
-    """Return bytes as text for people, such as ``52.3 MiB``."""
+    """Return bytes as human-readable text, such as ``52.3 MiB``."""
     return _pick(size, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")), digits)
 
 
 def format_frequency(hz: float, digits: int = 5) -> str:
-    """Return hertz as text for people, such as ``1.3005 GHz``."""
+    """Return hertz as human-readable text, such as ``1.3005 GHz``."""
     return _pick(hz, ((1e9, "GHz"), (1e6, "MHz"), (1, "Hz")), digits)

@@ -1,4 +1,4 @@
-"""Bounds of plans and of task sets, term by term, and which schedulability tests gave them."""
+"""Bounds of plans and task sets, term by term, and the schedulability tests that gave them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the schedulability tests say of a plan; `document` as `socsched analyze --json` prints it."""
+    """Results of the schedulability tests of a plan; `document` is the output of `socsched analyze --json`."""
 
     plan: Plan
     document: dict[str, Any]
 
     @property
     def verdict(self) -> str:
-        """feasible | infeasible | undecided, of the plan."""
+        """Return the verdict of the plan: feasible | infeasible | undecided."""
         return self.plan.verdict
 
 
@@ -30,7 +30,7 @@ def analyze(subject: str | Path | Plan) -> Analysis: ...
 @overload
 def analyze(subject: TaskSet) -> TaskSetAnalysis: ...
 def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
-    """Return the bounds of a plan (or of the plan.json of one), or of a task set, and the tests they are from."""
+    """Return the bounds of a plan (or its plan.json), or of a task set, and the tests they come from."""
     from socsched.descriptor.taskset_model import TaskSet
 
     if isinstance(subject, TaskSet):

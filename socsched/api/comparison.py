@@ -1,4 +1,4 @@
-"""Planners compared: what each proposes for one pipeline and platform, and what the simulator makes of it."""
+"""Comparison of planners: their plans for one pipeline and platform, and the simulation of each plan."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from socsched.sim.engine import run
 from socsched.trace.metrics import result
 
 OURS = "socsched"
-"""Name of our own planner in the comparison."""
+"""Name of the built-in planner in the comparison."""
 Make = Callable[[str, Mapping[str, str]], Plan]
-"""Returns the plan of a planner (or of `OURS`) with options as text."""
+"""A function that returns the plan of a planner (or of `OURS`), given options as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a planner came to: its plan and simulation, or why it does not cover the pipeline.
+    """Outcome of a planner: its plan and simulation, or the reason why it does not cover the pipeline.
 
-    `latency_ns`: mean response of every chain as simulated, summed; `last_ns`: the longest of them; `bound_ns` the sum
-    of their bounds, None where one has none; `worst_ns`: longest response by chain; `lost`: frames missed, dropped or
-    never finished; `energy_mj`: of the module in `round_ns`; `seconds`: planning only.
+    `latency_ns`: sum of the mean simulated responses of all chains; `last_ns`: the longest of them; `bound_ns`: sum of
+    their bounds, None if a chain has no bound; `worst_ns`: longest response by chain; `lost`: frames missed, dropped
+    or never finished; `energy_mj`: energy of the module in `round_ns`; `seconds`: planning only.
     """
 
     planner: str
@@ -47,13 +47,13 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """Name with the options that were set."""
+        """Return the name with the options that were set."""
         set_ = ",".join(f"{key}={value}" for key, value in self.options.items())
         return f"{self.planner}:{set_}" if set_ else self.planner
 
 
 def chosen(texts: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return planners written NAME or NAME:OPTION=VALUE,...; all of them and ours for nothing."""
+    """Return the planners given as NAME or NAME:OPTION=VALUE,...; without any, all of them and `OURS`."""
     found = []
     for text in texts or (OURS, *known()):
         name, _, rest = text.partition(":")
@@ -68,7 +68,7 @@ def chosen(texts: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
 
 
 def compared(planners: Sequence[tuple[str, Mapping[str, str]]], make: Make) -> list[Outcome]:
-    """Return what every planner comes to, in the order given; what it does not cover is told, not raised."""
+    """Return the outcome of every planner, in the given order; pipelines not covered are reported, not raised."""
     outcomes = []
     for name, options in planners:
         started = time.monotonic()
@@ -94,7 +94,7 @@ def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float
     periods = {sensor.name: sensor.period_ns for sensor in plan.sensors}
     periods |= {task.name: task.period_ns for task in plan.tasks}
     round_ns = max((periods[c.path[0]] for c in plan.chains if c.path[0] in periods), default=10**9)
-    # As planned where the trace has no counter of it.
+    # Use the planned value where the trace has no such counter.
     power = round(figures["power_mw"]["mean"] or plan.power.get("expected_mw") or 0)
     return Outcome(
         planner=name,
@@ -114,9 +114,9 @@ def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float
 
 
 def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
-    """Return the feasible outcome that simulates best, the first of equals; where none is feasible the first plan.
+    """Return the feasible outcome with the best simulation, the first of equals; if none is feasible, the first plan.
 
-    `objective`: latency, longest or energy, of several the first; UsageError for another, or where nobody plans.
+    `objective`: latency, longest or energy, the first of several; UsageError for any other, or if there is no plan.
     """
     goal = objective.partition(",")[0]
     keys: dict[str, Callable[[Outcome], int]] = {
@@ -134,7 +134,7 @@ def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
 
 
 def points(outcomes: Sequence[Outcome]) -> list[Point]:
-    """Return the outcomes that have a plan as points of a front over latency and power."""
+    """Return the outcomes that have a plan as points in latency and power, for a Pareto front."""
     return [
         Point(
             o.name, "", o.plan, o.latency_ns, "", o.power_mw, o.round_ns, round(o.energy_mj * 1000), (), (), o.on_front
@@ -145,6 +145,6 @@ def points(outcomes: Sequence[Outcome]) -> list[Point]:
 
 
 def marked(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes, those on the front of latency and power among feasible plans marked."""
+    """Return the outcomes, marking those on the latency-power front of the feasible plans."""
     front = {point.mode for point in mark(points(outcomes)) if point.on_front}
     return [replace(o, on_front=o.name in front and o.plan is not None) for o in outcomes]

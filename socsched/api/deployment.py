@@ -1,4 +1,4 @@
-"""Plans compiled: artefacts of every stage for the engine it is planned on, in one folder."""
+"""Compilation of plans: artefacts of every stage for its planned engine, in one folder."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def compile(
     engine: str | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Compile the stages of a plan for the engines it chose into `folder` and return the manifest.
+    """Compile the stages of a plan for their planned engines into `folder` and return the manifest.
 
-    `pipeline`: where it is, if its name in the plan does not say; `stage` and `engine` pick some; `scales`: the file of
-    int8 scales that `socsched calibrate` wrote.  Raises CompileError for what an engine's compiler refuses.
+    `pipeline`: the pipeline, if its name in the plan does not locate it; `stage` and `engine` restrict the selection;
+    `scales`: the file of int8 scales that `socsched calibrate` wrote.  Raises CompileError if an engine's compiler
+    rejects a stage.
     """
     from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
     from socsched.compiler.deploy import Request, compile_bundle, planned, planned_shares

@@ -1,4 +1,4 @@
-"""Runs of a plan on this machine or a board: inputs, execution, and what is known of it afterwards."""
+"""Runs of a plan on this machine or a board: inputs, execution and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Run(Result):
-    """What a plan did on this machine or a board; `accounts`: frames of every source, by what became of them."""
+    """Result of a plan run on this machine or a board; `accounts`: frames of every source by outcome."""
 
     accounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -46,12 +46,13 @@ def run(
     on_frame: Callable[[FrameReport], None] | None = None,
     warn: Note = warnings.warn,
 ) -> Run:
-    """Execute a plan on this machine or `board`, frame after frame against its deadlines, and return what happened.
+    """Execute a plan on this machine or `board`, frame by frame against its deadlines, and return the result.
 
-    `pipeline`: where it is, if its name in the plan does not say.  `frames` of the LiDAR, or of the first sensor where
-    there is none, or a `duration` (text such as "10 s", or ns); without either every file of `inputs`.  `pace` False
-    releases frames as fast as they are done.  `on_frame` is called at the end of every chain.  See
-    `runtime.executor.execute` for what else can be chosen.  Raises UsageError for a plan that this machine cannot run.
+    `pipeline`: the pipeline, if its name in the plan does not locate it.  `frames`: number of frames of the LiDAR, or
+    of the first sensor if there is no LiDAR; alternatively a `duration` (text such as "10 s", or ns); without either,
+    all files of `inputs`.  `pace` False releases frames as fast as they complete.  `on_frame` is called at the end of
+    every chain.  See `runtime.executor.execute` for the other options.  Raises UsageError for a plan that this machine
+    cannot run.
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
@@ -90,7 +91,7 @@ def run(
 
 
 def list_inputs(given: Path | None) -> list[Path] | None:
-    """Return the scans, images and arrays of a file or folder, None when none is given."""
+    """Return the scans, images and arrays of a file or folder, None if no path is given."""
     from socsched.runtime.input_files import list_frames
 
     return None if given is None else list(list_frames(given))
@@ -120,7 +121,7 @@ def compute(
     scales: Path | None,
     seed: int,
 ) -> dict[int, dict[str, Any]]:
-    """Return what a plan's stages find in each frame, computed here as the planned engines would."""
+    """Return the outputs of a plan's stages for each frame, computed on this machine as on the planned engines."""
     from socsched.descriptor.catalog import get_platform
     from socsched.runtime.functional import compute as run
 

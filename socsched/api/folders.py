@@ -1,4 +1,4 @@
-"""Result folders: plan.json, result.json, trace.json, trace.pftrace and report.html, written and read back."""
+"""Writing and reading of result folders: plan.json, result.json, trace.json, trace.pftrace and report.html."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
 )
 JOURNAL, FRAMES = "journal.jsonl", "frames.jsonl"
 READ = (PLAN, RESULT, TRACE, JOURNAL, FRAMES, MADE, NOTES)
-"""Files that tell what a simulation or run did; all others are made of them."""
+"""Primary files of a simulation or run; all other files are derived from them."""
 
 
 def save(
@@ -42,9 +42,9 @@ def save(
     page: bool = True,
     kept: Sequence[str] = (),
 ) -> None:
-    """Write everything a simulation or run left behind into `folder`; the page only if asked for.
+    """Write all files of a simulation or run into `folder`; the HTML page only if requested.
 
-    Files appear together or not at all; `kept` are those of this run that lie there already.
+    Files appear together or not at all; `kept`: files of this run that are in the folder already.
     """
     from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
@@ -72,14 +72,14 @@ def save(
 
 
 def written(folder: Path, also: str = "") -> str:
-    """Return the line that says what `save` wrote."""
+    """Return the line that lists the files written by `save`."""
     return f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)"
 
 
 def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal.
 
-    Of a plan file, the trace is a simulation of its first hyperperiods.
+    For a plan file, the trace is a simulation of its first hyperperiods.
     """
     from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
@@ -103,10 +103,10 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
 
 
 def report(results: str | Path | Result | Plan, file: str | Path) -> None:
-    """Render results (or their folder), or a plan (or its plan.json), as the suffix of `file` says: one of `formats`.
+    """Render results (or their folder), or a plan (or its plan.json), in the format given by the suffix of `file`.
 
-    The time that is shown of a plan is a simulation of its first hyperperiods.  Raises UsageError for another suffix,
-    InputError for a folder without results.
+    The suffix is one of `formats`.  The timeline shown for a plan is a simulation of its first hyperperiods.  Raises
+    UsageError for another suffix, InputError for a folder without results.
     """
     from socsched.api.results import Result
     from socsched.planning.plan import Plan
@@ -133,25 +133,25 @@ RENDERERS = "socsched.renderers"
 
 
 def formats() -> list[str]:
-    """Return the suffixes that results can be rendered as, built in and installed; that of the page comes first."""
+    """Return the suffixes of the built-in and installed renderers; that of the HTML page is first."""
     names = plugins.names(RENDERERS)
     return [f".{name}" for name in sorted(names, key=lambda name: (name != "html", name))]
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where descriptors are that a report draws on, where names alone do not find them (None: they do)."""
+    """Locations of the descriptors that a report needs, where their names do not suffice (None: they do)."""
 
     pipeline: str | None = None
     platform: str | None = None
 
 
 Renderer = Callable[[Path, Path, Sources], None]
-"""Renders a folder of results (or of several, or a plan file) into a file."""
+"""A function that renders a folder of results, a folder of several such folders, or a plan file into a file."""
 
 
 def render(folder: Path, file: Path, sources: Sources | None = None) -> None:
-    """Render the results in `folder` (or its subfolders, or a plan file) as the suffix of `file` says."""
+    """Render the results in `folder` (or its subfolders, or a plan file) in the format of the suffix of `file`."""
     folders(folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     renderer: Renderer = plugins.load(RENDERERS, file.suffix.removeprefix("."))
@@ -159,7 +159,7 @@ def render(folder: Path, file: Path, sources: Sources | None = None) -> None:
 
 
 def folders(folder: Path) -> list[Path]:
-    """Return the plan file, or the folders with results: `folder` or its subfolders, a simulation first."""
+    """Return the plan file, or the folders with results: `folder` or its subfolders, simulations first."""
     if folder.is_file() or (folder / PLAN).is_file():
         return [folder]
     found = sorted(
@@ -190,9 +190,9 @@ def single(folder: Path, plan: str = PLAN) -> Path:
 
 
 def _made(written: Mapping[str, str]) -> str:
-    """Return the command line, versions and machine that made a folder, and the digests of what was written.
+    """Return the command line, versions and machine that made a folder, and the digests of the files written.
 
-    No time is in it, so that the same says the same.
+    It contains no time stamp, so that equal results give equal text.
     """
     import platform
 

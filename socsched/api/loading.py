@@ -1,4 +1,4 @@
-"""Platforms, pipelines, task sets and plans, by name, path or as loaded."""
+"""Loading of platforms, pipelines, task sets and plans, by name, by path or from loaded objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Note = Callable[[str], None]
 
 
 def load_platform(platform: str | Path | Platform) -> Platform:
-    """Return a platform by name, by path, or as it is; ``host`` is this machine.
+    """Return a platform by name, by path, or unchanged if loaded already; ``host`` is this machine.
 
     Raises UsageError for an unknown name, DescriptorError for a file with faults.
     """
@@ -28,7 +28,7 @@ def load_platform(platform: str | Path | Platform) -> Platform:
 
 
 def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
-    """Return a pipeline by name, by path (YAML, or the ONNX file of a network), or as it is.
+    """Return a pipeline by name, by path (YAML, or the ONNX file of a network), or unchanged if loaded already.
 
     Raises UsageError for an unknown name, DescriptorError for a file with faults.
     """
@@ -38,7 +38,7 @@ def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
 
 
 def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:
-    """Return a task set from a JSON or YAML file, or from data in that form; DescriptorError with every fault."""
+    """Return a task set from a JSON or YAML file, or from data in that form; DescriptorError listing every fault."""
     from socsched.descriptor import taskset as files
 
     if isinstance(taskset, str | Path):
@@ -47,14 +47,14 @@ def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:
 
 
 def load_plan(plan: str | Path | Plan) -> Plan:
-    """Return the plan in a plan.json, or as it is; DescriptorError with every fault and its field."""
+    """Return the plan in a plan.json, or `plan` if loaded already; DescriptorError with all faults and fields."""
     from socsched.planning import io
 
     return io.load(plan) if isinstance(plan, str | Path) else plan
 
 
 def save_plan(plan: Plan, file: Path) -> None:
-    """Write plan.json, making its folder if needed."""
+    """Write plan.json, creating its folder if needed."""
     from socsched.planning import io
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,16 +62,16 @@ def save_plan(plan: Plan, file: Path) -> None:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plan.json holds it."""
+    """Return a plan as the document of plan.json."""
     from socsched.planning import io
 
     return dict(io.to_document(plan))
 
 
 def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> Pipeline:
-    """Return the pipeline a plan was made of, `given` or found by its name, its networks cut as the plan has them.
+    """Return the pipeline of a plan, `given` or found by its name, with its networks split as in the plan.
 
-    Warns when the file has changed since.
+    Warns if the file has changed since.
     """
     from socsched.descriptor.catalog import get_platform, input_hashes
     from socsched.planning.cutting.restore import as_planned

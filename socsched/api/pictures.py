@@ -1,4 +1,4 @@
-"""What a run found in a frame, drawn: a range image, and the scan from above with its boxes."""
+"""Pictures of a run's detections in one frame: a range image, and the scan from above with its boxes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) -> None:
-    """Draw the first frame that came to boxes, as a range image and from above, with the true boxes where known.
+    """Draw the first frame with detected boxes, as a range image and from above, with the true boxes where known.
 
-    `street` is the seed of the synthetic street the scans are of, None for other scans.
+    `street`: seed of the synthetic street that the scans show, None for other scans.
     """
     import tempfile
 

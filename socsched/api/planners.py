@@ -1,4 +1,4 @@
-"""Plans by an algorithm of the literature, or by one that is installed."""
+"""Plans from an algorithm of the literature, or from an installed planner."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 BEST = "best"
-"""Stands for all planners: the plan that simulates best is taken."""
+"""Selects all planners: the plan with the best simulation is returned."""
 
 
 def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
-    """Return the plan of the planner `options.planner`; UsageError for a planner or setting that does not exist.
+    """Return the plan of the planner `options.planner`; UsageError for an unknown planner or setting.
 
-    Where `options` refine, expected times are those of a simulation; nothing is planned again.
+    With `options.refine`, expected times are those of a simulation, without replanning.
     """
     if options.planner == BEST:
         return _best(pipeline, platform, mode, options)
@@ -54,7 +54,7 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
 
 
 def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
-    """Return the plan that simulates best of all planners that cover the pipeline, the search here among them."""
+    """Return the plan with the best simulation over all planners that cover the pipeline and the built-in search."""
     from socsched.api import comparison
     from socsched.api.planning import plan_with
 

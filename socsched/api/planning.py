@@ -1,7 +1,7 @@
-"""The one recipe for plans: search, simulate, search again with what the simulation shows, and explain.
+"""The planning procedure: search, simulate, search again with the simulated times, and explain.
 
-The command line, sweeps, the demo and `socsched.plan` all come through `plan_with`, so that equal inputs give equal
-plans whichever of them asks.
+The command line, sweeps, the demo and `socsched.plan` all use `plan_with`, so that equal inputs give equal plans
+from each of them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What steers planning, beside the pipeline, the platform and the mode.
+    """Options of planning, in addition to the pipeline, the platform and the mode.
 
-    `objective`: one of `planning.planner.OBJECTIVES`, or several that count in this order.  `policy`: edf | fp.
-    `solver`: heft | cpsat | auto.  `planner`: an algorithm of the literature or one installed, with its `settings`,
-    instead of the search here.  `time_limit` (s) of all steps, None for none.  `cuts`: networks may be cut between
-    engines.  `refine`: plan again with times as simulated.  `explain`: add conflicts, levers and what is uncertain.
-    `pins`: STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they can.  Caps of
-    mean power (mW) and DRAM traffic (bytes/s) hold beside those of the mode.
+    `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp.
+    `solver`: heft | cpsat | auto.  `planner`: an algorithm of the literature or an installed one, with its `settings`,
+    instead of the built-in search.  `time_limit` (s) of all steps, None for no limit.  `cuts`: networks may be split
+    between engines.  `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties.
+    `pins`: STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support.  Caps
+    on mean power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
     """
 
     objective: str = "latency"
@@ -53,15 +53,15 @@ class PlanOptions:
 
 
 FIRST = 0.7
-"""Share of the time limit for the first plan, where others follow with what its simulation shows."""
+"""Share of the time limit for the first plan when further plans follow from its simulation."""
 
 
 def plan(
     pipeline: str | Path | Pipeline, platform: str | Path | Platform, mode: str | None = None, **options: Any
 ) -> Plan:
-    """Return the plan of a pipeline on a platform, both by name, path or as loaded.
+    """Return the plan of a pipeline on a platform, both by name, by path or as loaded objects.
 
-    `mode`: a power mode by name or alias; None or "auto" tries all and keeps the best.  `options`: the fields of
+    `mode`: a power mode by name or alias; None or "auto" tries all and returns the best.  `options`: the fields of
     `PlanOptions`; caps may be text such as "20 W" and "50 GB/s".  Raises UsageError for unknown names, DescriptorError
     for files with faults.  A plan that is infeasible or undecided is returned, with its `violations` and `conflicts`.
     """
@@ -69,7 +69,7 @@ def plan(
 
 
 def options_of(**options: Any) -> PlanOptions:
-    """Return planning options as callers give them: caps as text or numbers, lists or a single text for pins."""
+    """Return planning options from the forms that callers use: caps as text or numbers, pins as a list or one text."""
     from socsched.units import parse
 
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
@@ -90,7 +90,7 @@ def plan_with(
     options: PlanOptions = PlanOptions(),  # frozen
     known: Known | None = None,
 ) -> Plan:
-    """Return the plan of a pipeline on a platform; `known` keeps costs from one plan of them to the next."""
+    """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
 
     loaded, board = load_pipeline(pipeline), load_platform(platform)
@@ -162,7 +162,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
 
 
 def profile_of(options: PlanOptions) -> Profile | None:
-    """Return the measured costs that planning starts from, read where they are a file."""
+    """Return the measured costs that planning starts from, loaded if given as a file."""
     if options.profile is None or not isinstance(options.profile, Path):
         return options.profile
     from socsched.cost.profile import load_profile
@@ -171,7 +171,7 @@ def profile_of(options: PlanOptions) -> Profile | None:
 
 
 def get_mode(platform: Platform, name: str | None) -> PowerMode:
-    """Return a power mode by name or alias, the default one for None; UsageError with the names there are."""
+    """Return a power mode by name or alias, the default mode for None; UsageError listing the known names."""
     try:
         return platform.mode(name)
     except KeyError:
@@ -180,7 +180,7 @@ def get_mode(platform: Platform, name: str | None) -> PowerMode:
 
 
 def pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
-    """Return a pipeline whose stages run on the engines they are pinned to; UsageError for names there are not."""
+    """Return a pipeline with its stages restricted to their pinned engines; UsageError for unknown names."""
     wanted: dict[str, tuple[str, ...]] = {}
     for pin in pins:
         stage, engines = stage_and_engines("--pin", pin, pipeline, platform)
@@ -190,7 +190,7 @@ def pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipel
 
 
 def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Platform) -> tuple[str, tuple[str, ...]]:
-    """Return what STAGE=ENGINE[,ENGINE...] says, engines by id or kind; UsageError for names there are not."""
+    """Return the stage and engines of STAGE=ENGINE[,ENGINE...], engines by id or kind; UsageError for unknown names."""
     stage, _, names = text.partition("=")
     engines = tuple(names.split(","))
     stages = [s.name for s in pipeline.stages]

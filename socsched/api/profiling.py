@@ -1,4 +1,4 @@
-"""Stages measured on this machine, for plans that start from measurements."""
+"""Measurement of stages on this machine, for plans that start from measured costs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def profile(
     conversions: bool = False,
     note: Note = lambda _: None,
 ) -> Profile:
-    """Measure every stage of a pipeline alone on this machine and return its times.
+    """Measure every stage of a pipeline alone on this machine and return the times.
 
-    `repeat` measurements of each, or with `until` as many as its median needs for that relative interval.  `inputs`:
-    scans, images and arrays.  `contention` adds who slows whom down, `conversions` the costs of changing formats.
+    `repeat`: measurements of each stage; with `until`, as many as its median needs to reach that relative interval.
+    `inputs`: scans, images and arrays.  `contention` adds the pairwise slowdowns of stages, `conversions` the costs of
+    changing formats.
     """
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.planning import PlanOptions, plan_with
@@ -66,7 +67,7 @@ def _together(
 
     here = get_platform("host")
     plan = make_plan(pipeline, here, work=stage_work, profile=profile)
-    tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need lanes of their own
+    tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need distinct lanes
     plan = replace(plan, tasks=tuple(tasks))
     heard = corun.record(plan, pipeline, here, inputs, weights)
     setting = Setting(plan, pipeline, here, bindings(pipeline), weights)
@@ -78,7 +79,7 @@ def _together(
 
 
 def _spread(plan: Plan, pipeline: Pipeline) -> Plan:
-    """Return the plan with every stage that can share on all lanes, so that both extremes get measured."""
+    """Return the plan with every divisible stage on all lanes, so that both extremes are measured."""
     from socsched.models.registry import get_model
 
     lanes = {engine.id: engine.lanes for engine in plan.engines}

@@ -1,7 +1,8 @@
-"""Plan, simulate, plan again with what was seen, until nothing changes: expected times become those of the schedule.
+"""Plan, simulate and plan again with the simulated times until a fixed point: expected times match the schedule.
 
-An estimate without interference cannot tell two mappings apart whose stages wait for each other differently.  What the
-simulation of a plan shows of waiting and of others' traffic goes into the next search; the plan simulated best is kept.
+An estimate without interference cannot distinguish two mappings whose stages wait for each other differently.  The
+waiting times and co-running traffic seen in the simulation of a plan enter the next search; the plan with the best
+simulation is returned.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from socsched.trace.columns import DONE
 from socsched.trace.metrics import result
 
 ROUNDS = 8
-"""Plans simulated at most."""
+"""Maximum number of simulated plans."""
 JOBS = 20_000
-"""Jobs simulated at most, unless one hyperperiod has more by then; see `steady_ns`."""
+"""Maximum number of simulated jobs, unless a single hyperperiod has more; see `steady_ns`."""
 MOST = 2_000_000
-"""Jobs of two of the longest periods up to which a plan is simulated at all."""
+"""A plan with more jobs than this in two of its longest periods is not simulated."""
 _PERIODS = 20
 _SECOND = 10**9
 Planner = Callable[[Observed], Plan]
@@ -31,20 +32,20 @@ Planner = Callable[[Observed], Plan]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Means of a simulation: response times of chains, and of jobs from their activation (ns)."""
+    """Means over a simulation: response times of chains, and of jobs from their activation (ns)."""
 
     chains: Mapping[str, int]
     jobs: Mapping[str, int]
 
 
 def refined(plan: Plan, again: Planner | None = None, clock: Clock = NO_CLOCK) -> Plan:
-    """Return the plan with the expected times its simulation has, or a better one found with what was seen.
+    """Return the plan with expected times from its simulation, or a better plan found from the simulated times.
 
-    `again` plans anew in the plan's mode; without it, or for another first objective than latency or the longest
-    chain's, only times change.
-    `solver` gets `rounds`, the number of plans simulated, and whether they led to a `fixed_point`; none is made after
-    `clock`.  A plan that is not feasible stays as it is: its queues grow without end.  So does one with more than
-    `MOST` jobs to simulate, and one that is ready too late.
+    `again` replans in the plan's mode; without it, or if the first objective is neither latency nor the longest
+    chain's latency, only times change.
+    `solver` gains `rounds`, the number of plans simulated, and `fixed_point`, whether they reached one; no plan is
+    made after `clock`.  An infeasible plan is returned unchanged, because its queues grow without bound.  So is a plan
+    with more than `MOST` jobs to simulate, and a plan that is ready too late.
     """
     if plan.verdict != "feasible" or clock.over() or jobs(plan) > MOST:
         return plan
@@ -80,14 +81,15 @@ def _values(plan: Plan, value: int) -> dict[str, float | None]:
 
 
 def jobs(plan: Plan) -> int:
-    """Return how many jobs `steady_ns` spans."""
+    """Return the number of jobs that `steady_ns` spans."""
     length = steady_ns(plan)
     return sum(length // max(task.period_ns, 1) for task in plan.tasks)
 
 
 def steady_ns(plan: Plan) -> int:
-    """Return how long a simulation has to be to show steady means (ns): two hyperperiods and no fewer than 20 of the
-    longest periods, or as many as `JOBS` jobs take.
+    """Return the simulation length for steady means (ns).
+
+    It is two hyperperiods and no fewer than 20 of the longest periods, or the time that `JOBS` jobs take.
     """
     periods = [max(task.period_ns, 1) for task in plan.tasks]
     rate = sum(_SECOND / period for period in periods)
@@ -125,7 +127,7 @@ def _observed(plan: Plan, seen: _Seen) -> Observed:
 
 
 def _estimate(plan: Plan, path: tuple[str, ...], observed: Observed) -> int:
-    """Return a chain's latency as the planner works it out, sampling taken at half a period."""
+    """Return a chain's latency by the planner's estimate, with sampling counted as half a period."""
     tasks = {task.name: task for task in plan.tasks}
     names = [name for name in path if name in tasks]
     total, known = 0, dict[str, int]()

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from socsched.reporting.html import Part
 
 MAX_PICTURE = 450_000
-"""Bytes of a picture that a report of at most one megabyte can hold."""
+"""Largest picture (bytes) that fits in a report of at most one megabyte."""
 
 
 def html(folder: Path, file: Path, sources: Sources) -> None:
-    """Write a page that needs no network."""
+    """Write a self-contained HTML page that needs no network access."""
     from socsched.reporting.html import render as page
 
     parts = _paired([_part(path, sources) for path in folders(folder)])
@@ -45,7 +45,7 @@ def _part(folder: Path, sources: Sources) -> Part:
 
 
 def _paired(parts: list[Part]) -> list[Part]:
-    """Return the parts, each run with the simulation of the same tasks where there is one."""
+    """Return the parts, each run paired with the simulation of the same tasks if available."""
     simulated = [part for part in parts if part.trace.kind == "simulated"]
     found = []
     for part in parts:
@@ -69,7 +69,7 @@ def _picture(folder: Path) -> bytes | None:
 
 
 def _fitting(data: bytes) -> bytes:
-    """Return a PNG that a page can hold: as it is, else in 128 colours, else smaller too."""
+    """Return a PNG that fits in a page: unchanged, else reduced to 128 colours, else also scaled down."""
     import io
 
     if len(data) <= MAX_PICTURE:

@@ -1,4 +1,4 @@
-"""Simulations of plans: on a clock of integer nanoseconds, the same arguments giving the same bytes."""
+"""Simulation of plans on a clock of integer nanoseconds; equal arguments give byte-identical results."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 SECOND = 10**9
 DEFAULT_NS = 60 * SECOND
-"""How long a plan is simulated where no duration is given."""
+"""Default length (ns) of the simulation of a plan."""
 TRACED_JOBS = 500_000
-"""Jobs up to which a simulation whose trace is not kept is traced nonetheless: its percentiles are then exact."""
+"""Jobs up to which a simulation is traced even if the trace is not kept, which makes its percentiles exact."""
 LONGEST_NS = 10 * SECOND
-"""Most of a hyperperiod that a trace of the plan shows."""
+"""Longest part (ns) of a hyperperiod in the preview trace of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation(Result):
-    """What a plan did in a simulation; `interrupted`: it covers less than was asked for."""
+    """Result of a simulated plan; `interrupted`: it covers less time than requested."""
 
     interrupted: bool = False
 
@@ -41,12 +41,12 @@ def simulate(subject: TaskSet, duration: str | int | None = ..., **options: Any)
 def simulate(
     subject: str | Path | Plan | TaskSet, duration: str | int | None = None, **options: Any
 ) -> Simulation | TaskSetSimulation:
-    """Simulate a plan (or the plan.json of one), or a task set, for `duration` (text such as "10 s", or ns).
+    """Simulate a plan (or its plan.json), or a task set, for `duration` (text such as "10 s", or ns).
 
     Options of a plan: `policy` replaces the planned one on every engine: a name, a `Policy`, or a function ``key(job,
-    now_ns)``; `seed`; `faults`: a file or `Faults`; `governor` static | ccedf; `record` False keeps no trace, in memory
-    that does not grow with time (None: where the simulation is long).  Options of a task set: `api.tasksets`.  Without
-    a duration a plan is simulated for 60 s, a task set for its horizon or until it repeats.
+    now_ns)``; `seed`; `faults`: a file or `Faults`; `governor` static | ccedf; `record` False keeps no trace and needs
+    constant memory (None: keeps no trace of a long simulation).  Options of a task set: `api.tasksets`.  Without a
+    duration a plan is simulated for 60 s, a task set for its horizon or until it repeats.
 
     Raises UsageError for a plan without tasks, or a policy, governor or duration that cannot be simulated.
     """
@@ -82,7 +82,7 @@ def simulate_plan(
 
 
 def changed(plan: Plan, policy: str | Policy | Key | None = None, governor: str = "static") -> Plan:
-    """Return the plan as it is simulated: every engine under `policy`, a `governor` where clocks can be chosen."""
+    """Return the plan to simulate: every engine under `policy`, with a `governor` where clocks are selectable."""
     if policy is not None:
         from socsched.sim.lower import with_policy
 
@@ -95,7 +95,7 @@ def changed(plan: Plan, policy: str | Policy | Key | None = None, governor: str 
 
 
 def policy_name(policy: str | Policy | Key) -> str:
-    """Return the name of a policy, known from now on in this process where it is an object or a function."""
+    """Return the name of a policy; an object or a function is registered in this process under that name."""
     from socsched.sim import policies
 
     return policies.policy(policy).name if isinstance(policy, str) else policies.register(policy)
@@ -107,7 +107,7 @@ def planned_policy(name: str) -> str:
 
 
 def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> Simulated:
-    """Simulate a plan as it is, with a trace or without."""
+    """Simulate a plan unchanged, with or without a trace."""
     from socsched.sim.engine import run as run_kernel
     from socsched.sim.faults import Faults, load_faults
 
@@ -117,12 +117,12 @@ def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | Non
 
 
 def many_jobs(plan: Plan, length_ns: int) -> bool:
-    """Say whether a simulation is long enough to go without a trace that is not kept."""
+    """Return whether a simulation is too long to record a trace that would not be kept."""
     return sum(length_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
 
 
 def figures(done: Simulated) -> dict[str, Any]:
-    """Return what a simulation amounts to, as result.json holds it."""
+    """Return the figures of a simulation in the form of result.json."""
     if done.trace is None:
         from socsched.sim.totals import totals
         from socsched.trace.summary import result
@@ -137,14 +137,14 @@ def figures(done: Simulated) -> dict[str, Any]:
 
 
 def duration_ns(duration: str | int | None) -> int | None:
-    """Return a duration in ns; ValueError for text that is none."""
+    """Return a duration in ns; ValueError for text that is not a duration."""
     from socsched.units import parse_duration
 
     return parse_duration(duration) if isinstance(duration, str) else duration
 
 
 def preview(plan: Plan) -> Trace:
-    """Return a simulation of a plan for a hyperperiod, or two of the longest period where that is longer."""
+    """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
     from socsched.planning.handoff.stm import hyperperiod_ns
     from socsched.sim.engine import simulate as traced
 

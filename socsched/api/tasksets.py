@@ -1,4 +1,4 @@
-"""Published task sets simulated and analysed: periodic tasks on identical processors."""
+"""Simulation and analysis of published task sets: periodic tasks on identical processors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """Jobs of one task; response times in ns from the arrival, None where no job was completed.
+    """Jobs of one task; response times in ns from the arrival, None if no job was completed.
 
-    `late`: jobs completed after their deadline; `unfinished`: jobs whose deadline passed and that were not completed.
+    `late`: jobs completed after their deadline; `unfinished`: jobs not completed although their deadline passed.
     """
 
     id: int
@@ -32,7 +32,7 @@ class TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class TaskSetSimulation:
-    """What a task set did in a simulation, task by task in the order of its file."""
+    """Result of a simulated task set, task by task in the order of its file."""
 
     taskset: TaskSet
     simulated: Simulated
@@ -40,21 +40,21 @@ class TaskSetSimulation:
 
     @property
     def missed(self) -> int:
-        """Jobs that were late or never done by their deadline."""
+        """Return the number of jobs that were late or unfinished at their deadline."""
         return sum(task.late + task.unfinished for task in self.tasks)
 
     @property
     def met(self) -> bool:
-        """Whether every job was in time."""
+        """Return whether every job was in time."""
         return not self.missed
 
     @property
     def interrupted(self) -> bool:
-        """Whether the simulation covers less than was asked for."""
+        """Return whether the simulation covers less time than requested."""
         return self.simulated.interrupted
 
     def document(self, jobs: int = 0) -> dict[str, Any]:
-        """Return the answer in the file's own unit of time, with the first `jobs` jobs (`sim.tasksets.answer`)."""
+        """Return the result in the file's unit of time, with the first `jobs` jobs (`sim.tasksets.answer`)."""
         from socsched.sim.tasksets import answer
 
         return answer(self.taskset, self.simulated, jobs)
@@ -70,10 +70,10 @@ def simulate(
     record: bool = False,
     reported: bool = False,
 ) -> TaskSetSimulation:
-    """Simulate a task set for `length_ns`, else its horizon, else until it repeats: a minute or a million jobs at most.
+    """Simulate a task set for `length_ns`, else its horizon, else until it repeats: at most a minute or a million jobs.
 
     `policy` replaces the set's own; `execution` wcet | bcet | random (between both, by `seed`).  `record` keeps the
-    trace, `reported` makes every deadline a requirement of the plan that is simulated.
+    trace, `reported` makes every deadline a requirement of the simulated plan.
     """
     from socsched.api.simulation import policy_name
     from socsched.sim.tasksets import simulate_taskset

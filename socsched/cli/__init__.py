@@ -1,4 +1,4 @@
-"""The command line: one file per verb, imported when the verb is used, so that `--help` stays quick."""
+"""The command line: one file per verb, imported when the verb is used, so that `--help` stays fast."""
 
 from __future__ import annotations
 

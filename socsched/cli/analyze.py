@@ -1,4 +1,4 @@
-"""`socsched analyze`: what the bounds of a plan or of a task set are made of."""
+"""`socsched analyze`: the bounds of a plan or a task set, term by term."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command(output: Output, file: Path, new: str | None, source: str | None) -> 
 
     Of a plan: chains, utilisation per engine, and how much slower stages may become. Of a task-set file (JSON or YAML):
     the tightest bound of each task and chain, by which test, and why the other tests do not apply. With --add: whether
-    another pipeline can run beside a plan, with all that is planned in its place or moved.
+    another pipeline can run next to a plan, with all planned stages kept in place or moved.
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """

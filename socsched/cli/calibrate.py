@@ -1,4 +1,4 @@
-"""`socsched calibrate`: the scales a pipeline's networks need in int8, from the frames they will see."""
+"""`socsched calibrate`: int8 scales of a pipeline's networks, from representative frames."""
 
 from __future__ import annotations
 

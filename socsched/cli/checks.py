@@ -1,12 +1,12 @@
-"""What the two `check` subcommands share."""
+"""Functions shared by the two `check` subcommands."""
 
 from __future__ import annotations
 
 
 def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
-    """Return how the numbers of a file are vouched for, as counts and in words.
+    """Return the provenance of the numbers in a file, as counts and in words.
 
-    With `strict` DescriptorError lists every number nothing vouches for.
+    With `strict`, raise DescriptorError listing every number without a source.
     """
     from socsched.descriptor.grounds import coverage, require_grounds
     from socsched.descriptor.source import read
@@ -24,7 +24,7 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
 
 
 def say(text: str) -> None:
-    """Print a sentence, broken between words where the terminal ends."""
+    """Print a sentence, wrapped between words at the terminal width."""
     from rich.text import Text
 
     from socsched.cli.options import terminal_width

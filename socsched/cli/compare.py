@@ -51,9 +51,8 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
     medians, chain p99, frames lost.  What got worse names the move that did it.  Exit code 1 when anything in B is
     worse by more than --max-regression, or is lost.
 
-    With a plan and results, line up what it, its simulation and its run say of every stage and chain, p50, p99 and
-    p99.9, and of energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more
-    is lost.
+    With a plan and results, line up the planned, simulated and measured p50, p99 and p99.9 of every stage and chain,
+    and the energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more is lost.
     """
     ready_to_write(file=file)
     plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]
@@ -96,7 +95,7 @@ def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
 
 
 def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
-    """Compare two results, with their plans where both are there."""
+    """Compare two results, with their plans if both are available."""
     from socsched.api.folders import PLAN
     from socsched.api.loading import load_plan
     from socsched.reporting.compare import compare, load_result

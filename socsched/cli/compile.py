@@ -1,4 +1,4 @@
-"""`socsched compile`: a plan, or a pipeline for a platform, as a folder that starts on the board."""
+"""`socsched compile`: a plan, or a pipeline for a platform, compiled into a folder that runs on the board."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """Compile the stages of a plan for the engines it chose, or PIPELINE's for every engine that takes them.
 
-    What is built lands in one folder with a start script that needs only TVM's runtime; stages of a DLA or HTP become
+    The output is one folder with a start script that needs only TVM's runtime; stages of a DLA or HTP become
     an ONNX model with build scripts for the vendor's toolchain. Results are cached.
     """
     from socsched.api import loading

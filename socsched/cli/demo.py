@@ -1,4 +1,4 @@
-"""`socsched demo`: the main job on built-in input, with a report at the end."""
+"""`socsched demo`: the main workflow on built-in input, with a report at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PIPELINE, BOARD, MODE = "pointpillars-s", "jetson-agx-orin-64gb", "MAXN"
 FULL = "pointpillars"
-"""The pipeline for users' weights that do not fit `PIPELINE`."""
+"""The pipeline for user weights that do not fit `PIPELINE`."""
 SIMULATED_NS = 10_000_000_000
 MODELLED = "Everything about the Jetson is derived or simulated from the plan's stage times; no Jetson was involved."
 
@@ -62,7 +62,7 @@ def command(
     board = simulate(plan_with(pipeline_name, BOARD, MODE), SIMULATED_NS, seed=seed)
 
     output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
-    # Jobs here are never preempted: EDF's test with local deadlines proves nothing where one stage takes half a period.
+    # Jobs are not preempted here: EDF's test with local deadlines is inconclusive if one stage takes half a period.
     plan = plan_with(pipeline_name, "host", options=PlanOptions(policy="fp"))
     neighbours = Neighbours()
     notes = frame_notes(output.note, True, frames * len(plan.chains))
@@ -80,7 +80,7 @@ def command(
 
 
 def fitting(weights: Path | None) -> str:
-    """Return the pipeline a weights file is for, the small one without a file."""
+    """Return the pipeline that a weights file fits, the small one if no file is given."""
     if weights is None:
         return PIPELINE
     from socsched.models.pointpillars.small import networks
@@ -92,10 +92,10 @@ def fitting(weights: Path | None) -> str:
 
 
 def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
-    """Return what a reader must know to take the measured numbers for what they are.
+    """Return the caveats needed to interpret the measured numbers.
 
-    `trained`: the user's own weights were used; `others`: processors that other programs took meanwhile, None where
-    that is not known.
+    `trained`: the user's own weights were used; `others`: cores that other programs occupied meanwhile, None if
+    unknown.
     """
     from socsched.runtime.neighbours import MUCH
     from socsched.units import format_duration

@@ -1,4 +1,4 @@
-"""`socsched doctor`: what works on this machine, what does not, why, and what to do."""
+"""`socsched doctor`: working and missing features of this machine, with reasons and remedies."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NEEDED_BYTES = 1_500_000_000
 def command(output: Output) -> int:
     """Say what works on this machine, what does not, why, and what to do; exit 3 when the main job cannot work.
 
-    The main job is to plan, simulate, compile and run on this machine; whatever else is missing is told, with the
-    command that brings it, and changes nothing about the exit code.
+    The main job is to plan, simulate, compile and run on this machine; anything else that is missing is listed with
+    the command that installs it, and does not affect the exit code.
     """
     from socsched.errors import EXIT_MACHINE, EXIT_OK
 
@@ -37,12 +37,12 @@ def command(output: Output) -> int:
 
 
 def examine() -> list[Check]:
-    """Return every finding; a check that fails itself is a finding too."""
+    """Return every finding; a check that raises an error counts as a finding too."""
     found = []
     for check in CHECKS:
         try:
             found.append(check())
-        except Exception as error:  # one that cannot look must not hide what the others see
+        except Exception as error:  # a failing check must not hide the findings of the others
             name = check.__name__.strip("_").replace("_", " ")
             found.append(Check(name, "broken", f"{type(error).__name__}: {error}", "", "socsched doctor -v"))
     return found
@@ -165,7 +165,7 @@ _OWN: dict[str, Callable[[], Check]] = {
     "real time": doctor_machine.realtime,
     "power sensors": doctor_machine.power,
 }
-"""Optional tools that take more than a look for a program or package."""
+"""Optional tools that need more than a search for a program or package."""
 
 CHECKS: tuple[Callable[[], Check], ...] = (
     _python, _tvm, doctor_machine.codegen, _compiler, _cache, _disk, _threads, _descriptors, _settings,

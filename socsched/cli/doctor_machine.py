@@ -1,4 +1,4 @@
-"""What `socsched doctor` says of this machine's devices, drivers and permissions."""
+"""Checks of `socsched doctor` on this machine's devices, drivers and permissions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from socsched.cli.doctor_tools import OPTIONAL, Check
 
 ROOT = Path("/")
 LLVM = {"arm64": "aarch64", "AMD64": "x86_64"}
-"""Machine -> what LLVM calls it, where that differs."""
+"""Machine -> its name in LLVM, if different."""
 
 
 def codegen() -> Check:
-    """Return what TVM can build code for; this machine's own processor must be among it."""
+    """Return the targets that TVM can build code for; this machine's processor must be among them."""
     purpose = "compile, run"
     try:
         from socsched.compiler.environment import tvm
@@ -23,7 +23,7 @@ def codegen() -> Check:
         devices = [
             name for name in ("cuda", "opencl") if tvm.get_global_func(f"target.build.{name}", allow_missing=True)
         ]
-    except Exception as error:  # whatever it is that keeps TVM from loading
+    except Exception as error:  # any error that prevents TVM from loading
         return Check("TVM targets", "broken", f"TVM does not load: {error}", purpose, "see tvm above", True)
     own = LLVM.get(system.machine(), system.machine())
     known = [name for name in ("x86_64", "aarch64", "hexagon") if name in processors]
@@ -34,7 +34,7 @@ def codegen() -> Check:
 
 
 def gpu() -> Check:
-    """Return the NVIDIA GPU and its driver, of a Jetson or of a machine with the driver's library."""
+    """Return the NVIDIA GPU and its driver, on a Jetson or on a machine with the driver's library."""
     from socsched.runtime.meters import Nvml
 
     tool = OPTIONAL["GPU"]
@@ -55,7 +55,7 @@ def gpu() -> Check:
 
 
 def cudart() -> Check:
-    """Return which CUDA runtime is there: TVM's wheel loads version 13 only, and says nothing where it is not."""
+    """Return the installed CUDA runtime: TVM's wheel loads only version 13, and reports nothing if it is missing."""
     tool = OPTIONAL["libcudart"]
     found = [version for version in (13, 12) if _loads(f"libcudart.so.{version}")]
     if 13 in found:
@@ -83,7 +83,7 @@ def tensorrt() -> Check:
 
 
 def realtime() -> Check:
-    """Return whether stages may have real-time priorities and keep their memory."""
+    """Return whether stages may have real-time priorities and lock their memory."""
     from socsched.runtime import realtime as scheduling
 
     tool = OPTIONAL["real time"]

@@ -1,4 +1,4 @@
-"""What `socsched doctor` says of the targets: whose code can be built and run here, why not, what to do."""
+"""Checks of `socsched doctor` on the targets whose code can be built and run here, with reasons and remedies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform as system
 from socsched.cli.doctor_tools import OPTIONAL, Check, Tool
 
 ARCHITECTURES = ("sm_62", "sm_72", "sm_80", "sm_87", "sm_90")
-"""GPUs of the boards that are shipped as descriptors, and of data centres."""
+"""GPUs of the boards with shipped descriptors, and of data centres."""
 
 
 def cross_compiler() -> Check:
@@ -25,7 +25,7 @@ def _native_or_found(tool: Tool) -> Check:
 
 
 def nvcc() -> Check:
-    """Return for which GPUs CUDA code can be built here: the newest toolkits have dropped the oldest."""
+    """Return the GPUs that CUDA code can be built for here: the newest toolkits have dropped the oldest GPUs."""
     tool = OPTIONAL["nvcc"]
     seen = tool.look()
     if seen.status != "ok":
@@ -47,7 +47,7 @@ def nvcc() -> Check:
 
 
 def _architectures(path: str) -> set[str] | None:
-    """What this nvcc builds device code for ("sm_87"), None when it cannot be asked."""
+    """Return the architectures ("sm_87") that this nvcc builds device code for, None if the query fails."""
     import subprocess
 
     try:
@@ -58,7 +58,7 @@ def _architectures(path: str) -> set[str] | None:
 
 
 def opencl() -> Check:
-    """Return whether OpenCL kernels can be run here; building them takes nothing."""
+    """Return whether OpenCL kernels can be run here; building them needs no tool."""
     from socsched.compiler.opencl.device import Device
     from socsched.errors import MachineError
 
@@ -76,7 +76,7 @@ def hexagon() -> Check:
         from socsched.compiler.environment import tvm
 
         able = "hexagon" in tvm.target.codegen.llvm_get_targets()
-    except Exception as error:  # whatever is wrong with the compiler is the row above's business
+    except Exception as error:  # a faulty compiler is reported by the row above
         return tool.missing(f"TVM does not load: {error}")
     return (
         tool.ok("in TVM's LLVM; built, never run: that takes the vendor's kit")

@@ -1,4 +1,4 @@
-"""What socsched can use and does without: the one list that `doctor`, `make help` and README agree on."""
+"""Optional tools of socsched: the single list shared by `doctor`, `make help` and README."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib import metadata
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: `status` ok | missing (it is not there) | broken (it is there and does not work).
+    """One finding: `status` ok | missing (not installed) | broken (installed but not working).
 
-    `remedy`: the command that mends it, "" where nothing is to be done.  `main`: without it the main job does not work.
+    `remedy`: the command that fixes it, "" if none is needed.  `main`: required for the main workflow.
     """
 
     name: str
@@ -24,10 +24,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something optional: what it is for, how to install it, and a remark.
+    """An optional tool: its purpose, its installation command, and a remark.
 
-    It is there where one of `programs` is on PATH or the Python package `package` is installed; a tool with neither
-    has a check of its own.
+    It is present if one of `programs` is on PATH or the Python package `package` is installed; a tool with neither
+    has a custom check.
     """
 
     name: str
@@ -42,19 +42,19 @@ class Tool:
         return f"{self.install} ({self.remark})" if self.remark else self.install
 
     def ok(self, found: str) -> Check:
-        """Return the finding that it is there."""
+        """Return the finding that the tool is present."""
         return Check(self.name, "ok", found, self.enables)
 
     def missing(self, found: str) -> Check:
-        """Return the finding that it is not there."""
+        """Return the finding that the tool is missing."""
         return Check(self.name, "missing", found, self.enables, self.remedy)
 
     def broken(self, found: str, remedy: str = "") -> Check:
-        """Return the finding that it does not work; `remedy` where that is not to install it."""
+        """Return the finding that the tool does not work; `remedy` replaces the installation command."""
         return Check(self.name, "broken", found, self.enables, remedy or self.remedy)
 
     def look(self) -> Check:
-        """Return whether its program or package is there."""
+        """Return whether the tool's program or package is present."""
         if self.package:
             try:
                 return self.ok(metadata.version(self.package))
@@ -134,4 +134,4 @@ OPTIONAL: dict[str, Tool] = {
         ),
     )
 }
-"""By name, in the order of `doctor`'s rows."""
+"""Tools by name, in the order of `doctor`'s rows."""

@@ -1,4 +1,4 @@
-"""Plans in the form others take them: System Task Manager, Linux, Perfetto."""
+"""Export of plans to other tools: System Task Manager, Linux, Perfetto."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`socsched fleet`: many vehicles with the same configuration, each with its own load, surroundings and faults."""
+"""`socsched fleet`: many vehicles with the same configuration, each with its own load, environment and faults."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _show(done: Driven, argument: str) -> None:
 
 
 def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Path | None) -> int:
-    """Simulate one vehicle again, with a trace; its figures are those of its row."""
+    """Simulate one vehicle again, with a trace; its figures equal those of its row."""
     from socsched.api import folders
     from socsched.api.simulation import figures
     from socsched.cli import outcomes

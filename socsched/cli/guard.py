@@ -105,7 +105,7 @@ def command(
 
 
 def _clear(folder: Path) -> None:
-    """Remove what an earlier guard left, so that no file speaks of another plan."""
+    """Remove the files of an earlier guard, so that none of them describes another plan."""
     from socsched.api import folders
 
     for name in (folders.PLAN, folders.RESULT, folders.TRACE, folders.PERFETTO, folders.PAGE, JUNIT, SUMMARY):
@@ -178,7 +178,7 @@ def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> 
 
 
 def _failed(folder: Path, name: str, error: Exception) -> None:
-    """Leave JUnit and summary of a guard that came to no verdict; those of a verdict that exists stay."""
+    """Write JUnit and summary of a guard that reached no verdict; files of an existing verdict stay."""
     from socsched.errors import SocschedError
     from socsched.reporting import junit, summary
 

@@ -1,6 +1,6 @@
 """Names on the command line that a shell can complete: power modes, engines, stages, pins, policies, chains.
 
-Completion reads the platform or pipeline that stands on the line already; whatever goes wrong there completes nothing.
+Completion reads the platform or pipeline already on the line; on any error it completes nothing.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from click.shell_completion import CompletionItem
 
 
 class Completed(click.ParamType[str]):
-    """A name that is looked up later; `names` finds those there are from the other words of the line."""
+    """A name that is looked up later; `names` returns the available names, given the other words of the line."""
 
     def __init__(self, name: str, names: Callable[[click.Context], Iterable[str]]) -> None:
         self.name, self._names = name, names
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the name as it is."""
+        """Return the name unchanged."""
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so."""
+        """Return the names that start with the incomplete word."""
         try:
             found = list(self._names(ctx))
-        except Exception:  # a half-typed line is no place for an error
+        except Exception:  # completion of an unfinished line must not fail
             return []
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
 def _given(ctx: click.Context, *names: str) -> str:
-    """Return what stands on the line under one of the names; of an unfinished line arguments are left in `ctx.args`."""
+    """Return the value on the line of one of the names; arguments of an unfinished line are in `ctx.args`."""
     left = [word for word in ctx.args if not word.startswith("-")]
     return left[0] if left else str(next((ctx.params[name] for name in names if ctx.params.get(name)), ""))
 
 
 def _plan(ctx: click.Context) -> dict[str, Any]:
-    """Return the plan that stands on the line, as a file or in a result folder; {} for none."""
+    """Return the plan named on the line, as a file or in a result folder; {} if there is none."""
     given = Path(_given(ctx, "plan", "pipeline", "folder"))
     file = given / "plan.json" if given.is_dir() else given
     if file.suffix != ".json":
@@ -70,10 +70,10 @@ def _engines(ctx: click.Context) -> list[str]:
 
 
 class _PolicyName(Completed):
-    """A policy by name, or one in a file of the user's: FILE.py:NAME."""
+    """A policy by name, or one in a user's file: FILE.py:NAME."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name the policy is known by."""
+        """Return the name under which the policy is registered."""
         if ".py:" not in str(value):
             return str(value)
         from socsched.sim.policies.from_file import registered

@@ -1,4 +1,4 @@
-"""What the verbs share: output switches, name-or-path arguments that complete, units on the command line."""
+"""Options shared by the verbs: output switches, name-or-path arguments with completion, quantities with units."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def echo(text: str, err: bool = False) -> None:
-    """Print text to stdout or stderr; control characters of names and messages do not reach the terminal."""
+    """Print text to stdout or stderr; control characters in names and messages are escaped."""
     click.echo(printable(text), err=err)
 
 
 @dataclass(slots=True)
 class Output:
-    """Where results and notes go: results (or one JSON object) to stdout, progress and warnings to stderr."""
+    """Output streams: results (or one JSON object) to stdout, progress and warnings to stderr."""
 
     json: bool = False
     quiet: bool = False
@@ -42,7 +42,7 @@ class Output:
             echo(text, err=True)
 
     def clear(self) -> None:
-        """Take the line that shows progress away; it comes back with the next step."""
+        """Remove the progress line; it reappears with the next step."""
         if self.progress is not None:
             self.progress.clear()
 
@@ -56,7 +56,7 @@ class Output:
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, sort_keys=True))
 
     def result(self, content: Mapping[str, Any], show: Callable[[], None]) -> None:
-        """Print the result: the JSON object when asked for it, otherwise whatever `show` prints."""
+        """Print the result: the JSON object if requested, otherwise the output of `show`."""
         if self.json:
             self.document(content)
         elif not self.quiet:
@@ -84,7 +84,7 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None
 
 
 def strict_option(function: F) -> F:
-    """Add --strict: every number must say where it is from."""
+    """Add --strict: every number must have a source."""
     text = "Also report every number that has no source and no reasoning."
     return click.option("--strict", is_flag=True, help=text)(function)
 
@@ -128,7 +128,7 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     name = "number[,...]"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Return the numbers, each once."""
+        """Return the distinct numbers."""
         if isinstance(value, tuple):
             return value
         try:
@@ -171,7 +171,7 @@ def pipeline_argument(function: F) -> F:
 
 
 def source_option(function: F) -> F:
-    """Add --pipeline: the file a plan was made of, where its name does not find it."""
+    """Add --pipeline: the pipeline file of a plan, if its name does not locate it."""
     text = "File or name of the plan's pipeline, where its name does not find it."
     return click.option("--pipeline", "source", type=NameOrPath("pipelines"), help=text)(function)
 
@@ -196,7 +196,7 @@ def mode_option(function: F) -> F:
 
 
 class Objectives(click.ParamType[str]):
-    """One of the planner's objectives, or several that count in the order given, separated by commas."""
+    """One of the planner's objectives, or several in lexicographic order, separated by commas."""
 
     name = "latency|longest|energy|throughput|slack[,...]"
     names = ("latency", "longest", "energy", "throughput", "slack")
@@ -206,7 +206,7 @@ class Objectives(click.ParamType[str]):
         return [CompletionItem(f"{before}{comma}{name}") for name in self.names if name.startswith(last)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the names; planning itself looks at their order."""
+        """Check the names; planning checks their order."""
         chosen = [name.strip() for name in str(value).split(",")]
         wrong = next((name for name in chosen if name not in self.names), None)
         if wrong is not None:
@@ -217,7 +217,7 @@ class Objectives(click.ParamType[str]):
 
 
 def planning_options(function: F, simulated: bool = False) -> F:
-    """Add the options that steer planning: --objective, --policy, --profile; a simulation knows more policies."""
+    """Add the planning options --objective, --policy and --profile; a simulation accepts more policies."""
     chosen: click.ParamType[str] = POLICY if simulated else click.Choice(["edf", "fp"])
     policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines.")
     decorators = (
@@ -281,10 +281,10 @@ def folder_option(function: F) -> F:
 
 
 def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> None:
-    """Try to write where a result goes before the work it comes from; an error now saves the work.
+    """Check that the output location is writable before the work starts, so that an error costs no work.
 
-    The folder of a `file` is made; a `folder` is not left behind, since what fills it may still refuse to.  Raises
-    UsageError where an argument of the command is that file too.
+    The folder of a `file` is created; a `folder` is not left behind, since the command may still fail.  Raises
+    UsageError if an argument of the command names the same file.
     """
     import tempfile
     from itertools import takewhile
@@ -312,7 +312,7 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
 
 
 def _no_input(file: Path) -> None:
-    """Raise UsageError where an argument or another option of the command names the file that it is to write."""
+    """Raise UsageError if an argument or another option of the command names its output file."""
     from socsched.errors import UsageError
     from socsched.files import replaceable, same
 
@@ -324,7 +324,7 @@ def _no_input(file: Path) -> None:
 
 
 def terminal_width() -> int:
-    """Return the width for tables: COLUMNS, else that of the terminal, else a wide one (a file or pipe)."""
+    """Return the width for tables: COLUMNS, else that of the terminal, else a large default (a file or pipe)."""
     import shutil
 
     return shutil.get_terminal_size((140, 24)).columns

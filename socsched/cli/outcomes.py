@@ -1,4 +1,4 @@
-"""What commands end with: exit codes of plans and folders."""
+"""Exit codes of commands, from plans and results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def exit_code(plan: Plan) -> int:
-    """Return what a command that plans ends with."""
+    """Return the exit code of a planning command."""
     return {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED}.get(plan.verdict, EXIT_UNDECIDED)
 
 
 def refused(output: Output, plan: Plan) -> int:
-    """Show a plan without tasks, for which there is nothing to simulate or run, and return its exit code."""
+    """Show a plan without tasks, which cannot be simulated or run, and return its exit code."""
 
     from socsched.api.loading import plan_document
 
@@ -34,9 +34,9 @@ def refused(output: Output, plan: Plan) -> int:
 
 
 def outcome_code(result: Mapping[str, Any], paced: bool = True) -> int:
-    """Return what a command that simulates or runs ends with: 1 when a frame was late or dropped.
+    """Return the exit code of a command that simulates or runs: 1 if a frame was late or dropped.
 
-    Frames that no sensor's rate releases (not `paced`) cannot be late.
+    Frames not released at a sensor's rate (not `paced`) cannot be late.
     """
     lost = sum(chain["missed"] * paced + chain["dropped"] for chain in result["chains"].values())
     return EXIT_VIOLATED if lost else EXIT_OK

@@ -1,4 +1,4 @@
-"""`socsched plan --pareto`: every power mode at once, as a table and as a figure."""
+"""`socsched plan --pareto`: all power modes at once, as a table and as a figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def show(
     output: Output, pipeline: str, platform: str, mode: str | None, options: PlanOptions, file: Path | None
 ) -> int:
-    """Print the front, draw it to `file`, and return the exit code: 0 where some mode meets every requirement."""
+    """Print the front, draw it to `file`, and return the exit code: 0 if any mode meets every requirement."""
     from socsched.reporting import pareto
 
     if mode not in (None, "auto"):

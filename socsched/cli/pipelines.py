@@ -1,4 +1,4 @@
-"""`socsched pipelines`: what workloads there are and what is in them."""
+"""`socsched pipelines`: the available workloads and their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`socsched plan`: where each stage should run, and whether every requirement holds."""
+"""`socsched plan`: the mapping of stages to engines, and whether every requirement holds."""
 
 from __future__ import annotations
 
@@ -160,6 +160,6 @@ def command(
 
         console(terminal_width()).print(plan_view(plan))
 
-    # beside the plan, not in it: the same input gives the same plan.json
+    # next to the plan, not in it, so that the same input gives the same plan.json
     output.result({**loading.plan_document(plan), "planning_seconds": seconds}, show)
     return outcomes.exit_code(plan)

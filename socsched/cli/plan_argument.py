@@ -20,7 +20,7 @@ def plan_from(
     policy: str,
     profile_file: Path | None,
 ) -> Plan:
-    """Return the plan in a file, or make one of a pipeline; options that only steer planning exclude a plan file."""
+    """Return the plan in a file, or plan a pipeline; options that only affect planning exclude a plan file."""
     from socsched.api.loading import load_plan
     from socsched.api.planning import PlanOptions, plan_with
 

@@ -14,7 +14,8 @@ def plot(
 ) -> dict[str, Any]:
     """Draw rooflines to `path` (.svg) and return their roofs and points as plain data.
 
-    `pipeline` is a name or path; `precision` and `engine` (id) draw less.  Raises UsageError when nothing is left.
+    `pipeline` is a name or path; `precision` and `engine` (id) restrict the figure.  Raises UsageError if nothing
+    remains.
     """
     from socsched.cost.roofs import PRECISIONS, points, roofs
     from socsched.descriptor.catalog import get_pipeline

@@ -1,4 +1,4 @@
-"""`socsched platforms rules`: what an accelerator takes, and whether it takes one operator."""
+"""`socsched platforms rules`: the operators that an accelerator supports, and a check of a single operator."""
 
 from __future__ import annotations
 

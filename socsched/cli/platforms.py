@@ -1,4 +1,4 @@
-"""`socsched platforms`: what SoCs there are and what is known about each."""
+"""`socsched platforms`: the available SoCs and their properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`socsched plugins`: what is registered under the entry-point groups, and from where."""
+"""`socsched plugins`: the objects registered under the entry-point groups, and their packages."""
 
 from __future__ import annotations
 

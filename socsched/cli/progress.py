@@ -1,4 +1,4 @@
-"""One line on the terminal that says how far long work is: rate and remaining time, from the second second on."""
+"""A progress line on the terminal for long work: rate and remaining time, from the second second on."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CELLS = 12
 
 
 class Bar:
-    """Draws the latest step over itself on `stream`; `clock` counts seconds.
+    """Draws the latest step in place on `stream`; `clock` counts seconds.
 
-    A thread draws it again every so often, so that time goes on while a solver is silent.
+    A thread redraws it periodically, so that the time advances while a solver reports nothing.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic, width: int = 0) -> None:
@@ -35,7 +35,7 @@ class Bar:
         self._thread: threading.Thread | None = None
 
     def tell(self, step: Step) -> None:
-        """Take a step; it is drawn when the last drawing is old enough."""
+        """Record a step and draw it if the last drawing is old enough."""
         with self._lock:
             now = self.clock()
             if step.what != self._first[0] or (self._step is not None and step.done < self._step.done):
@@ -43,12 +43,12 @@ class Bar:
             self._step = step
             if now - self._drawn >= EVERY_S:
                 self._draw(now)
-            if self._thread is None:  # from the first step on: the next one may be minutes away
+            if self._thread is None:  # start at the first step: the next one may be minutes away
                 self._thread = threading.Thread(target=self._tick, name="progress", daemon=True)
                 self._thread.start()
 
     def clear(self) -> None:
-        """Take the line away, for something else to be printed."""
+        """Remove the line, so that other text can be printed."""
         with self._lock:
             if self._shown:
                 self.stream.write("\r" + " " * self._shown + "\r")
@@ -56,7 +56,7 @@ class Bar:
                 self._shown = 0
 
     def close(self) -> None:
-        """End: nothing is left of it."""
+        """Stop the thread and remove the line."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=1)
@@ -80,7 +80,7 @@ class Bar:
 
 
 def line(step: Step, gained: float, seconds: float) -> str:
-    """Return a step as a line: `gained` is what was done in the last `seconds`."""
+    """Return a step as a line; `gained`: the progress in the last `seconds`."""
     rate = gained / seconds if seconds > 0 and gained > 0 else 0.0
     parts = [step.what]
     if step.total > 0:
@@ -113,7 +113,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def shown(quiet: Callable[[], bool]) -> Iterator[Bar | None]:
-    """Show progress on stderr where that is a terminal, unless `quiet` says so when there is something to show."""
+    """Show progress on stderr if it is a terminal, unless `quiet` returns True at the time of display."""
     stream = sys.stderr
     if not (hasattr(stream, "isatty") and stream.isatty()) or os.environ.get("TERM") == "dumb":
         yield None

@@ -62,7 +62,7 @@ def command(
     places = (folder, *folder.glob("*/"))
     if file.name in folders.READ and file.exists() and any(same(place, file.parent) for place in places):
         raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")
-    folders.folders(folder)  # else the folder of the page would be made, which here is that of the results
+    folders.folders(folder)  # check first: otherwise the folder of the page, here that of the results, would be created
     ready_to_write(file=file)
     sources = folders.Sources(source, platform)
     _check(sources)
@@ -75,7 +75,7 @@ def command(
 
 
 def _check(sources: folders.Sources) -> None:
-    """Raise UsageError or InputError for a name or file that was given and does not exist, before any work."""
+    """Raise UsageError or InputError for a given name or file that does not exist, before any work."""
     from socsched.descriptor.catalog import get_pipeline, get_platform
 
     if sources.pipeline:
@@ -85,7 +85,7 @@ def _check(sources: folders.Sources) -> None:
 
 
 def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
-    """Write the front over modes beside the results."""
+    """Write the Pareto front over modes next to the results."""
     import json
 
     from socsched.api import folders
@@ -107,7 +107,7 @@ def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
 
 
 def _open(output: Output, folder: Path, file: Path) -> None:
-    """Open the page, and serve the trace until the Perfetto UI has read it."""
+    """Open the page, and serve the trace until the Perfetto UI has loaded it."""
     import tempfile
 
     from socsched.api import folders

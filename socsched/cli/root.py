@@ -1,4 +1,4 @@
-"""The root command: verbs loaded lazily, and one place where errors become text and exit codes."""
+"""The root command: loads verbs lazily, and turns all errors into text and exit codes."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ VERBS = (
     "completion",
 )
 EXIT_INTERRUPTED, EXIT_READER_GONE = 130, 141
-"""As shells report processes that SIGINT and SIGPIPE ended."""
+"""Exit codes that shells report for processes killed by SIGINT and SIGPIPE."""
 
 
 def verbs() -> list[str]:
-    """Return all verbs, those registered as commands before the demo."""
+    """Return all verbs; registered commands precede the demo."""
     more = [name for name in plugins.names("socsched.commands") if name not in VERBS]
     return [*VERBS[:-4], *more, *VERBS[-4:]]
 
 
 class LazyGroup(click.Group):
-    """Imports a verb when asked for it: `socsched.cli.<verb>`, or what is registered under `socsched.commands`.
+    """Imports a verb on demand: `socsched.cli.<verb>`, or the command registered under `socsched.commands`.
 
     A verb that cannot be imported is listed with the reason.
     """
@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except SystemExit as error:
-        if error.code == 1:  # what click and rich make of it, and nothing else here
+        if error.code == 1:  # only click and rich use this code, for a reader that went away
             return _reader_gone()
         raise
     except Exception as error:
@@ -130,8 +130,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _reader_gone() -> int:
-    """Return the exit code of a process whose reader (head, less) went away, and keep quiet about it."""
-    # The interpreter writes what it still holds when it ends, and would complain.
+    """Return the exit code of a process whose reader (head, less) went away, and suppress the error."""
+    # The interpreter flushes its buffers at exit, which would raise an error.
     nothing = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.__stdout__, sys.__stderr__):
         with suppress(OSError, ValueError, AttributeError):
@@ -140,7 +140,7 @@ def _reader_gone() -> int:
 
 
 def _streams() -> None:
-    """Make streams usable that are closed, or cannot show every character."""
+    """Replace closed streams, and make streams usable that cannot encode every character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

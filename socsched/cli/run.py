@@ -1,4 +1,4 @@
-"""`socsched run`: execute a plan on a board, frame after frame, against its deadlines."""
+"""`socsched run`: execute a plan on a board, frame by frame, against its deadlines."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(
 ) -> int:
     """Execute a plan on this machine: compile what is not cached, run every frame, measure, compare with the plan.
 
-    With --no-pace there is no rate to keep up with: frames a second are reported, and no frame is late.
+    With --no-pace frames are not released at a sensor's rate: frames per second are reported, and no frame is late.
 
     Exit code 0: every frame in time, 1: some late or dropped.
     """

@@ -1,4 +1,4 @@
-"""How `socsched run` is to run: executor, real time, faults, overload, spare plans, board."""
+"""Execution options of `socsched run`: executor, real time, faults, overload, spare plans, board."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run_options(function: F) -> F:
 
 
 def board_of(how: Mapping[str, Any]) -> Board:
-    """Return the board that is asked for."""
+    """Return the requested board."""
     if how["board"] == "jetson":
         from socsched.runtime.boards.jetson import JetsonBoard
 
@@ -89,7 +89,7 @@ def board_of(how: Mapping[str, Any]) -> Board:
 
 
 def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
-    """Return the run's options; files are read, spare plans made or read, `folder` takes what is written as it goes."""
+    """Return the run's options; reads files, makes or reads spare plans; `folder` receives files during the run."""
     from socsched.api import folders
     from socsched.runtime.faults import load_faults
     from socsched.runtime.frames_file import NAME

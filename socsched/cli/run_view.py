@@ -1,4 +1,4 @@
-"""Lines that `socsched run` and `socsched demo` print of a run, while it goes on and after it."""
+"""Lines that `socsched run` and `socsched demo` print during and after a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Note = Callable[[str], None]
 
 
 def frame_notes(note: Note, pace: bool, total: int, duration_ns: int | None = None) -> Callable[[FrameReport], None]:
-    """Return what notes every finished frame, and tells progress by `duration_ns` or by `total` frames."""
+    """Return a callback that notes every finished frame, and reports progress by `duration_ns` or `total` frames."""
     from socsched.progress import tell
     from socsched.units import format_duration
 
@@ -32,7 +32,7 @@ def frame_notes(note: Note, pace: bool, total: int, duration_ns: int | None = No
 
 
 def run_lines(figures: Mapping[str, Any]) -> list[str]:
-    """Return what a person reads of a run's figures: one line about frames, one about overheads."""
+    """Return a run's figures as text: one line about frames, one about overheads."""
     from socsched.units import format_duration
 
     told = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"

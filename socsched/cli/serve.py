@@ -1,8 +1,8 @@
-"""One file for the Perfetto UI, served from this machine until it was fetched.
+"""Serves one file from this machine to the Perfetto UI until it has been fetched.
 
-The UI, a page from another origin, may fetch from 127.0.0.1:9001 only: that is what its content security policy allows
-(ui.perfetto.dev; `tools/open_trace_in_ui` of Perfetto uses the same port).  Newer browsers ask
-the user first.  The trace stays on this machine: the page reads it, and sends it nowhere.
+The UI is a page from another origin, and its content security policy allows it to fetch from 127.0.0.1:9001 only
+(ui.perfetto.dev; `tools/open_trace_in_ui` of Perfetto uses the same port).  Newer browsers ask the user first.  The
+trace stays on this machine: the page reads it and does not upload it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ORIGIN, HOST, PORT, NAME = "https://ui.perfetto.dev", "127.0.0.1", 9001, "trace.
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Serves `data` as /trace.pftrace to pages of ui.perfetto.dev; `fetched` is set when one has read it all."""
+    """Serves `data` as /trace.pftrace to pages of ui.perfetto.dev; `fetched` is set when a page has read all of it."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -34,7 +34,7 @@ class TraceServer(ThreadingHTTPServer):
 
     @property
     def link(self) -> str:
-        """The address of the Perfetto UI that loads the trace."""
+        """Return the address of the Perfetto UI that loads the trace."""
         return f"{ORIGIN}/#!/?url=http://{HOST}:{self.server_address[1]}/{NAME}"
 
 
@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(204)
         self._allow()
         self.send_header("Access-Control-Allow-Methods", "GET, HEAD")
-        # browsers ask before a public page may read from this machine
+        # browsers ask the user before a public page may read from this machine
         self.send_header("Access-Control-Allow-Private-Network", "true")
         self.end_headers()
 
@@ -74,11 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Access-Control-Allow-Origin", ORIGIN)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing about requests."""
+        """Suppress the log of requests."""
 
 
 def serve(data: bytes, opened: Callable[[str], None], port: int = PORT) -> bool:
-    """Serve `data` until a page fetched it or Ctrl-C, and say whether one did; `opened` is given the UI's address."""
+    """Serve `data` until it is fetched or Ctrl-C, and return whether it was; `opened` receives the UI's address."""
     from threading import Thread
 
     with TraceServer(data, port) as server:

@@ -1,4 +1,4 @@
-"""`socsched simulate`: what a plan does over time, on a clock of integer nanoseconds."""
+"""`socsched simulate`: simulate a plan on a clock of integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from socsched.cli.options import (
 
 
 def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Print every policy the simulator knows, and end."""
+    """Print every policy of the simulator, and exit."""
     if not value:
         return
     from socsched.sim.policies import descriptions
@@ -121,7 +121,7 @@ def command(
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
     A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon, or
-    until it repeats (a minute or a million jobs at most), and answered a task, in the file's own unit of time.
+    until it repeats (a minute or a million jobs at most), and reported per task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
     it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and

@@ -92,7 +92,7 @@ def command(
 
 
 def _check(tracker: str, scans: Path | None) -> None:
-    """Raise UsageError before the sweep for what would keep boards from measuring after it."""
+    """Raise UsageError before the sweep for problems that would prevent measurement on boards after it."""
     from socsched.errors import UsageError
     from socsched.study.measure import tracker_address
 

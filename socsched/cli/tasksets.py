@@ -1,4 +1,4 @@
-"""Task-set files on the command line: which files they are, and what a simulation of one says."""
+"""Task-set files on the command line: their recognition and their simulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from socsched.cli.options import Output, terminal_width
 
 
 def is_taskset(file: Path) -> bool:
-    """Say whether a file is a task set: by its name, or as it has tasks and none of what every plan has."""
+    """Return whether a file is a task set: by its name, or because it has tasks but no field that every plan has."""
     if ".taskset." in file.name:
         return True
     import json
@@ -19,12 +19,12 @@ def is_taskset(file: Path) -> bool:
     try:
         data = json.loads(file.read_bytes())
     except (OSError, ValueError):
-        return False  # reading it as a plan says what is wrong
+        return False  # loading it as a plan then reports the fault
     return isinstance(data, dict) and "tasks" in data and not {"engines", "pipeline", "platform"} & set(data)
 
 
 def _has_tasks(file: Path) -> bool:
-    """Say whether a YAML file has tasks at its top level, where a pipeline has stages."""
+    """Return whether a YAML file has tasks at its top level, where a pipeline has stages."""
     try:
         return any(row.startswith("tasks:") for row in file.read_text(encoding="utf-8").splitlines())
     except (OSError, UnicodeDecodeError):
@@ -41,7 +41,7 @@ def simulate(
     jobs: int,
     folder: Path | None = None,
 ) -> int:
-    """Simulate a task-set file, show the answer and write `folder`; exit code 1 when a job was late or never done."""
+    """Simulate a task-set file, show the result and write `folder`; exit code 1 if a job was late or unfinished."""
     from socsched.api import folders
     from socsched.api.loading import load_taskset
     from socsched.api.results import Result

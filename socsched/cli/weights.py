@@ -1,4 +1,4 @@
-"""`socsched weights`: bring weights of other projects into the form the built-in networks take."""
+"""`socsched weights`: convert weights of other projects to the format of the built-in networks."""
 
 from __future__ import annotations
 

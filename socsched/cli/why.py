@@ -1,4 +1,4 @@
-"""`socsched why`: what a frame's time went into, and who it waited for."""
+"""`socsched why`: the breakdown of a frame's response time, and the jobs it waited for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from socsched.cli.options import Output, output_options, terminal_width
 @output_options
 @click.pass_obj
 def command(output: Output, folder: Path, frame: int | None, worst: bool, chain: str | None) -> int:
-    """Take the response time of one frame of the results in DIR apart: waits and by whom, slowdowns, work.
+    """Break down the response time of one frame of the results in DIR: waits and their causes, slowdowns, work.
 
-    The parts add up to it to the nanosecond.  Of a measured result, slowdown by others' DRAM traffic is what the plan's
-    model says of who ran beside whom.  Exit code 0: the frame was in time, 1: it was late or lost.
+    The parts add up to it to the nanosecond.  For a measured result, slowdown by other jobs' DRAM traffic is
+    computed by the plan's model from the recorded overlap.  Exit code 0: the frame was in time, 1: it was late or lost.
     """
     from socsched.api import folders
     from socsched.errors import EXIT_OK, EXIT_VIOLATED

@@ -1,4 +1,4 @@
-"""Anchors: known execution times of a stage, and how one carries over to another mode, share or piece of hardware."""
+"""Anchors: known execution times of a stage, and their transfer to another mode, share or hardware."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
 
 Reference = Callable[[str], Platform | None]
-"""Returns the described platform of a name, None where no file describes it."""
+"""Returns the platform of this name, None if no file describes it."""
 
 TRANSFER_ERROR = 0.15
-"""Relative error added when a time is scaled to another mode or share; twice that from other hardware (our convention).
+"""Relative error added when a time is scaled to another mode or share; doubled from other hardware (a convention).
 """
 
 
@@ -33,9 +33,9 @@ class Anchored:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Where a time is wanted: engine, mode, precision and units used of one platform.
+    """A configuration to be timed: engine, mode, precision and units used of one platform.
 
-    `most` units can be used by the stage at all (0: as many as there are); an anchor for "all units" stands for those.
+    `most` is the number of units the stage can use (0: all); an anchor for "all units" refers to these.
     """
 
     platform: Platform
@@ -46,19 +46,19 @@ class Configuration:
     most: int = 0
 
     def rate(self) -> float:
-        """Units times clock (Hz): what compute-bound time is inversely proportional to."""
+        """Return units times clock (Hz), to which compute-bound time is inversely proportional."""
         return float(self.units * self.mode.engines[self.engine.id].clock_hz)
 
 
 def find_anchor(
     stage: Stage, want: Configuration, roofline_ns: dict[tuple[str, int], float], reference: Reference
 ) -> Anchored | None:
-    """Return the best time the stage's anchors give for a configuration, None when none applies.
+    """Return the best time from the stage's anchors for a configuration, None if none applies.
 
     Order: same platform, engine, mode and units (used as it is); same platform and engine elsewhere (scaled); engines
-    of the same kind on other described platforms (scaled by what the anchor follows); other hardware of that kind.
-    `roofline_ns` holds roofline times by (mode name, units) where known: their ratio scales best between modes, units
-    times clock otherwise.
+    of the same kind on other described platforms (scaled by the quantity the anchor scales with); other hardware of
+    that kind.  `roofline_ns` holds roofline times by (mode name, units) where known: their ratio scales between modes,
+    otherwise units times clock.
     """
     usable = [anchor for anchor in stage.costs if anchor.precision == want.precision]
     home = [a for a in usable if a.platform == want.platform.name and _is_here(a, want) and _mode(a, want) is not None]
@@ -92,7 +92,7 @@ def _is_here(anchor: Anchor, want: Configuration) -> bool:
 
 
 def _configuration(anchor: Anchor, want: Configuration, reference: Reference) -> Configuration | None:
-    """Return where an anchor was taken, None unless a described platform has that engine and mode."""
+    """Return the configuration of an anchor, None unless a described platform has that engine and mode."""
     platform = reference(anchor.platform)
     if platform is None:
         return None
@@ -110,11 +110,11 @@ def _configuration(anchor: Anchor, want: Configuration, reference: Reference) ->
 
 
 def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Anchored | None:
-    """Return an anchor's time carried over to another engine of the same kind, None when nothing ties the two."""
+    """Return an anchor's time scaled to another engine of the same kind, None without a basis for scaling."""
     if there.engine.kind != want.engine.kind:
         return None
     fast, slow = _speed(anchor.scales_with, there), _speed(anchor.scales_with, want)
-    if fast is None and slow is None:  # nobody states the general performance of GPUs and NPUs
+    if fast is None and slow is None:  # general performance is not stated for GPUs and NPUs
         fast, slow = _speed("compute", there), _speed("compute", want)
     if not fast or not slow:
         return None
@@ -126,7 +126,7 @@ def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Ancho
 
 
 def _speed(follows: str, where: Configuration) -> float | None:
-    """Return what times are inversely proportional to, None where the descriptor does not say."""
+    """Return the rate to which times are inversely proportional, None where the descriptor does not state it."""
     engine, clock = where.engine, where.mode.engines[where.engine.id].clock_hz
     if follows == "nothing":
         return 1.0
@@ -176,7 +176,8 @@ def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, in
 
 
 def _foreign(anchor: Anchor, want: Configuration) -> Anchored:
-    """Scale a time from other hardware: it stands for this engine at its highest clock with all (or `units`) units."""
+    """Scale a time from other hardware, taken to represent this engine at its highest clock with all (or `units`)
+    units."""
     units = min(anchor.units or want.engine.units, want.most or want.engine.units)
     ratio = units * want.engine.clock_hz.value / want.rate()
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived" if anchor.scale != 1.0 else "assumed"])

@@ -1,7 +1,7 @@
-"""Hand-overs between stages: which tensors change dtype or layout on the way, who converts them, and what that costs.
+"""Hand-overs between stages: tensors that change dtype or layout, the engine that converts them, and the cost.
 
-Engines of one SoC share DRAM, so a tensor in the format the consumer reads is handed over by reference: the producer's
-`handoff_ns` is paid, and where either end does not see the caches, cleaning them of the tensor.  Otherwise a conversion
+Engines of one SoC share DRAM, so a tensor in the format the consumer reads is handed over by reference: the cost is the
+producer's `handoff_ns` and, if either end is not coherent, cleaning the tensor from the caches.  Otherwise a conversion
 job reads and writes the tensor once.
 """
 
@@ -25,22 +25,22 @@ PLAIN_LAYOUT = "NCHW"
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A tensor on its way between two stages: what leaves the producer and what the consumer reads."""
+    """A tensor handed between two stages: as the producer writes it and as the consumer reads it."""
 
     given: TensorType
     wanted: TensorType
 
     @property
     def converts(self) -> bool:
-        """Whether dtype or layout change."""
+        """Return whether dtype or layout change."""
         return (self.given.dtype, self.given.layout) != (self.wanted.dtype, self.wanted.layout)
 
 
 def tensor_bytes(tensor: TensorType) -> int:
-    """Return the size of a tensor in bytes as its layout stores it; a dimension that varies counts as one.
+    """Return the size of a tensor in bytes as its layout stores it; a varying dimension counts as 1.
 
-    Blocked layouts round dimensions up: three channels in NCHW32c take as much room as 32, and NHWC8h8w32c rounds
-    height and width up to eight as well.
+    Blocked layouts round dimensions up: three channels in NCHW32c occupy as much as 32, and NHWC8h8w32c rounds height
+    and width up to eight as well.
     """
     shape = [abs(d) for d in tensor.shape]
     if len(shape) == 4:
@@ -51,12 +51,12 @@ def tensor_bytes(tensor: TensorType) -> int:
 
 
 def is_host_code(work: StageWork) -> bool:
-    """Say whether a stage is a host function, which reads and writes plain tensors."""
+    """Return whether a stage is a host function, which reads and writes plain tensors."""
     return any(op.kind == "function" for op in work.operators)
 
 
 def matching(producer: StageWork, consumer: StageWork) -> list[tuple[TensorType, TensorType]]:
-    """Pair each of the consumer's inputs with the producer's output of the same shape and sort of number."""
+    """Pair each of the consumer's inputs with the producer's output of the same shape and number class."""
     pairs, left = [], list(producer.outputs)
     for wanted in consumer.inputs:
         for given in left:
@@ -74,7 +74,7 @@ def _is_float(tensor: TensorType) -> bool:
 def hops(producer: StageWork, source: Engine, consumer: StageWork, sink: Engine) -> list[Hop]:
     """Return the tensors `producer` on `source` hands to `consumer` on `sink`, in their formats at either end.
 
-    Stages on one engine agree on the layout at their border, since both are compiled for it; a change of dtype remains.
+    Stages on one engine agree on the layout at their interface, since both are compiled for it; only dtype can change.
     """
     result = []
     for given, wanted in matching(producer, consumer):
@@ -105,7 +105,7 @@ def converter(platform: Platform, mode: PowerMode, source: Engine, sink: Engine)
 
 
 def visible_ns(source: Engine, sink: Engine, size: int) -> int:
-    """Return how long (ns) the producer needs until `size` bytes it wrote can be read by another engine."""
+    """Return the time (ns) until another engine can read `size` bytes written by the producer."""
     if source.id == sink.id:
         return 0
     rates = [e.coherency.flush.value for e in (source, sink) if e.coherency.domain == "none" and e.coherency.flush]

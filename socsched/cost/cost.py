@@ -1,4 +1,4 @@
-"""The one timing model: what a job costs on an engine, used by planner, analysis, simulator and run alike."""
+"""The common timing model: cost of a job on an engine, used by planner, analysis, simulator and run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from socsched.descriptor.limits import Bytes, Lane, Line, NoName, Ns
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a job that runs to its end on an engine without a preemption point.
+    """A part of a job that runs on an engine without a preemption point.
 
     `time_ns` is the duration alone on the SoC, of which `fixed_ns` (launch) does not overlap with memory traffic;
-    `bytes` are moved to or from DRAM.  Beside others it lasts what the model of `cost.contention` says: planner,
-    analysis and simulator all ask that.
+    `bytes` are moved to or from DRAM. With co-runners, its duration follows the model of `cost.contention`, which
+    planner, analysis and simulator share.
 
-    `engine` and `lanes` say where it runs when that is not where its task does; with `hold` the task waits busily on
-    its own lanes meanwhile, else it gives them up (self-suspension).
+    `engine` and `lanes` are set if it runs elsewhere than its task; with `hold` the task busy-waits on its own lanes
+    meanwhile, otherwise it releases them (self-suspension).
     """
 
     name: Line
@@ -30,7 +30,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one job of a stage (or conversion) costs on one engine in one mode, precision and share of its units.
+    """Cost of one job of a stage (or conversion) on one engine in one mode, precision and share of its units.
 
     `provenance` is the weakest kind among the figures that carry the time; `source` names them; `error` is the relative
     uncertainty of `time_ns`.  `energy_uj` is the dynamic energy of the job (engine and DRAM), idle power excluded.

@@ -1,4 +1,4 @@
-"""Trust in numbers: combine the provenance and the uncertainty of the figures a result rests on."""
+"""Trust in numbers: combined provenance and uncertainty of the figures behind a result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from socsched.descriptor.platform import PROVENANCE, Figure
 
 UNSTATED_ERROR = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
-"""Relative uncertainty taken for a figure whose file states none, by kind (our convention, not a measured spread)."""
+"""Relative uncertainty assumed for a figure that states none, by kind (a convention, not a measured spread)."""
 
 
 def weakest(kinds: Iterable[str]) -> str:
@@ -21,13 +21,13 @@ def error_of(figure: Figure) -> float:
 
 
 CARRIES = 0.1
-"""Share of a time from which on a part of it decides what the whole rests on."""
+"""Least share of a time for a part to count towards the provenance of the whole."""
 
 
 def trust(parts: Iterable[tuple[float, Sequence[Figure]]]) -> tuple[str, float]:
-    """Return (provenance, relative error) of a time made of `parts`: a duration and the figures it was worked out from.
+    """Return (provenance, relative error) of a time made of `parts`: durations, each with its source figures.
 
-    The provenance is the weakest kind behind any part that carries at least a tenth of the time; the error is that of
+    The provenance is the weakest kind behind any part that makes up at least a tenth of the time; the error is that of
     each part (its least certain figure's) weighted by duration, as if all parts erred the same way.
     """
     held = [(duration, figures) for duration, figures in parts if duration > 0]
@@ -38,5 +38,5 @@ def trust(parts: Iterable[tuple[float, Sequence[Figure]]]) -> tuple[str, float]:
 
 
 def sources_of(figures: Iterable[Figure]) -> str:
-    """Name the sources of some figures once each, for people."""
+    """Return the distinct sources of some figures as display text."""
     return ", ".join(dict.fromkeys(figure.source for figure in figures if figure.source))

@@ -1,4 +1,4 @@
-"""The cost model: every engine, precision and share a stage can run with in a power mode, and why the others are out.
+"""The cost model: every engine, precision and share a stage can use in a power mode, and why others are refused.
 
 Order of trust: a measured profile, then the stage's anchors, then the roofline (docs/design.md, decision 7).
 """
@@ -25,7 +25,7 @@ from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
 
 WorkOf = Callable[[Stage, str], StageWork]
-"""Returns what a stage computes in a precision; `compiler.stage_work` at run time."""
+"""Returns the work of a stage in a precision; `compiler.stage_work` at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class CostModel:
-    """Costs of a platform in one mode; answers are kept, as planning asks for them again and again."""
+    """Costs of a platform in one mode; results are cached, as planning queries them repeatedly."""
 
     platform: Platform
     mode: PowerMode
@@ -56,11 +56,11 @@ class CostModel:
 
     @property
     def dram(self) -> float:
-        """Bytes/s all engines together reach in this mode."""
+        """Return the bytes/s that all engines together reach in this mode."""
         return dram_capacity(self.platform, self.mode)
 
     def candidates(self, stage: Stage) -> list[Cost]:
-        """Return the stage's costs, one an engine, accepted precision and share that can run it."""
+        """Return the stage's costs, one per engine, accepted precision and share that can run it."""
         return self._all(stage)[0]
 
     def refused(self, stage: Stage) -> list[Refusal]:
@@ -68,7 +68,7 @@ class CostModel:
         return self._all(stage)[1]
 
     def work_of(self, stage: Stage, precision: str) -> StageWork | None:
-        """Return what a stage computes in a precision, None for a stage without model."""
+        """Return the work of a stage in a precision, None for a stage without model."""
         if stage.model is None:
             return None
         key = (_key(stage), precision)
@@ -77,11 +77,11 @@ class CostModel:
         return self._works[key]
 
     def variant(self, stage: Stage, chosen: Cost, precision: str) -> Cost | None:
-        """Return what a stage costs in another data type where it is mapped, None where the engine cannot run it so."""
+        """Return the cost of a stage in another data type where it is mapped, None if the engine cannot run it."""
         return self.at(stage, chosen.engine, precision, chosen.share)
 
     def at(self, stage: Stage, engine: str, precision: str, share: int) -> Cost | None:
-        """Return what a stage costs in one place, None where the engine cannot run it so."""
+        """Return the cost of a stage in one configuration, None if the engine cannot run it."""
         key = (*_asked(stage), engine, precision, share)
         if key not in self._variants:
             found = self._pair(stage, self.platform.engine(engine), precision)
@@ -90,9 +90,9 @@ class CostModel:
         return self._variants[key]
 
     def some_work(self, stage: Stage) -> StageWork | None:
-        """Return what a stage computes in a precision some engine accepts, None without model or engine.
+        """Return the work of a stage in a precision some engine accepts, None without model or engine.
 
-        Parts of a network are asked of no engine: their shapes are the same in all precisions.
+        For parts of a network no engine is queried: their shapes are the same in all precisions.
         """
         if PART in stage.params:
             return self.work_of(stage, stage.precisions[0])
@@ -124,7 +124,7 @@ class CostModel:
             return f"computes in {', '.join(engine.precisions)} only"
         try:
             work = self.work_of(stage, precision)
-        except CompileError as error:  # what this machine cannot do says nothing of the engine
+        except CompileError as error:  # a limit of this machine says nothing about the engine
             return str(error)
         reasons = check_operators(work, engine) if work else []
         if reasons:
@@ -164,7 +164,7 @@ class CostModel:
         known = self._known_time(stage, engine, precision, share, work)
         if known is None:
             return roof
-        # The roof of host code is a lower bound, as its accesses depend on data: a time from elsewhere says more.
+        # The roofline of host code is a lower bound, as its accesses are data-dependent: a transferred time is better.
         carried = known.foreign and work is not None and not is_host_code(work)
         if roof is not None and carried and roof.error < known.error:
             return roof
@@ -173,7 +173,7 @@ class CostModel:
         return Estimate(rescaled(segments, known.time_ns, bandwidth), known.provenance, known.source, known.error)
 
     def measured_times(self, stage: str, engine: str, precision: str, share: int) -> tuple[int, ...]:
-        """Return what jobs of a stage took when it was profiled (ns, ascending), empty where nobody has measured."""
+        """Return the profiled job times of a stage (ns, ascending), empty without measurements."""
         if self.profile is None or self.profile.platform != self.platform.name:
             return ()
         found = self.profile.find(stage, engine, (self.mode.name, *self.mode.aliases), precision, share)
@@ -201,8 +201,8 @@ class CostModel:
     def _share_of_whole(
         self, whole: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
     ) -> Anchored | None:
-        """Return the time of a part of a stage whose time is known: what its roof is of the whole one's, overheads
-        (launches, submission) aside.
+        """Return the time of a part of a stage of known time: its share of the whole stage's roofline time, without
+        overheads (launches, submission).
         """
         all_of_it = self.work_of(whole, precision)
         known = self._known_time(whole, engine, precision, share, all_of_it)
@@ -226,13 +226,13 @@ class CostModel:
 
 
 def _key(stage: Stage) -> str:
-    """What a stage is remembered by: parts of one name differ by where they were cut."""
+    """Return the cache key of a stage: parts of one name differ by their cut points."""
     part = stage.params.get(PART)
     return f"{stage.name} {part['cut']}" if part else stage.name
 
 
 def _asked(stage: Stage) -> tuple[str, int, tuple[str, ...]]:
-    """Return what the costs of a stage are remembered by: its share and engines may be changed to try something."""
+    """Return the cache key of a stage's costs, with share and engines, which the planner may vary."""
     return _key(stage), stage.share, stage.engines
 
 
@@ -245,7 +245,7 @@ def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | N
 
 
 def _opaque(stage: Stage, engine: Engine, known: Anchored) -> tuple[Segment, ...]:
-    """Return the segments of a stage known by its time only: one, or its time slices on an engine that takes turns."""
+    """Return the segments of a stage known by its time only: one, or its time slices on a time-sliced engine."""
     time_ns, size = known.time_ns, stage.output_bytes
     fixed = min(round(engine.launch_ns.value + engine.submit_ns.value), time_ns // 2)
     count = -(-time_ns // known.slice_ns) if known.slice_ns and engine.preemption.kind == "segment" else 1

@@ -1,4 +1,4 @@
-"""Peak arithmetic rates of a platform in a power mode: units online x clock x operations a cycle."""
+"""Peak arithmetic rates of a platform in a power mode: units online x clock x operations per cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Peak:
 
 
 def peak(engine: Engine, mode: PowerMode, precision: str) -> Peak | None:
-    """Return an engine's peak in a mode, None for a precision it does not compute in."""
+    """Return an engine's peak in a mode, None for an unsupported precision."""
     declared = engine.precisions.get(precision)
     if declared is None:
         return None
@@ -34,7 +34,7 @@ def peaks(platform: Platform, mode: PowerMode) -> tuple[Peak, ...]:
 
 
 def accelerated_int8(platform: Platform, mode: PowerMode) -> Peak:
-    """Return what vendors state as a module's INT8 peak: all engines but CPUs together."""
+    """Return a module's INT8 peak as vendors state it: all engines but CPUs together."""
     kinds = {engine.id: engine.kind for engine in platform.engines}
     own = [item for item in peaks(platform, mode) if item.precision == "int8" and kinds[item.engine] != "cpu"]
     return Peak("", "int8", sum(item.dense for item in own), sum(item.sparse for item in own))

@@ -1,7 +1,7 @@
-"""Power and energy: what a mode draws at given utilisations, and what one job adds.
+"""Power and energy: power of a mode at given utilisations, and energy of one job.
 
 Model: base power of the mode, idle power of every powered engine, dynamic power in proportion to busy units (activity
-times the C·V²·f the mode's `dynamic_mw` stands for), DRAM energy per byte moved.
+times C·V²·f, given by the mode's `dynamic_mw`), DRAM energy per byte moved.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Measured stage costs in a file (`profile.json`); where one fits, it wins over every other figure.
+"""Measured stage costs in a file (`profile.json`); a matching one takes precedence over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
 "precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor",
-"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is what
-to plan with, `error` its relative uncertainty, `median_ns` what to expect, `times_ns` (ascending) what jobs took.
+"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is the
+time to plan with, `error` its relative uncertainty, `median_ns` the expected time, `times_ns` (ascending) the measured
+job times.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Head:
 class MeasuredCost:
     """One measured stage: `share` engine units used (0 = all), time in ns, relative error, number of samples.
 
-    `times_ns`: quantiles of what jobs took, at equal steps; empty where only figures are known.
+    `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.
     """
 
     stage: Line
@@ -48,7 +49,7 @@ class MeasuredCost:
 
 @dataclass(frozen=True, slots=True)
 class CoRun:
-    """How many times as long (median) the stage `victim` takes while `aggressor` runs beside it without a pause."""
+    """Median slowdown of the stage `victim` while `aggressor` co-runs without a pause."""
 
     victim: Line
     aggressor: Line
@@ -58,7 +59,7 @@ class CoRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredConversion:
-    """Median time of bringing the tensor a stage puts out ("stage.port") from one data type and layout to another."""
+    """Median time to convert a stage's output tensor ("stage.port") from one data type and layout to another."""
 
     tensor: Line
     given: Line
@@ -70,7 +71,7 @@ class MeasuredConversion:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Measured costs of one platform; `tool` and `date` say how and when they were taken."""
+    """Measured costs of one platform; `tool` and `date` state how and when they were taken."""
 
     platform: Line
     costs: Annotated[tuple[MeasuredCost, ...], Rows]

@@ -1,5 +1,4 @@
-"""Roofline: how long operators take on an engine, from its peak rate, reached efficiency, bandwidth and launch
-overhead.
+"""Roofline: operator times on an engine from peak rate, efficiency, bandwidth and launch overhead.
 
 Williams, Waterman, Patterson, "Roofline", CACM 52(4) 2009: an operator takes the longer of its arithmetic at the
 reached rate and its DRAM traffic at the engine's bandwidth; here a launch overhead is added per segment.
@@ -56,7 +55,7 @@ OPERATOR_CLASS = {
 }
 """Operator kind -> efficiency class of `Precision.efficiency`; anything else is "default"."""
 INSTEAD = {"depthwise": "elementwise", "winograd": "conv"}
-"""Class taken where a platform gives no efficiency for one: a depthwise convolution runs at the speed of memory."""
+"""Class substituted where a platform gives no efficiency: a depthwise convolution is memory-bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,17 @@ class Estimate:
 
     @property
     def time_ns(self) -> int:
-        """Duration of the job alone on the SoC."""
+        """Return the duration of the job alone on the SoC."""
         return sum(segment.time_ns for segment in self.segments)
 
 
 def launches_per_operator(engine: Engine) -> bool:
-    """Say whether every operator is a segment of its own here (kernels), or a whole job is one (loadables)."""
+    """Return whether every operator is a separate segment (kernels), rather than a whole job being one (loadables)."""
     return engine.preemption.kind == "segment" and engine.preemption.segment_kind == "kernel"
 
 
 def efficiency(precision: Precision, kind: str) -> Figure:
-    """Return the share of the peak an operator kind reaches; that of class "default" where its own is not given."""
+    """Return the share of peak an operator kind reaches; that of class "default" where its own is not given."""
     table, own = precision.efficiency, OPERATOR_CLASS.get(kind, "default")
     figure = table.get(own) or table.get(INSTEAD.get(own, "default")) or table.get("default")
     return figure or Figure(1.0, "assumed", note="no efficiency given")
@@ -89,8 +88,8 @@ def efficiency(precision: Precision, kind: str) -> Figure:
 def kind_of(op: Operator) -> str:
     """Return the kind an operator is charged as.
 
-    A convolution with a group a channel is "depthwise"; a 3x3 one of stride 1 on an image of 32 or more 4x4 tiles is
-    "winograd", as fewer multiplications do where an engine has them done so (its efficiency may exceed 1 then).
+    A convolution with one group per channel is "depthwise"; a 3x3 one of stride 1 on an image of 32 or more 4x4 tiles
+    is "winograd", which needs fewer multiplications on engines that use it (the efficiency may then exceed 1).
     """
     if op.kind != "conv2d":
         return op.kind
@@ -111,7 +110,7 @@ def operator_ns(op: Operator, engine: Engine, mode: EngineMode, precision: Preci
 def roofs_ns(
     op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float
 ) -> tuple[float, float]:
-    """Return the time (ns) of an operator's arithmetic and that of its DRAM traffic, the longer of which it takes."""
+    """Return the time (ns) of an operator's arithmetic and of its DRAM traffic; the longer one is its duration."""
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
     compute = op.flops / (peak * efficiency(precision, kind_of(op)).value)
     return compute * 1e9, op.bytes / min(engine.bandwidth.value, dram) * 1e9
@@ -153,8 +152,8 @@ def _segment(name: str, time: float, size: int, fixed: int) -> Segment:
 def rescaled(parts: Sequence[Segment], total_ns: int, bandwidth: float) -> tuple[Segment, ...]:
     """Stretch or shrink segments in proportion so that they last `total_ns` together.
 
-    Traffic counted operator by operator cannot have moved faster than the engine's `bandwidth` (bytes/s) within a
-    known time, so it is capped there; the rest stayed on chip.
+    Traffic counted per operator cannot exceed the engine's `bandwidth` (bytes/s) over a known time, so it is capped
+    there; the rest stayed on chip.
     """
     old, done, elapsed, result = max(sum(s.time_ns for s in parts), 1), 0, 0, []
     for part in parts:

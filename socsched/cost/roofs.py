@@ -1,4 +1,4 @@
-"""Rooflines of a platform in a mode, and where the stages of a pipeline lie under them: numbers, no drawing.
+"""Rooflines of a platform in a mode, and the position of pipeline stages under them: numbers, no drawing.
 
 Williams, Waterman, Patterson, "Roofline", CACM 52(4) 2009: attainable rate = min(peak, intensity x bandwidth).
 """
@@ -21,10 +21,10 @@ PRECISIONS = ("fp32", "fp16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What engines of one group reach in a precision: `peak` and `reached` (convolutions) operations/s, and bytes/s.
+    """Limits of one engine group in a precision: `peak` and `reached` (convolutions) operations/s, and bytes/s.
 
-    `engines` are equal ones of which one is drawn; `bandwidth` is that of one engine alone, or the mode's memory where
-    that is less.
+    `engines` are identical, and one represents the group; `bandwidth` is that of one engine alone, or the mode's memory
+    bandwidth if less.
     """
 
     engines: tuple[str, ...]
@@ -35,7 +35,7 @@ class Roof:
 
     @property
     def ridge(self) -> float:
-        """Intensity (operations/byte) from which on arithmetic limits."""
+        """Return the intensity (operations/byte) above which arithmetic is the limit."""
         return self.peak / self.bandwidth
 
     def attainable(self, intensity: float) -> float:
@@ -58,7 +58,7 @@ class Point:
 def roofs(
     platform: Platform, mode: PowerMode, precisions: Sequence[str] = PRECISIONS, engine: str | None = None
 ) -> tuple[Roof, ...]:
-    """Return a roof for every group of equal powered engines and precision they compute in."""
+    """Return a roof for every group of identical powered engines and each precision they support."""
     found: dict[tuple[str, float, float, float, str], list[str]] = {}
     for item in platform.engines:
         if mode.engines[item.id].units == 0 or (engine and engine not in (item.id, item.kind)):
@@ -85,9 +85,9 @@ def _roof(engine: Engine, mode: PowerMode, precision: str, dram: float) -> Roof 
 def points(
     pipeline: Pipeline, platform: Platform, mode: PowerMode, shown: Sequence[Roof], work: WorkOf
 ) -> tuple[Point, ...]:
-    """Return every stage that states operations, on every engine and precision of `shown` that can run it.
+    """Return a point for every stage with an operation count, on every engine and precision of `shown` that can run it.
 
-    The share is the largest an engine offers the stage; `predicted` is operations over the time the cost model gives.
+    The share is the largest an engine offers the stage; `predicted` is operations over the cost model's time.
     """
     model = CostModel(platform, mode, work)
     found = []

@@ -1,4 +1,4 @@
-"""Platforms and pipelines by name or path, and the hashes that tell which of them a plan was made from."""
+"""Platforms and pipelines by name or path, and the hashes that identify a plan's inputs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from socsched.descriptor.platform import Platform
 from socsched.errors import DescriptorError
 
 HOST = "host"
-"""Name of the platform that is detected on this machine instead of read from a file."""
+"""Name of the platform detected on this machine rather than read from a file."""
 
 
 def platform_names() -> list[str]:
-    """Return the names of all platforms `get_platform` takes, sorted."""
+    """Return the names of all platforms `get_platform` accepts, sorted."""
     return sorted({HOST, *resources.names("platforms")})
 
 
 def pipeline_names() -> list[str]:
-    """Return the names of all pipelines `get_pipeline` takes, sorted."""
+    """Return the names of all pipelines `get_pipeline` accepts, sorted."""
     return resources.names("pipelines")
 
 
 def get_platform(name_or_path: str) -> Platform:
     """Return a platform by name or path; ``host`` is this machine.
 
-    Raises UsageError for an unknown name, DescriptorError for a file with faults.
+    Raises UsageError for an unknown name, DescriptorError for an invalid file.
     """
     if name_or_path == HOST:
         from socsched.descriptor.host import detect
@@ -39,7 +39,7 @@ def get_platform(name_or_path: str) -> Platform:
 
 
 def described(name: str) -> Platform | None:
-    """Return the platform of this name where a valid file describes it, None for anything else (and for `host`)."""
+    """Return the platform of this name if a valid file describes it, None otherwise (and for `host`)."""
     if name not in resources.names("platforms"):
         return None
     try:
@@ -49,9 +49,9 @@ def described(name: str) -> Platform | None:
 
 
 def get_pipeline(name_or_path: str) -> Pipeline:
-    """Return a pipeline by name or path, that of a network for an ONNX file.
+    """Return a pipeline by name or path; an ONNX file yields the pipeline of its network.
 
-    Raises UsageError for an unknown name, DescriptorError for a file with faults.
+    Raises UsageError for an unknown name, DescriptorError for an invalid file.
     """
     if name_or_path.lower().endswith(".onnx"):
         from socsched.descriptor.onnx_pipeline import onnx_pipeline
@@ -62,10 +62,10 @@ def get_pipeline(name_or_path: str) -> Pipeline:
 
 
 def input_hashes(platform: Platform, pipeline: Pipeline) -> dict[str, str]:
-    """Return file -> SHA-256 (hex) of what a plan is made from, as `Plan.inputs` holds it.
+    """Return file -> SHA-256 (hex) of a plan's inputs, as stored in `Plan.inputs`.
 
-    Keys are ``platforms/FILE`` and ``pipelines/FILE`` without the folders of this machine.  A platform or pipeline that
-    no file holds (the detected host) is hashed by its content.
+    Keys are ``platforms/FILE`` and ``pipelines/FILE``, without machine-specific folders.  A platform or pipeline
+    without a file (the detected host) is hashed by its content.
     """
     return {
         _key("platforms", platform.name, platform.file): _digest(platform.file, platform),
@@ -87,7 +87,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-# Reading and checking a file takes tens of milliseconds; a command asks for the same one several times.
+# Cached: reading and checking a file takes tens of milliseconds, and a command requests the same one several times.
 @lru_cache(maxsize=32)
 def _platform(path: Path, stamp: tuple[int, int]) -> Platform:
     from socsched.descriptor.platform_file import load_platform

@@ -1,4 +1,4 @@
-"""Distributions of one number, drawn in whole numbers so that every machine draws the same."""
+"""Distributions of one number, drawn in integer arithmetic so that every machine draws the same values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _BITS = 62
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Quantiles at equal steps of probability, ascending integers; between two of them values are drawn alike.
+    """Quantiles at equal probability steps, ascending integers; draws are uniform between neighbours.
 
-    `what` is how the file says it, for people.
+    `what` is the file's wording, for display.
     """
 
     quantiles: tuple[int, ...]
@@ -24,7 +24,7 @@ class Distribution:
         return cls((value,), what)
 
     def draw(self, rng: Random) -> int:
-        """Return a value; uses up the same bits of `rng` whatever the distribution."""
+        """Return a random value; consumes the same bits of `rng` whatever the distribution."""
         return self.at(rng.getrandbits(_BITS), 1 << _BITS)
 
     def at(self, numerator: int, denominator: int) -> int:

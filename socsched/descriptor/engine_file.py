@@ -1,4 +1,4 @@
-"""Engines at the file edge: what a processor computes, how fast, at which operating points, and when it gives way."""
+"""Engines in platform files: data types, rates, operating points and preemption."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class PrecisionFile(FileModel):
     sparsity: RateFigure | None = Field(None, description="peak with structured sparsity as a multiple of the dense")
 
     def lower(self, dtype: str) -> Precision:
-        """Return the precision as the rest of socsched sees it."""
+        """Return the internal `Precision`."""
         efficiency = {name: figure.lower() for name, figure in self.efficiency.items()}
         sparsity = self.sparsity.lower() if self.sparsity else None
         return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency, sparsity)
 
 
 class PreemptionFile(FileModel):
-    """When an engine gives a running job up."""
+    """When an engine preempts a running job."""
 
     kind: Literal["full", "segment", "none", "restart"] = Field(
         description="at any instant, between segments, never, or at once by killing what runs, which starts over"
@@ -79,7 +79,7 @@ class PreemptionFile(FileModel):
     migration: DurationFigure | None = Field(None, description="besides cost, for a job that resumes on another unit")
 
     def lower(self) -> Preemption:
-        """Return the preemption as the rest of socsched sees it."""
+        """Return the internal `Preemption`."""
         granularity = self.granularity.lower() if self.granularity else None
         reset = self.reset.lower() if self.reset else None
         migration = self.migration.lower() if self.migration else None
@@ -93,7 +93,7 @@ class WeightsMemoryFile(FileModel):
     swap: BandwidthFigure = Field(description="rate at which weights that are not there are fetched")
 
     def lower(self) -> WeightsMemory:
-        """Return the memory as the rest of socsched sees it."""
+        """Return the internal `WeightsMemory`."""
         return WeightsMemory(self.size.lower(), self.swap.lower())
 
 
@@ -106,7 +106,7 @@ class OperatingPointFile(FileModel):
     power: Power | None = Field(None, description="power one busy unit draws in addition")
 
     def lower(self) -> OperatingPoint:
-        """Return the point as the rest of socsched sees it."""
+        """Return the internal `OperatingPoint`."""
         return OperatingPoint(self.clock, self.voltage, self.capacity, self.power)
 
 
@@ -119,7 +119,7 @@ class OperatingPointsFile(FileModel):
     points: list[OperatingPointFile] = Field(min_length=1, max_length=200, description="operating points by clock")
 
     def lower(self) -> OperatingPoints:
-        """Return the points as the rest of socsched sees them."""
+        """Return the internal `OperatingPoints`."""
         return OperatingPoints(tuple(point.lower() for point in self.points), self.kind, self.source, self.note)
 
 
@@ -133,7 +133,7 @@ class CoherencyFile(Grounded):
     note: str = Field("", description="remarks")
 
     def lower(self) -> Coherency:
-        """Return the coherency as the rest of socsched sees it."""
+        """Return the internal `Coherency`."""
         flush = self.flush.lower() if self.flush else None
         return Coherency(self.domain, flush, self.source, self.note or self.assumed)
 
@@ -145,7 +145,7 @@ class GatingFile(Grounded):
     units: int = Field(ge=1, le=1000, description="units a group has")
 
     def lower(self) -> Gating:
-        """Return the gating as the rest of socsched sees it."""
+        """Return the internal `Gating`."""
         return Gating(self.groups, self.units)
 
 
@@ -188,7 +188,7 @@ class EngineFile(Grounded):
     target: TargetFile = Field(description="what to compile for")
 
     def lower(self, engine_id: str, resolve: Resolve) -> Engine:
-        """Return the engine as the rest of socsched sees it; `resolve` finds the operator rules it names."""
+        """Return the internal `Engine`; `resolve` finds the operator rules it names."""
         unknown = Figure(0, "derived", note="from operating points")
         engine = Engine(
             id=engine_id,

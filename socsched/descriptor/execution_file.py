@@ -1,7 +1,7 @@
-"""Execution times of a stage at the file edge: samples, quantiles or a distribution, and what a late job does instead.
+"""Execution times of a stage in pipeline files: samples, quantiles or a distribution, and a late job's fallback.
 
-An amount is a number (a factor on the planned cost, which follows the stage to any engine) or a time with its unit
-(which holds wherever the stage runs); one stage uses one kind throughout.
+An amount is a number (a factor on the planned cost, valid on any engine) or a time with its unit (the same wherever the
+stage runs); one stage uses one kind throughout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AmountType:
 
     @staticmethod
     def read(value: object) -> int | Fraction:
-        """Return the amount; ValueError says what was expected."""
+        """Return the amount; raise ValueError with the expected form."""
         if isinstance(value, str):
             return int(_TIME.read(value))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
@@ -68,7 +68,7 @@ class SpreadFile(FileModel):
         return (_inner(self.min) if self.min is not None else Decimal(1)), _inner(self.max)
 
     def fault(self, logarithmic: bool) -> str:
-        """Return what is wrong, empty when nothing is."""
+        """Return a description of the fault, empty when there is none."""
         least, most = self.ends()
         mean = _inner(self.mean)
         if not least < mean < most:
@@ -80,12 +80,12 @@ class SpreadFile(FileModel):
         return ""
 
     def table(self, make: Callable[..., tuple[int, ...]]) -> tuple[int, ...]:
-        """Return the quantiles that `make` works out."""
+        """Return the quantiles computed by `make`."""
         return make(_inner(self.mean), _inner(self.sd), *self.ends())
 
 
 class ExecutionFile(Grounded):
-    """How long jobs take; exactly one of its ways to say it."""
+    """Execution times of jobs, in exactly one of the forms below."""
 
     samples: _Amounts | None = Field(None, min_length=1, max_length=10_000, description="drawn alike")
     quantiles: _Amounts | None = Field(
@@ -114,7 +114,7 @@ class ExecutionFile(Grounded):
         return self
 
     def lower(self) -> Execution:
-        """Return the execution times as the rest of socsched sees them."""
+        """Return the internal `Execution`."""
         listed = self.samples or self.quantiles or self.uniform
         if listed is not None:
             values = tuple(max(round(_inner(amount)), 1) for amount in sorted(listed))
@@ -139,7 +139,7 @@ class DegradedFile(Grounded):
         return self
 
     def lower(self) -> Degraded:
-        """Return the cheaper variant as the rest of socsched sees it."""
+        """Return the internal `Degraded`."""
         if self.cost is None:
             return Degraded(self.precision or "")
         return Degraded("", round(_inner(self.cost)), isinstance(self.cost, Fraction))

@@ -1,4 +1,4 @@
-"""Field types of descriptor files: quantities with a unit, and figures that say why they may be believed."""
+"""Field types of descriptor files: quantities with a unit, and figures with their provenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from socsched.limits import LARGEST
 from socsched.text import LINE_PATTERN
 
 _EXACT = ("energy per byte", "temperature")
-"""Dimensions whose base unit is too coarse to round to."""
+"""Dimensions whose base unit is too coarse for rounding to integers."""
 
 
 class FileModel(BaseModel):
@@ -25,13 +25,13 @@ class FileModel(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Annotation of a number written as text with a unit of `dimension`; not negative, in base units once read."""
+    """Annotation of a non-negative number written as text with a unit of `dimension`; in base units once read."""
 
     dimension: str
     positive: bool = False
 
     def read(self, text: object) -> float:
-        """Return the quantity in base units; ValueError says what was expected."""
+        """Return the quantity in base units; raise ValueError with the expected form."""
         value = units.parse_exact(text, self.dimension)
         if value < 0 or (self.positive and value == 0):
             wanted = "a positive" if self.positive else "a non-negative"
@@ -72,7 +72,7 @@ VERSION_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 LAYOUT_PATTERN = r"^N(CHW|HWC)([1-9][0-9]{0,2}[hwc])*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 Title = Annotated[str, Field(min_length=1, max_length=300, pattern=LINE_PATTERN)]
-"""One line of text, which scripts and tables can hold."""
+"""One line of text, safe in scripts and tables."""
 PrecisionName = Literal["fp32", "fp16", "int8"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
@@ -84,7 +84,7 @@ class SourceFile(FileModel):
     where: str = Field("", description="address, file in a repository, or date of a measurement")
 
     def lower(self) -> Source:
-        """Return the source as the rest of socsched sees it."""
+        """Return the internal `Source`."""
         return Source(self.title, self.where)
 
 
@@ -125,7 +125,7 @@ class FigureFile(FileModel):
         return (ends[0], ends[1]) if ends else None
 
     def lower(self) -> Figure:
-        """Return the figure as the rest of socsched sees it: of a range alone, the middle and half its width."""
+        """Return the internal `Figure`; a range alone becomes its middle with half its width as error."""
         value, interval, error = self._number(), self._interval(), self.error
         if interval is not None:
             middle = sum(interval) / 2 if value is None else value

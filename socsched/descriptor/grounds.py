@@ -1,7 +1,7 @@
-"""Whether every number of a descriptor says where it is from: by its own source or reasoning, or by its mapping's.
+"""Provenance coverage: whether every number of a descriptor has a source or reasoning, its own or its mapping's.
 
-A figure (anything with a `kind`) vouches for itself.  Any other number needs a `source` or an `assumed` reason in the
-mapping it stands in or in one around it.  Loading a file does not ask for this, as a user's own periods need no paper;
+A figure (anything with a `kind`) carries its own provenance.  Any other number needs a `source` or an `assumed` reason
+in its mapping or an enclosing one.  Loading a file does not require this, as a user's own periods need no citation;
 ``check --strict`` and the shipped files do.
 """
 
@@ -18,12 +18,12 @@ from socsched.units import NUMBER, UNITS
 _UNITS = sorted({unit for units in UNITS.values() for unit in units}, key=len, reverse=True)
 _QUANTITY = re.compile(rf"\s*{NUMBER}\s*(?:{'|'.join(map(re.escape, _UNITS))})\s*")
 _TEXTS = frozenset(("schema_version", "name", "title", "note", "where", "version", "since", "until"))
-"""Fields whose text may look like a number and is none."""
+"""Fields whose text may look like a number but is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many numbers a file holds, how many of them are figures or stand under a source or an assumption."""
+    """Counts of a file's numbers, and of those that are figures or covered by a source or an assumption."""
 
     figures: int
     sourced: int
@@ -32,12 +32,12 @@ class Coverage:
 
     @property
     def total(self) -> int:
-        """All numbers of the file."""
+        """Return the count of numbers in the file."""
         return self.figures + self.sourced + self.assumed + len(self.uncovered)
 
 
 def coverage(document: Document) -> Coverage:
-    """Return what vouches for the numbers of a document that loads without faults."""
+    """Return the provenance coverage of a document that loads without faults."""
     found = list(_numbers(Tree(document, (), document.data), ""))
     count = {by: sum(other == by for other, _ in found) for by in ("figure", "source", "assumed")}
     uncovered = tuple(number for by, number in found if not by)
@@ -45,7 +45,7 @@ def coverage(document: Document) -> Coverage:
 
 
 def require_grounds(document: Document) -> Coverage:
-    """Return the coverage of a document; DescriptorError naming every number nothing vouches for."""
+    """Return the coverage of a document; raise DescriptorError naming every number without provenance."""
     result = coverage(document)
     for number in result.uncovered:
         number.report("expected source or assumed (the reasoning) beside this number or around it, or a figure")
@@ -54,9 +54,9 @@ def require_grounds(document: Document) -> Coverage:
 
 
 def _numbers(tree: Tree, by: str) -> Iterator[tuple[str, Tree]]:
-    """Yield (what vouches for it, number) of every number at and below `tree`; `by` holds for what is around it."""
+    """Yield (provenance, number) for every number at and below `tree`; `by` is the enclosing provenance."""
     if isinstance(tree.value, dict):
-        # How many units a known time holds for is vouched for by the time.
+        # The unit count of a known time is covered by the time's own provenance.
         figure = tree.at("time") if "time" in tree.value else tree
         if is_figure(figure) and (figure.at("source").text or figure.at("note").text):
             by = "figure"

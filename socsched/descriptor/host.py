@@ -1,8 +1,8 @@
-"""The platform `host`: this machine, detected and measured at run time, in the same types as a platform file gives.
+"""The platform `host`: this machine, detected and measured at run time, in the same types as a platform file.
 
 Memory bandwidth and arithmetic rate are measured; what Linux hides (power without RAPL, boost clocks in a virtual
-machine) is assumed, with the reasoning and a large error in the figure.  How fast a stage runs here is *not* measured:
-the planner predicts it from these figures, so that prediction and run can disagree.
+machine) is assumed, with the reasoning and a large error in the figure.  The speed of stages is *not* measured: the
+planner predicts it from these figures, so that a run can contradict the prediction.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CORE_MW, _IDLE_CORE_MW, _BASE_MW = 5_000, 1_000, 10_000
 def detect(cache: bool = True) -> Platform:
     """Return this machine as platform ``host``.
 
-    The measured facts are kept in the cache (`socsched.cache`), one file for a CPU model and core count, with the date
-    of the measurement, so that plans made later rest on the same figures.  A stored file that cannot be read is
-    measured again; `cache` False measures always and leaves the file alone.
+    The measured facts are cached (`socsched.cache`), one file per CPU model and core count, with the date of the
+    measurement, so that later plans use the same figures.  An unreadable file triggers a new measurement; with `cache`
+    False the machine is always measured and the file left untouched.
     """
     model, cores = identity()
     key = hashlib.sha256(f"{model}/{cores}".encode()).hexdigest()[:12]
@@ -65,7 +65,7 @@ def _facts(stored: Any) -> HostFacts | None:
 
 
 def build(facts: HostFacts) -> Platform:
-    """Return the platform that `facts` describe; pure, so that a stored detection gives the same plan again."""
+    """Return the platform that `facts` describe; pure, so that a stored detection reproduces the same plan."""
     name, bits = vector(facts.flags)
     clock = _clock(facts)
     dynamic = _power(_CORE_MW * len(facts.cores), "5 W a core at full load, as server and laptop cores draw")
@@ -82,7 +82,7 @@ def build(facts: HostFacts) -> Platform:
         precisions={"fp32": _precision(facts, bits, clock)},
         bandwidth=bandwidth,
         sram=Figure(facts.cache_bytes, "published", "linux", "last-level cache"),
-        # the executor starts a job only on free cores and lets it end: that, not what Linux could do, is analysed
+        # the analysis models the executor, which starts a job only on free cores and runs it to completion, not Linux
         preemption=Preemption("none", Figure(0, "derived", note="the executor never preempts a running job")),
         launch_ns=Figure(_LAUNCH_NS, "derived", "vm", "one VM call and its allocations, 1.6 us + about 3 us", 0.5),
         submit_ns=Figure(_SUBMIT_NS, "assumed", note="waking a worker thread, loaded machine: 20-200 us", error=1.0),
@@ -114,7 +114,7 @@ def _clock(facts: HostFacts) -> Figure:
 def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     if facts.sgemm_one > 0:
         ops = _measured(facts.sgemm_one / clock.value, "numpy sgemm 1024^3 on one core, per stated clock cycle", 0.1)
-        # two threads of one core get half each; less than that is somebody else's load
+        # two threads of one core get half each; anything below that is background load
         scaling = min(max(facts.sgemm_all / (len(facts.cores) * facts.sgemm_one), _LEAST_SCALING), 1.0)
     else:
         note = f"two FMA pipes x {bits // 32} lanes x 2 operations; sgemm could not be measured"

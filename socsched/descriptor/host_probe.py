@@ -1,7 +1,7 @@
 """Facts about this machine, read from Linux and measured in about a second: what `host.py` builds a platform from.
 
-Nothing here needs a privilege.  Virtual machines may hide the true clock and the power sensor; what could not be read
-is left empty, never guessed.
+No privileges are needed.  Virtual machines may hide the true clock and the power sensor; what cannot be read is left
+empty, never guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VECTORS = (
     ("sve", "SVE", 128),
     ("asimd", "NEON", 128),
 )
-"""CPU flag, what people call it, vector bits assumed; the first one present counts (SVE: at least 128 bits)."""
+"""CPU flag, common name, vector bits assumed; the first flag present counts (SVE: at least 128 bits)."""
 
 _GEMM = """
 import time, numpy
@@ -44,12 +44,12 @@ with ThreadPoolExecutor({threads}) as pool:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What was found: `cores` usable CPU numbers, `clock_hz` 0 when hidden, rates in bytes/s and operations/s.
+    """Facts found: `cores` usable CPU numbers, `clock_hz` 0 when hidden, rates in bytes/s and operations/s.
 
     `copy_one`/`copy_all`: bytes read plus bytes written per second by one and by all cores copying blocks larger than
     the last-level cache; `sgemm_one`/`sgemm_all`: fp32 operations per second of 1024^3 matrix products, one on one core
-    and one on every core, the fastest of many each (0 when it could not be measured); `rapl`: readable package energy
-    counters.
+    and one on every core, each the fastest of many runs (0 when it could not be measured); `rapl`: readable package
+    energy counters.
     """
 
     model: str
@@ -70,7 +70,7 @@ class HostFacts:
 
 
 def probe(root: Path = Path("/")) -> HostFacts:
-    """Return the facts about this machine; takes about 1.5 s of measuring. `root` is where /proc and /sys lie."""
+    """Return the facts about this machine; measuring takes about 1.5 s. `root` contains /proc and /sys."""
     import numpy
 
     info = cpu_info(_read(root / "proc/cpuinfo"))
@@ -98,7 +98,7 @@ def probe(root: Path = Path("/")) -> HostFacts:
 
 
 def identity(root: Path = Path("/")) -> tuple[str, int]:
-    """Return (CPU model, usable cores): what a stored detection must match; costs a file read."""
+    """Return (CPU model, usable cores), which a stored detection must match; costs one file read."""
     return cpu_info(_read(root / "proc/cpuinfo"))["model"], len(os.sched_getaffinity(0))
 
 
@@ -117,7 +117,7 @@ def cpu_info(text: str) -> dict[str, str]:
 
 
 def vector(flags: tuple[str, ...]) -> tuple[str, int]:
-    """Return name and width in bits of the widest vector extension among CPU `flags`; ("scalar", 32) when none is."""
+    """Return the name and width in bits of the widest vector extension in `flags`; ("scalar", 32) without one."""
     for flag, name, bits in VECTORS:
         if flag in flags:
             return name, bits
@@ -125,7 +125,7 @@ def vector(flags: tuple[str, ...]) -> tuple[str, int]:
 
 
 def clock_hz(root: Path, info: Mapping[str, str]) -> tuple[int, str]:
-    """Return the highest clock Linux tells and where it was read; (0, reason) when it tells none."""
+    """Return the highest clock Linux reports and where it was read; (0, reason) when it reports none."""
     policies = root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq")
     khz = [int(text) for text in map(_read, policies) if text.strip().isdigit()]
     if khz:
@@ -136,7 +136,7 @@ def clock_hz(root: Path, info: Mapping[str, str]) -> tuple[int, str]:
 
 
 def last_level_cache(root: Path) -> int:
-    """Return the size of the largest cache of CPU 0 in bytes, 32 MiB when Linux does not tell."""
+    """Return the size of the largest cache of CPU 0 in bytes, 32 MiB when Linux does not report it."""
     factor = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
     texts = [_read(path).strip() for path in root.glob("sys/devices/system/cpu/cpu0/cache/index*/size")]
     sizes = [re.fullmatch(r"(\d+)([KMG]?)", text) for text in texts]
@@ -144,7 +144,7 @@ def last_level_cache(root: Path) -> int:
 
 
 def rapl_domains(root: Path = Path("/")) -> list[Path]:
-    """Return the package energy counters (Linux powercap, microjoules) this user may read."""
+    """Return the package energy counters (Linux powercap, microjoules) readable by this user."""
     found = sorted(root.glob("sys/class/powercap/*:[0-9]*/energy_uj"))
     return [path for path in found if path.parent.name.count(":") == 1 and os.access(path, os.R_OK)]
 
@@ -152,7 +152,7 @@ def rapl_domains(root: Path = Path("/")) -> list[Path]:
 def copy_rate(threads: int, cache_bytes: int, seconds: float = 0.2) -> float:
     """Return bytes read plus written per second while `threads` threads copy blocks beyond the last-level cache.
 
-    The best of three rounds that last `seconds` together: a neighbour's load only ever takes away.
+    The best of three rounds that last `seconds` in total: background load can only lower the rate.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -173,12 +173,12 @@ def copy_rate(threads: int, cache_bytes: int, seconds: float = 0.2) -> float:
 
 
 def _sgemm(threads: int, avx512: bool, seconds: float = 0.25) -> float:
-    """Measured in a process of its own, because a BLAS reads its thread count once.
+    """Return the matrix-product rate, measured in a separate process because a BLAS reads its thread count once.
 
-    Every core works on a product of its own: no barrier in it shows the load of others as a lack of speed.
+    Every core computes a separate product: without barriers, load on one core does not slow the others.
     """
     env = {**os.environ, **dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")}
-    if avx512:  # environments pin older kernels for reproducible sums; here the machine's rate is asked for
+    if avx512:  # environments pin older kernels for reproducible sums; here the machine's full rate is wanted
         env["OPENBLAS_CORETYPE"] = "SkylakeX"
     command = [sys.executable, "-c", _GEMM.format(seconds=seconds, threads=threads)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)

@@ -1,7 +1,7 @@
-"""JSON files that socsched writes and reads again: bounded, checked against a class, faults with line and column.
+"""JSON files that socsched writes and reads back: bounded, checked against a class, faults with line and column.
 
-The class (a frozen dataclass whose fields are annotated with the types of `limits`) is the schema: pydantic holds the
-text against it.  Positions are looked up only when something is wrong.
+The class (a frozen dataclass whose fields are annotated with the types of `limits`) is the schema: pydantic validates
+the text against it.  Positions are computed only when there is a fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYNTAX = re.compile(r"(.*) at line (\d+) column (\d+)")
 
 
 class JsonFile:
-    """The bytes of a JSON file: `load` gives its content as a class, `check` reports what is wrong with its meaning."""
+    """The bytes of a JSON file: `load` returns its content as a class, `check` reports semantic faults."""
 
     def __init__(self, raw: bytes, file: str, hint: str = "", most: int = MAX_VALUES) -> None:
         self.raw, self.file, self.hint = raw, file, hint
@@ -41,7 +41,7 @@ class JsonFile:
             self._refuse_text("expected less nesting")
 
     def load(self, kind: Any) -> Any:
-        """Return the content as `kind`; DescriptorError with every fault (of a long list, those of one entry)."""
+        """Return the content as `kind`; raise DescriptorError with every fault (in a long list, those of one entry)."""
         try:
             return _adapter(kind).validate_json(self.raw, strict=True)
         except ValidationError as error:
@@ -52,7 +52,7 @@ class JsonFile:
         raise self._error(document)
 
     def check(self, faults: Iterable[tuple[Path, str]]) -> None:
-        """Raise DescriptorError when there are faults: each the path of a value, and what was expected there."""
+        """Raise DescriptorError if there are faults, each given as the path of a value and what was expected there."""
         listed = list(faults)[:MAX_FINDINGS]
         if listed:
             document = self._document([path for path, _ in listed])
@@ -84,7 +84,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def positions(text: str, wanted: Iterable[Path]) -> dict[Path, Mark]:
-    """Return where the values at `wanted` paths of a JSON text begin, and those that hold them; the text is valid."""
+    """Return the start positions of the values at `wanted` paths of a valid JSON text, and of their containers."""
     left = {path[:end] for path in wanted for end in range(len(path) + 1)}
     found: dict[Path, Mark] = {}
     path: list[str | int] = []

@@ -1,6 +1,6 @@
-"""What fields of generated files (plan, profile, scales, manifest) may hold: kinds of names and ranges of numbers.
+"""Limits on fields of generated files (plan, profile, scales, manifest): name patterns and number ranges.
 
-The classes that are written to such files name these types, and `json_file` holds a file against them.
+The classes written to such files use these types, and `json_file` validates a file against them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from socsched.limits import MOST_BYTES, MOST_LANES, MOST_MW, MOST_RATE
 from socsched.text import LINE_PATTERN
 
 MOST_NS = 2**53
-"""Longest time, 104 days: whole nanoseconds that a float holds exactly, sums of 1,024 of them fit 64 bits."""
+"""Longest time, 104 days: a float holds it exactly in whole nanoseconds, and sums of 1,024 such times fit 64 bits."""
 
 PLAN_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.+:#>@-]*$"
 
 PlanName = Annotated[str, Field(pattern=PLAN_NAME_PATTERN, max_length=200)]
-"""A name in a plan: that of a stage, or made of several (`pfn>scatter`, `backbone.2`, `front+rear`)."""
+"""A name in a plan: a stage name, or one composed of several (`pfn>scatter`, `backbone.2`, `front+rear`)."""
 NoName = Annotated[str, Field(pattern=f"{PLAN_NAME_PATTERN}|^$", max_length=200)]
-"""A name in a plan, or nothing."""
+"""A name in a plan, or empty."""
 Line = Annotated[str, Field(pattern=LINE_PATTERN, max_length=4000)]
 """Text of one line without control characters."""
 Text = Annotated[str, Field(max_length=100_000)]
-"""Any text, as an error message of a library may be."""
+"""Any text, such as a library's error message."""
 Ns = Annotated[int, Field(ge=0, le=MOST_NS)]
 """A time in nanoseconds."""
 SomeNs = Annotated[int, Field(ge=1, le=MOST_NS)]
@@ -41,7 +41,7 @@ Amount = Annotated[int, Field(ge=-(2**62), le=2**62)]
 Real = Annotated[float, Field(ge=-1e18, le=1e18)]
 Positive = Annotated[float, Field(ge=0, le=1e18)]
 Step = Annotated[float, Field(gt=0, le=1e30)]
-"""What one unit of an integer is worth."""
+"""Scale of an integer: the value of one unit."""
 Preempts = Annotated[str, Field(pattern="^(full|segment|none|restart)$")]
 Criticality = Annotated[str, Field(pattern="^(hard|firm|soft)$")]
 Overflow = Annotated[str, Field(pattern="^(newest|oldest)$")]
@@ -49,4 +49,4 @@ OnLate = Annotated[str, Field(pattern="^(continue|skip|abort|degrade)$")]
 Status = Annotated[str, Field(pattern="^(unfinished|done|dropped|aborted)$")]
 Verdict = Literal["feasible", "infeasible", "undecided"]
 Rows = FailFast()
-"""Annotation of a long list: its first wrong entry is enough, for a hostile file has a million of them."""
+"""Annotation of a long list: stop at its first wrong entry, as a hostile file may hold a million of them."""

@@ -1,4 +1,4 @@
-"""A network on its own as a pipeline: one sensor, one stage, one chain, so that an ONNX file can be planned."""
+"""A pipeline around a single network: one sensor, one stage, one chain, so that an ONNX file can be planned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERIOD = "10 Hz"
 
 
 def onnx_pipeline(path: Path) -> Pipeline:
-    """Return the pipeline of an ONNX file: a frame every 100 ms, done before the next; UsageError without the file."""
+    """Return the pipeline of an ONNX file: a frame every 100 ms, due before the next; UsageError if it is missing."""
     if not path.is_file():
         raise UsageError(f"{path}: does not exist", "expected an ONNX file, or the name of a pipeline")
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("_.-")[:64] or "network"

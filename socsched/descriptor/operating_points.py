@@ -1,6 +1,6 @@
 """Power of an engine at an operating point, from its switched capacitance or its operating points' measured power.
 
-P = C V^2 f a unit (Chandrakasan, Sheng, Brodersen, Low-power CMOS digital design, JSSC 27(4) 1992, equation 1), with
+P = C V^2 f per unit (Chandrakasan, Sheng, Brodersen, Low-power CMOS digital design, JSSC 27(4) 1992, equation 1), with
 C as Linux device trees give it: dynamic-power-coefficient in uW/MHz/V^2.
 """
 
@@ -12,10 +12,10 @@ _LINEAR_ERROR = 0.5
 
 
 def dynamic_power(engine: Engine, units: int, clock_hz: int) -> Figure:
-    """Return what `units` units draw in addition when busy at a clock (mW); above the truth where no voltage is known.
+    """Return the additional power (mW) of `units` busy units at a clock; an overestimate where no voltage is known.
 
-    With neither coefficient nor power of the operating points it is the engine's own figure in proportion to units and
-    clock: that leaves out that the voltage falls with the clock.
+    Without a coefficient or measured power of the operating points, the engine's own figure is scaled by units and
+    clock, which ignores that the voltage falls with the clock.
     """
     point = engine.points.at(clock_hz) if engine.points else None
     if point and point.dynamic_mw is not None:

@@ -1,4 +1,4 @@
-"""What an engine can compute: rules by operator and limits of a whole job."""
+"""What an engine can compute: rules per operator and limits on a whole job."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class OperatorRule:
-    """A case in which an engine takes an operator; all its conditions must hold.
+    """A case in which an engine supports an operator; all its conditions must hold.
 
     `limits`: attribute -> inclusive (min, max); `values`: attribute -> allowed values; `below`: attribute -> attribute
     it must stay under; `dtypes` empty means all of the engine.  Attribute names are those of
     `graph.operators.Operator.attrs` (kernel_h, stride_w, pad, dilation, groups, in_channels, out_channels, window,
-    axis, ...); an attribute the operator does not have is not held against it.
-    `conditions` are what numbers cannot decide; `runs_as` is the dtype it is promoted to, empty for its own;
-    `source` names who says so.
+    axis, ...); a condition on an attribute the operator lacks is ignored.  `conditions` are those that numbers cannot
+    express; `runs_as` is the dtype it is promoted to, empty for its own; `source` names the source of the rule.
     """
 
     op: str
@@ -31,7 +30,7 @@ class OperatorRule:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An operator known not to run, with the reason and who says so."""
+    """An operator known not to run, with the reason and its source."""
 
     note: str
     source: str = ""
@@ -39,7 +38,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a tensor may lie in memory at an engine's border; `use` is in, out or both."""
+    """A tensor's permitted memory format at an engine's interface; `use` is in, out or both."""
 
     layout: str
     use: str
@@ -49,12 +48,12 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRules:
-    """What an engine can compute: cases by operator kind (`allowed` None: everything), and limits of a whole job.
+    """What an engine can compute: cases by operator kind (`allowed` None: everything), and limits on a whole job.
 
     `max_jobs`: compiled jobs resident at a time (loadables per DLA core), 0 = unlimited; `static_shapes`: no symbolic
     dimension; `max_dim`: largest non-batch dimension, `max_batch`: largest batch, 0 = unlimited; `host_code`: arbitrary
-    functions may run here.  `formats`: border formats by dtype.  `name` is the rule file, `runtime` and `version` what
-    the rules hold for; all empty for rules written into a platform file.  `source` names who says so.
+    functions may run here.  `formats`: interface formats by dtype.  `name` is the rule file, `runtime` and `version`
+    what the rules apply to; all empty for rules written into a platform file.  `source` names the source of the rules.
     """
 
     allowed: Mapping[str, tuple[OperatorRule, ...]] | None = None

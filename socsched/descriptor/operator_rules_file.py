@@ -1,4 +1,4 @@
-"""Operator rules at the file edge: written into a platform file, or in a rule file that several platforms name."""
+"""Operator rules in files: written into a platform file, or in a rule file that several platforms share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OperatorRuleFile(Grounded):
     note: str = Field("", description="remarks")
 
     def lower(self, name: str, source: str = "") -> OperatorRule:
-        """Return the rule as the rest of socsched sees it; `source` is the title of where it is from."""
+        """Return the internal `OperatorRule`; `source` is the title of its source."""
         return OperatorRule(
             op=name,
             limits={attribute: (limit[0], limit[1]) for attribute, limit in self.limits.items()},
@@ -58,7 +58,7 @@ class OperatorRuleFile(Grounded):
         )
 
     def holds(self, version: tuple[int, ...]) -> bool:
-        """Return whether the case holds in a version of the runtime."""
+        """Return whether the case applies to a version of the runtime."""
         early = self.since is not None and version < version_key(self.since)
         late = self.until is not None and version >= version_key(self.until)
         return not early and not late
@@ -78,7 +78,7 @@ class OperatorRulesFile(Grounded):
     activations: Size = Field(0, description="most bytes of inner tensors of one job, 0 B = unlimited")
 
     def lower(self, folder: Path | None = None) -> OperatorRules:
-        """Return the rules as the rest of socsched sees them; a rule file is looked for below `folder` first."""
+        """Return the internal `OperatorRules`; a rule file is searched for below `folder` first."""
         if self.rules is not None:
             return load_rules(find_rules(self.rules, folder)).lower(self.version)
         allowed = None
@@ -150,7 +150,8 @@ class RulesFile(FileModel):
         return self.sources[grounded.source].title if grounded.source else grounded.assumed
 
     def lower(self, version: str | None = None) -> OperatorRules:
-        """Return the rules in a version of the runtime; what other versions take is refused with their number."""
+        """Return the rules for a runtime version; operators supported only by other versions are refused, naming
+        them."""
         chosen = version or self.version
         key = version_key(chosen)
         allowed: dict[str, tuple[OperatorRule, ...]] = {}
@@ -187,7 +188,7 @@ class RulesFile(FileModel):
         return f"{when}, {version} here"
 
     def gap(self, version: str) -> UnavailableFile | None:
-        """Return the range of versions without this engine that a version falls into, None when it is supported."""
+        """Return the unsupported version range containing a version, None when the version supports this engine."""
         key = version_key(version)
         for entry in self.unavailable:
             if key >= version_key(entry.since) and (entry.until is None or key < version_key(entry.until)):
@@ -201,7 +202,7 @@ def rule_names(folder: Path | None = None) -> list[str]:
 
 
 def find_rules(name: str, folder: Path | None = None) -> Path:
-    """Return a rule file by name: below the platform's own folder, then where platforms are looked for; KeyError."""
+    """Return a rule file by name: below the platform's own folder, then on the platform search path; else KeyError."""
     for place in _folders(folder):
         if (place / f"{name}.yaml").is_file():
             return place / f"{name}.yaml"
@@ -214,7 +215,7 @@ def _folders(folder: Path | None) -> list[Path]:
 
 
 def load_rules(path: Path) -> RulesFile:
-    """Return a rule file; DescriptorError lists every fault of it with its position."""
+    """Return a rule file; DescriptorError lists all its faults with their positions."""
     status = path.stat()
     return _load(path, (status.st_mtime_ns, status.st_size))
 

@@ -1,4 +1,4 @@
-"""Overload files: what a stage does when there is more work than time (see `runtime.overload`)."""
+"""Overload files: what a stage does under overload (see `runtime.overload`)."""
 
 from __future__ import annotations
 

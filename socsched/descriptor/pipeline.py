@@ -1,4 +1,4 @@
-"""What has to run: sensors, stages, cause-effect chains; read from YAML by `pipeline_file.py`."""
+"""The workload: sensors, stages, cause-effect chains; read from YAML by `pipeline_file.py`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from socsched.descriptor.platform import Figure, Source
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """A source of frames: period, offset and release jitter in ns, bytes a frame brings into DRAM.
+    """A source of frames: period, offset and release jitter in ns, bytes written to DRAM per frame.
 
-    `gap_ns`: of a sporadic sensor, how much later than its period the next frame may come.  `source` (a key of
-    `Pipeline.sources`) or `assumed` vouches for its numbers.
+    `gap_ns`: for a sporadic sensor, how much later than its period the next frame may arrive.  `source` (a key of
+    `Pipeline.sources`) or `assumed` gives the provenance of its numbers.
     """
 
     name: str
@@ -29,14 +29,14 @@ class Sensor:
 
 
 PER_POINT = 1000
-"""Accuracy counts in thousandths of a point."""
+"""Accuracy is counted in thousandths of a point."""
 PER_COST = 10**9
 """Factors on a planned cost are whole numbers of 1/`PER_COST`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How long jobs of a stage take: `values` ascending, drawn alike, or quantiles at equal steps with `interpolate`.
+    """Execution times of jobs: ascending, equally likely `values`, or quantiles at equal steps with `interpolate`.
 
     Values are in ns, or with `relative` in 1/`PER_COST` of the planned cost.
     """
@@ -63,12 +63,12 @@ class Degraded:
 class Anchor:
     """A known execution time of a stage: what was run where, and how long it took.
 
-    `platform` and `mode` name a described platform, or are any text for other hardware: then `engine` = an engine
-    *kind* of the planned platform is matched, and `scale` turns the time into one on its fastest setting.
-    `engine` is an engine id or kind; `units` how many of its units the time holds for (0 = all).
-    `scales_with` says what the time follows on other described hardware: "performance" of one unit (general code),
-    "bandwidth" of the engine, "compute" (units x clock x operations a cycle), or "nothing".
-    `slice_ns`: the longest part that runs without giving way on an engine that preempts between segments, 0: all of it.
+    `platform` and `mode` name a described platform, or are any text for other hardware: `engine` is then matched as an
+    engine *kind* of the planned platform, and `scale` converts the time to its fastest setting.  `engine` is an engine
+    id or kind; `units` the number of its units the time holds for (0 = all).  `scales_with` states what the time scales
+    with on other described hardware: "performance" of one unit (general code), "bandwidth" of the engine, "compute"
+    (units x clock x operations per cycle), or "nothing".  `slice_ns`: the longest part that runs without preemption on
+    an engine that preempts between segments, 0: all of it.
     """
 
     platform: str
@@ -87,18 +87,17 @@ class Stage:
     """One schedulable piece of work.
 
     Exactly one trigger: `after` (sensors or stages; runs when all of them have delivered frame k) or `period_ns` (runs
-    on its own timer).  `reads` are stages or sensors whose latest finished output is sampled at start.
-    `model` names a built-in model ("pointpillars.backbone"), or is "onnx" with the param `file` (absolute path); a
-    stage without is known by its execution times only.  `source` or `assumed` vouches for its plain numbers.
-    `params` go to the model.  `precisions` are those whose accuracy the user accepts, best first.
-    `queue` is the most frames that may wait at the stage; one more costs the `overflow` (newest | oldest) frame.
-    `on_late` says what becomes of a job that cannot meet its deadline: continue | skip (not started) | abort (at its
-    deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes what is planned.  `jitter_ns`: most a
-    timer can come late.
-    `output_bytes` is what a stage without model hands on (a model knows its own outputs).
-    `engines`: ids or kinds of engines it may run on, empty for any.
-    `share` is the most engine units one job can use (1 for single-threaded code, 0 = as many as there are).
-    `losses`: what the result loses in accuracy in a precision, in 1/`PER_POINT` of a point of the pipeline's measure.
+    on its own timer).  `reads` are stages or sensors whose latest finished output is sampled at start.  `model` names a
+    built-in model ("pointpillars.backbone"), or is "onnx" with the param `file` (absolute path); a stage without a
+    model is known by its execution times only.  `source` or `assumed` gives the provenance of its plain numbers.
+    `params` are passed to the model.  `precisions` are those whose accuracy the user accepts, best first.  `queue` is
+    the largest number of frames waiting at the stage; on overflow the `overflow` (newest | oldest) frame is dropped.
+    `on_late` is the treatment of a job that cannot meet its deadline: continue | skip (not started) | abort (at its
+    deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes its planned time.  `jitter_ns`:
+    largest timer lateness.  `output_bytes` is the output size of a stage without model (a model knows its own
+    outputs).  `engines`: ids or kinds of engines it may run on, empty for any.  `share` is the most engine units one
+    job can use (1 for single-threaded code, 0 = all).  `losses`: accuracy loss of the result by precision, in
+    1/`PER_POINT` of a point of the pipeline's measure.
     """
 
     name: str
@@ -127,7 +126,7 @@ class Stage:
 
     @property
     def modelled(self) -> bool:
-        """Whether there is something to compile or call: a built-in model or a network from a file."""
+        """Return whether the stage has a model to compile or call: built in, or a network from a file."""
         return self.model is not None
 
 
@@ -135,9 +134,9 @@ class Stage:
 class Chain:
     """A cause-effect chain from a sensor or timer stage to an effect, with its end-to-end deadline (ns).
 
-    `path` starts with a sensor or a timer-triggered stage; neighbours are linked by `after` or `reads`.
-    `max_age_ns`: oldest data the last stage may act on, None when not required.  `source`: key of `Pipeline.sources`
-    that asks for it, or `assumed`: why it is asked for.
+    `path` starts with a sensor or a timer-triggered stage; neighbours are linked by `after` or `reads`.  `max_age_ns`:
+    oldest data the last stage may act on, None when not required.  `source` (a key of `Pipeline.sources`) or `assumed`
+    justifies the requirement.
     """
 
     name: str
@@ -151,7 +150,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One workload; `accuracy_budget`: what all stages together may lose in accuracy (1/`PER_POINT` points)."""
+    """One workload; `accuracy_budget`: total accuracy loss allowed over all stages (1/`PER_POINT` points)."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""What must hold between the parts of a pipeline file: triggers, references, rates of joins, links of chains."""
+"""Consistency of the parts of a pipeline file: triggers, references, rates of joins, links of chains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 
 def check_names(root: Tree) -> None:
-    """Report stages called like a sensor: one name means one thing."""
+    """Report stages that share a name with a sensor."""
     sensors = root.at("sensors").names()
     for stage in root.at("stages").items():
         if stage.key in sensors:
@@ -37,7 +37,7 @@ def check_triggers(root: Tree) -> None:
 
 
 def check_late(root: Tree) -> None:
-    """Report stages that degrade to nothing, or have a cheaper variant that never runs."""
+    """Report stages that degrade without a cheaper variant, or have a variant that never runs."""
     for stage in root.at("stages").items():
         degrades, variant = stage.at("on_late").text == "degrade", stage.at("degraded")
         if degrades and variant.value is None:
@@ -47,7 +47,7 @@ def check_late(root: Tree) -> None:
 
 
 def check_references(root: Tree) -> None:
-    """Report names under after, reads and path that nothing has."""
+    """Report names under after, reads and path that do not exist."""
     known = {*root.at("sensors").names(), *root.at("stages").names()}
     lists = [stage.at(key) for stage in root.at("stages").items() for key in ("after", "reads")]
     for names in [*lists, *(chain.at("path") for chain in root.at("chains").items())]:
@@ -61,7 +61,7 @@ def check_references(root: Tree) -> None:
 
 
 def check_costs(root: Tree) -> None:
-    """Report stages whose execution time nothing tells, neither a network nor costs, or none in an accepted dtype."""
+    """Report stages without an execution time, from network or costs, or without one in an accepted dtype."""
     for stage in root.at("stages").items():
         model, onnx, costs = (stage.at(key) for key in ("model", "onnx", "costs"))
         if isinstance(stage.value, dict) and not (model.value or onnx.value or costs.value):
@@ -85,7 +85,7 @@ def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
 
 
 def check_accuracy(root: Tree) -> None:
-    """Report losses of data types a stage does not accept, and a budget nothing draws on."""
+    """Report losses of data types a stage does not accept, and a budget that no stage uses."""
     stated = False
     for stage in root.at("stages").items():
         accepted = {precision.text for precision in stage.at("precisions").texts()} or {"fp32"}
@@ -99,7 +99,7 @@ def check_accuracy(root: Tree) -> None:
 
 
 def check_cycles(root: Tree) -> None:
-    """Report stages that wait for themselves through after; of cycles that share stages, one."""
+    """Report stages that wait for themselves through after; only one of cycles that share stages."""
     stages = root.at("stages")
     done: set[str] = set()
     for start in stages.names():
@@ -110,7 +110,7 @@ def check_cycles(root: Tree) -> None:
 
 
 def _cycle(stages: Tree, start: str, done: set[str]) -> list[str]:
-    """Return the stages of a cycle reached from `start`, in file order of its first; marks what it visits as done."""
+    """Return the stages of a cycle reached from `start`, first in file order first; mark visited stages done."""
     trail: list[str] = []
     pending = [(start, 0)]
     while pending:
@@ -139,7 +139,7 @@ def check_rates(root: Tree) -> None:
 
 
 def _periods(root: Tree) -> dict[str, float]:
-    """Return the period (ns) of every sensor and stage that has a readable one, handed on along after."""
+    """Return the period (ns) of every sensor and stage with a readable one, propagated along after."""
     timers = [*root.at("sensors").items(), *root.at("stages").items()]
     periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
     found = {name: period for name, period in periods.items() if period}
@@ -148,7 +148,7 @@ def _periods(root: Tree) -> dict[str, float]:
 
 
 def _hand_on(root: Tree, found: dict[str, Value]) -> None:
-    """Give every stage what the first of its sources that has something has, along after."""
+    """Propagate values along after: each stage takes that of its first source with one."""
     consumers: dict[str, list[str]] = {}
     for stage in root.at("stages").items():
         for name in stage.at("after").texts():
@@ -161,7 +161,7 @@ def _hand_on(root: Tree, found: dict[str, Value]) -> None:
 
 
 def check_sporadic(root: Tree) -> None:
-    """Report joins of a sporadic sensor's frames with others: frame k of one may come any time after the other's."""
+    """Report joins of a sporadic sensor with other inputs: frame k may arrive any time after the other's frame k."""
     sporadic = {s.key: s.key for s in root.at("sensors").items() if s.at("sporadic").parse(_TIME)}
     if not sporadic:
         return
@@ -176,7 +176,7 @@ def check_sporadic(root: Tree) -> None:
 
 
 def check_chains(root: Tree) -> None:
-    """Report chains that start at no sensor or timer, or whose neighbours are not linked."""
+    """Report chains that do not start at a sensor or timer, or whose neighbours are not linked."""
     sensors, stages = root.at("sensors").names(), root.at("stages")
     for chain in root.at("chains").items():
         path = chain.at("path").texts()

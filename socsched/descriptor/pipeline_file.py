@@ -1,4 +1,4 @@
-"""Pipeline files: what has to run, how often, and how soon its effects must show."""
+"""Pipeline files: workload, rates and end-to-end deadlines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SensorFile(Grounded):
     bytes_per_frame: Size = Field(0, description="bytes a frame brings into memory")
 
     def lower(self, name: str, period_ns: int) -> Sensor:
-        """Return the sensor as the rest of socsched sees it."""
+        """Return the internal `Sensor`."""
         times = (period_ns, self.offset, self.jitter)
         return Sensor(name, self.kind, *times, self.bytes_per_frame, self.source, self.assumed, self.sporadic)
 
@@ -69,7 +69,7 @@ class AnchorFile(FileModel):
     slice: Duration = Field(0, description="longest part that runs without giving way between; absent: all of it")
 
     def lower(self) -> Anchor:
-        """Return the anchor as the rest of socsched sees it."""
+        """Return the internal `Anchor`."""
         time = self.time.lower()
         place = (self.platform, self.mode, self.engine, self.precision)
         return Anchor(*place, time, self.units, self.scale, self.scales_with, self.slice)
@@ -111,7 +111,7 @@ class StageFile(Grounded):
     criticality: Criticality = Field("firm", description="what a late job means: hard, firm or soft")
 
     def lower(self, name: str, folder: Path, period_ns: int | None) -> Stage:
-        """Return the stage as the rest of socsched sees it; a network's path is relative to `folder`."""
+        """Return the internal `Stage`; a network's path is relative to `folder`."""
         return Stage(
             name=name,
             title=self.title,
@@ -148,7 +148,7 @@ class ChainFile(Grounded):
     criticality: Criticality = Field("firm", description="what a late effect means: hard, firm or soft")
 
     def lower(self, name: str) -> Chain:
-        """Return the chain as the rest of socsched sees it."""
+        """Return the internal `Chain`."""
         limits = (self.deadline, self.max_age, self.criticality)
         return Chain(name, tuple(self.path), *limits, self.source, self.assumed)
 
@@ -168,7 +168,7 @@ class PipelineFile(FileModel):
     )
 
     def lower(self, file: str) -> Pipeline:
-        """Return the pipeline as the rest of socsched sees it."""
+        """Return the internal `Pipeline`."""
         stated = {name: sensor.period for name, sensor in self.sensors.items()}
         stated |= {name: stage.period for name, stage in self.stages.items() if stage.period is not None}
         periods = dict(zip(stated, whole_periods(list(stated.values())), strict=True))
@@ -187,7 +187,7 @@ class PipelineFile(FileModel):
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
-    """Return the pipeline of a YAML file; DescriptorError lists every fault of it with its position."""
+    """Return the pipeline of a YAML file; DescriptorError lists all its faults with their positions."""
     return _pipeline(read(path))
 
 

@@ -1,4 +1,4 @@
-"""Where a pipeline's known times were taken: engines and modes must exist on platforms that are described."""
+"""Where a pipeline's known times were measured: engines and modes must exist on described platforms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from socsched.descriptor.validation import Tree
 def check_places(file: str) -> None:
     """Raise DescriptorError for costs that name an engine or a mode their platform does not have.
 
-    A platform that no file describes may be any text; one that is nearly the name of a described one is reported.
+    A platform that no file describes may be any text; a near-miss of a described name is reported.
     """
     document = read(file)
     root = Tree(document, (), document.data)
@@ -28,7 +28,7 @@ def check_places(file: str) -> None:
 
 
 def _check_spelling(name: Tree) -> None:
-    """Report what is no platform but for a letter or two; anything else means hardware no file describes."""
+    """Report a name within a letter or two of a known platform; any other name means undescribed hardware."""
     near = difflib.get_close_matches(name.text, platform_names(), n=1, cutoff=0.9)
     if near and name.text not in platform_names():
         name.report(f"no platform is called {name.text!r}; did you mean {near[0]!r}?")

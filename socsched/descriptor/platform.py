@@ -1,7 +1,7 @@
-"""What a SoC is, to everything downstream of the file edge: engines, memory, power modes, figures with their source.
+"""The internal model of a SoC: engines, memory, power modes, figures with their source.
 
-`platform_file.py` reads these from YAML; `host.py` detects them on this machine.  Engines differ by what they declare
-here and by nothing else: no code asks whether an engine is a GPU.
+`platform_file.py` reads these from YAML; `host.py` detects them on this machine.  Engines differ only by what they
+declare here: no code tests whether an engine is a GPU.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from socsched.descriptor.operator_rules import OperatorRules
 
 PROVENANCE = ("measured", "published", "derived", "assumed")
-"""Kinds of figure, most to least trusted."""
+"""Kinds of figure, from most to least trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number and why it may be believed.
+    """A number with its provenance.
 
-    `value` is in base units (ns, bytes, bytes/s, Hz, mW) or a plain ratio; `kind` is one of `PROVENANCE`; `source` is
-    a key of `Platform.sources` or empty; `note` holds the formula of a derived or the reasoning of an assumed figure;
+    `value` is in base units (ns, bytes, bytes/s, Hz, mW) or a plain ratio; `kind` is one of `PROVENANCE`; `source` is a
+    key of `Platform.sources` or empty; `note` holds the formula of a derived figure or the reasoning of an assumed one;
     `error` is the relative uncertainty (0.2 = within 20 %), 0 when none is stated.  `interval` is set where only limits
     are known or published: `value` is then its middle unless the file prefers another, and `error` covers it.
     """
@@ -36,13 +36,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """When an engine gives a running job up: `kind` full | segment | none | restart, and what one switch costs (ns).
+    """When an engine preempts a running job: `kind` full | segment | none | restart, and the cost of one switch (ns).
 
     `full`: at any instant; `segment`: between segments of the job (kernels of a GPU, loadables or tiles of an NPU);
-    `none`: never before the job ends.  `segment_kind` names the segment for people ("kernel", "loadable");
-    `granularity_ns` is how long others wait for it: a segment's length or a time slice, where anybody says.
-    `restart`: what runs is killed at once and starts its segment again; who takes over waits `reset_ns`.  `in_flight`:
-    segments launched ahead, which still run (1: the running one).  `migration_ns`: besides, on resuming elsewhere.
+    `none`: never before the job ends.  `segment_kind` is the display name of a segment ("kernel", "loadable");
+    `granularity_ns` is how long other jobs wait for it: a segment's length or a time slice, where known.  `restart`:
+    the running job is killed at once and restarts its segment; the preempting job waits `reset_ns`.  `in_flight`:
+    segments launched ahead, which still run (1: the running one).  `migration_ns`: additional cost of resuming
+    elsewhere.
     """
 
     kind: str
@@ -56,7 +57,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class WeightsMemory:
-    """Room for weights on an engine (`size`, bytes), and how fast absent ones are fetched (`swap`, bytes/s)."""
+    """Weight memory of an engine (`size`, bytes), and the fetch rate of absent weights (`swap`, bytes/s)."""
 
     size: Figure
     swap: Figure
@@ -78,7 +79,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoints:
-    """All operating points of an engine, slowest first, and why they may be believed."""
+    """All operating points of an engine, slowest first, with their provenance."""
 
     points: tuple[OperatingPoint, ...]
     kind: str
@@ -86,15 +87,15 @@ class OperatingPoints:
     note: str = ""
 
     def at(self, clock_hz: float) -> OperatingPoint:
-        """Return the slowest point that is not below a clock, the fastest where there is none."""
+        """Return the slowest point not below a clock, the fastest where there is none."""
         return next((point for point in self.points if point.clock_hz >= clock_hz), self.points[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class Coherency:
-    """How an engine sees the caches of the CPUs: `domain` full, io (I/O-coherent) or none.
+    """Coherency of an engine with the CPU caches: `domain` full, io (I/O-coherent) or none.
 
-    `flush`: bytes/s at which caches are cleaned for an engine that is not coherent, paid for every byte handed over.
+    `flush`: bytes/s at which caches are cleaned for a non-coherent engine, paid for every byte handed over.
     """
 
     domain: str = "full"
@@ -111,13 +112,13 @@ class Gating:
     units: int
 
     def online(self, mask: int, most: int) -> int:
-        """Return how many units a mask leaves, at most as many as there are."""
+        """Return the number of units a mask leaves online, at most `most`."""
         return min((self.groups - (mask & ((1 << self.groups) - 1)).bit_count()) * self.units, most)
 
 
 @dataclass(frozen=True, slots=True)
 class Rail:
-    """A supply with a power meter: what it feeds (engine kinds or words), which sensor reads it, what it draws idle."""
+    """A supply rail with a power meter: loads (engine kinds or words), sensor, idle power."""
 
     title: str
     covers: tuple[str, ...]
@@ -131,9 +132,9 @@ class Precision:
     """One data type an engine computes in.
 
     `ops_per_cycle`: dense arithmetic operations (a multiply-add is two) per unit and clock cycle at full rate.
-    `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c", "NHWC8h8w32c").
-    `efficiency`: share of the peak reached, by operator class ("conv", "gemm", "elementwise", "default").
-    `sparsity`: peak with structured sparsity as a multiple of the dense one, None without.  No plan counts on it.
+    `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c", "NHWC8h8w32c").  `efficiency`: share of
+    the peak reached, by operator class ("conv", "gemm", "elementwise", "default").  `sparsity`: peak with structured
+    sparsity as a multiple of the dense one, None without.  Plans do not rely on it.
     """
 
     dtype: str
@@ -147,18 +148,18 @@ class Precision:
 class Engine:
     """One schedulable processor: a CPU cluster, a GPU, a DLA core, an NPU, a DSP.
 
-    `kind` ("cpu", "gpu", "dla", ...) groups engines for people and for cost anchors only.  `units` identical units
+    `kind` ("cpu", "gpu", "dla", ...) groups engines for display and for cost anchors only.  `units` identical units
     (cores, SMs); with `shares` "unit" a job occupies any number of them, with "whole" it occupies the engine.
-    `clock_hz` is the highest clock.  `bandwidth` is what this initiator alone achieves on DRAM (bytes/s).
+    `clock_hz` is the highest clock.  `bandwidth` is the DRAM bandwidth this initiator achieves alone (bytes/s).
     `launch_ns` is paid per segment, `submit_ns` per job, `handoff_ns` when a job's output is handed to another engine.
     `converts`: this engine can run layout/dtype conversion jobs, at `conversion` bytes/s read plus written (None: at
-    `bandwidth`).  `idle_mw` is drawn always while the mode powers it, `dynamic_mw` in addition while every unit is busy
-    at `clock_hz`.  `target` says what to compile for (see `compiler.targets`).
-    `performance` is the speed of one unit at `clock_hz` on general code (7-zip MIPS), which carries times of host code
-    from one CPU to another.  `capacity` (DMIPS per MHz as device trees count it) and `coefficient` (dynamic power of
-    one unit in uW/MHz/V^2) go with `points`.  `source` or `assumed` vouch for plain numbers.
-    `quantum_ns`: time slice of policies that have one, 0: theirs.  `reconfigure_ns`: regrouping units that were last
-    used in other groups.  `capacities`: speed of each unit where they differ, 1024 for the one costs refer to.
+    `bandwidth`).  `idle_mw` is always drawn while the mode powers it, `dynamic_mw` in addition while every unit is busy
+    at `clock_hz`.  `target` is the compilation target (see `compiler.targets`).  `performance` is the speed of one unit
+    at `clock_hz` on general code (7-zip MIPS), used to scale host-code times from one CPU to another.  `capacity`
+    (DMIPS per MHz as device trees count it) and `coefficient` (dynamic power of one unit in uW/MHz/V^2) go with
+    `points`.  `source` or `assumed` gives the provenance of plain numbers.  `quantum_ns`: time slice of policies that
+    have one, 0: the policy's own.  `reconfigure_ns`: cost of regrouping units last used in other groups.  `capacities`:
+    speed of each unit where they differ, 1024 for the unit that costs refer to.
     """
 
     id: str
@@ -208,11 +209,11 @@ class EngineMode:
 class PowerMode:
     """A power mode as the vendor ships it; `engines` covers every engine of the platform.
 
-    `cap_mw` is the module's power budget, None where the vendor states none; `base_mw` is drawn by everything that is
-    no engine (rest of the SoC, DRAM idle, board); `dram` is the bandwidth the memory clock of this mode allows.
-    `stated_tops` is the INT8 peak (10^12/s, with sparsity where there is any) the vendor states for this mode.
-    `clocks_hz` are clocks of blocks that are no engine here; `family` is the configuration file the mode is from, where
-    a vendor ships several whose numbers overlap.
+    `cap_mw` is the module's power budget, None where the vendor states none; `base_mw` is drawn by everything other
+    than engines (rest of the SoC, idle DRAM, board); `dram` is the bandwidth the memory clock of this mode allows.
+    `stated_tops` is the INT8 peak (10^12/s, with sparsity where supported) the vendor states for this mode.
+    `clocks_hz` are clocks of blocks not modelled as engines; `family` is the configuration file the mode comes from,
+    where a vendor ships several whose numbers overlap.
     """
 
     name: str
@@ -231,14 +232,14 @@ class PowerMode:
     assumed: str = ""
 
     def called(self, name: str) -> bool:
-        """Say whether people mean this mode by a name: its own, an alias, either without "MODE_", case ignored."""
+        """Return whether a name denotes this mode: its own, an alias, either without "MODE_", case ignored."""
         plain = name.lower().removeprefix("mode_")
         return plain in {n.lower().removeprefix("mode_") for n in (self.name, *self.aliases)}
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Which model says how engines slow each other down at the DRAM (`cost.contention`), and with what parameters.
+    """The model of DRAM contention between engines (`cost.contention`) and its parameters.
 
     `model` empty stands for the default.  Parameters are numbers (bandwidths in bytes/s), or mappings of these.
     """
@@ -253,7 +254,7 @@ class Contention:
 class Dram:
     """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ).
 
-    `latency_ns`: a random access by a CPU, where anybody measured it.
+    `latency_ns`: a random access by a CPU, where measured.
     """
 
     peak: Figure
@@ -266,7 +267,7 @@ class Dram:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where figures come from: title, and address or publication."""
+    """The source of figures: title, and address or publication."""
 
     title: str
     where: str = ""
@@ -288,7 +289,7 @@ class Platform:
     file: str = ""
 
     def contention(self) -> dict[str, Any]:
-        """Return the choice of a contention model as a plan carries it, empty for the default.
+        """Return the choice of contention model in the form a plan carries, empty for the default.
 
         `engines` (id -> kind) lists all, because parameters may name one that the planned mode switches off.
         """

@@ -1,4 +1,4 @@
-"""What must hold between the parts of a platform file: engines and modes agree, limits are limits."""
+"""Consistency of the parts of a platform file: engines and modes agree, and limits hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _groups(root: Tree) -> dict[str, list[str]]:
 
 
 def check_engines(root: Tree) -> None:
-    """Report engines that end up with the same id, and segment preemption without a name for the segment."""
+    """Report engines with the same id, and segment preemption without a name for the segment."""
     owner: dict[str, str] = {}
     for key, ids in _groups(root).items():
         for engine_id in ids:
@@ -54,7 +54,7 @@ def check_engines(root: Tree) -> None:
 
 
 def _check_preemption(preemption: Tree) -> None:
-    """Report what a kind of preemption lacks, and what belongs to another kind."""
+    """Report fields that a kind of preemption lacks, and fields that belong to another kind."""
     kind = preemption.at("kind").text
     if kind == "restart" and preemption.at("reset").value is None:
         preemption.report("restart preemption needs reset, the time until the engine can be used again")
@@ -64,7 +64,7 @@ def _check_preemption(preemption: Tree) -> None:
 
 
 def _check_capacities(engine: Tree) -> None:
-    """Report capacities that are not one a unit, or of which none is the unit that costs refer to."""
+    """Report capacities whose number differs from the units', or without the unit that costs refer to."""
     given, units = engine.at("capacities"), engine.at("units").value
     if not isinstance(given.value, list) or not given.value:
         return
@@ -106,7 +106,7 @@ def check_efficiency(root: Tree) -> None:
 
 
 def check_operators(root: Tree) -> None:
-    """Report faults of rules written out, rule files that do not exist, and versions without the engine."""
+    """Report faults of inline rules, missing rule files, and runtime versions without the engine."""
     for engine in root.at("engines").items():
         rules = engine.at("operators")
         for rule in rules.at("allowed").items():
@@ -138,7 +138,7 @@ def _check_rule_file(rules: Tree) -> None:
 
 
 def check_modes(root: Tree) -> None:
-    """Report modes of the same name or number, and anything but one default mode."""
+    """Report modes with the same name or number, and any number of default modes other than one."""
     names: set[str] = set()
     numbers: set[tuple[str, object]] = set()
     for mode in root.at("modes").items():
@@ -163,7 +163,7 @@ def check_mode_engines(root: Tree) -> None:
     """Report unknown and missing engines of modes, and settings beyond what the engine has."""
     groups = _groups(root)
     if not all(groups.values()):
-        return  # ids of engines with a malformed count are anyone's guess
+        return  # ids of engines with a malformed count are unknown
     known = [*groups, *(engine_id for ids in groups.values() for engine_id in ids)]
     for mode in root.at("modes").items():
         engines = mode.at("engines")

@@ -47,7 +47,7 @@ class ContentionFile(Grounded):
     )
 
     def lower(self) -> Contention:
-        """Return the choice as the rest of socsched sees it."""
+        """Return the internal `Contention`."""
         return Contention(self.model, dict(self.parameters), self.source, self.assumed)
 
 
@@ -62,7 +62,7 @@ class DramFile(FileModel):
     contention: ContentionFile | None = Field(None, description="absent: max-min fair shares of what is achievable")
 
     def lower(self) -> Dram:
-        """Return the memory as the rest of socsched sees it."""
+        """Return the internal `Dram`."""
         latency = self.latency.lower() if self.latency else None
         contention = self.contention.lower() if self.contention else Contention()
         figures = (self.peak.lower(), self.achievable.lower(), self.size.lower(), self.energy.lower())
@@ -78,7 +78,7 @@ class RailFile(Grounded):
     idle: PowerFigure | None = Field(None, description="power with nothing running")
 
     def lower(self) -> Rail:
-        """Return the rail as the rest of socsched sees it."""
+        """Return the internal `Rail`."""
         idle = self.idle.lower() if self.idle else None
         return Rail(self.title, tuple(self.covers), self.sensor, idle, self.source)
 
@@ -94,7 +94,7 @@ class EngineModeFile(FileModel):
     )
 
     def lower(self, engine: Engine) -> EngineMode:
-        """Return the engine's mode as the rest of socsched sees it."""
+        """Return the internal `EngineMode`."""
         units = self.units or 0
         if self.mask is not None and engine.gating:
             units = engine.gating.online(self.mask, engine.units)
@@ -121,7 +121,7 @@ class PowerModeFile(Grounded):
     note: str = Field("", description="what a reader must know, such as vendor figures that disagree")
 
     def lower(self, groups: Mapping[str, list[Engine]]) -> PowerMode:
-        """Return the mode as the rest of socsched sees it; `groups` maps the engines' keys to the engines."""
+        """Return the internal `PowerMode`; `groups` maps the engines' keys to the engines."""
         engines: dict[str, EngineMode] = {}
         for key, members in groups.items():
             for engine in members:
@@ -161,7 +161,7 @@ class PlatformFile(FileModel):
     modes: list[PowerModeFile] = Field(min_length=1, description="power modes as the vendor ships them")
 
     def lower(self, file: str, resolve: Resolve) -> Platform:
-        """Return the platform as the rest of socsched sees it; `resolve` finds the operator rules engines name."""
+        """Return the internal `Platform`; `resolve` finds the operator rules engines name."""
         groups = {
             key: [engine.lower(engine_id, resolve) for engine_id in engine_ids(key, engine.count)]
             for key, engine in self.engines.items()
@@ -182,7 +182,7 @@ class PlatformFile(FileModel):
 
 
 def load_platform(path: str | Path) -> Platform:
-    """Return the platform of a YAML file; DescriptorError lists every fault of it with its position."""
+    """Return the platform of a YAML file; DescriptorError lists all its faults with their positions."""
     return _platform(read(path))
 
 

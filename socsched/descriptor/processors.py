@@ -1,7 +1,7 @@
-"""Processors a target may name, by architecture, as LLVM 22.1 lists them (TVM's `llvm_get_cpu_archlist`).
+"""Processors that a target may name, by architecture, as listed by LLVM 22.1 (TVM's `llvm_get_cpu_archlist`).
 
-An unknown architecture ends TVM with a segmentation fault, an unknown processor is compiled for as a generic one, so
-both are refused where a platform is read.  A test holds the lists against the installed TVM.
+TVM crashes with a segmentation fault on an unknown architecture and compiles for a generic processor on an unknown one,
+so both are refused when a platform is read.  A test checks the lists against the installed TVM.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Quantile tables of distributions in decimal arithmetic, so that every machine gets the same whole numbers.
+"""Quantile tables of distributions in decimal arithmetic, so that every machine gets the same integers.
 
-The mathematical library of a machine may round the last bit of a logarithm or an error function its own way; `decimal`
-rounds correctly everywhere (IEEE 854), and the normal distribution is summed up here in more digits than are kept.
+Math libraries may differ in the last bit of a logarithm or error function; `decimal` rounds correctly everywhere (IEEE
+854), and the normal distribution is summed here with more digits than are kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import Context, Decimal, localcontext
 STEPS = 256
 """Equal steps of probability between neighbouring quantiles of a table."""
 FARTHEST = 8
-"""Standard deviations beyond which nothing is tabulated: a probability of 6e-16."""
+"""Standard deviations beyond which the table stops: a probability of 6e-16."""
 
 _CONTEXT = Context(prec=40)
 _PI = Decimal("3.14159265358979323846264338327950288419717")
@@ -26,7 +26,7 @@ def normal(mean: Decimal, sd: Decimal, least: Decimal, most: Decimal) -> tuple[i
 
 
 def lognormal(mean: Decimal, sd: Decimal, least: Decimal, most: Decimal) -> tuple[int, ...]:
-    """Return the `STEPS` + 1 quantiles, rounded, of a lognormal distribution of this mean and standard deviation."""
+    """Return the `STEPS` + 1 quantiles, rounded, of a lognormal distribution with this mean and standard deviation."""
     with localcontext(_CONTEXT):
         place, spread = _logarithmic(mean, sd)
         low = (least.ln() - place) / spread if least > 0 else Decimal(-FARTHEST)
@@ -34,7 +34,7 @@ def lognormal(mean: Decimal, sd: Decimal, least: Decimal, most: Decimal) -> tupl
 
 
 def deviations(mean: Decimal, sd: Decimal, value: Decimal, logarithmic: bool) -> Decimal:
-    """Return by how many standard deviations a value lies above the middle, of the logarithm where `logarithmic`."""
+    """Return a value's distance above the mean in standard deviations, of the logarithm where `logarithmic`."""
     with localcontext(_CONTEXT):
         if not logarithmic:
             return (value - mean) / sd
@@ -60,7 +60,7 @@ def _table(
 
 
 def _inverse(share: Decimal, low: Decimal, high: Decimal) -> Decimal:
-    """Return where the normal distribution reaches a share, by Newton's method kept between two ends."""
+    """Return the point at which the normal distribution reaches a share, by Newton's method within a bracket."""
     at = (low + high) / 2
     while True:
         excess = _below(at) - share

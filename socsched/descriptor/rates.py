@@ -1,4 +1,4 @@
-"""Periods in whole nanoseconds for rates that have none: 30 Hz fits three times into 100 ms, 33,333,333 ns do not."""
+"""Whole-nanosecond periods for inexact rates: 30 Hz fits three times into 100 ms, 33,333,333 ns do not."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from socsched import units
 from socsched.descriptor.fields import Quantity
 
 NEAR = 1e-6
-"""Most by which a period may differ from the one stated so that all rates repeat together."""
+"""Largest relative change of a stated period made so that all rates share a hyperperiod."""
 LONG = 1000
-"""Longest periods in a hyperperiod from which on it is worth a warning."""
+"""Number of longest periods in a hyperperiod above which a warning is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Cycle(Quantity):
     """Annotation of a period written as a duration or as a rate: 100 ms, 10 Hz."""
 
     def read(self, text: object) -> Any:
-        """Return the period (ns), a fraction where the rate has no whole one; ValueError says what was expected."""
+        """Return the period (ns), a fraction if the rate has no whole one; raise ValueError with the expected form."""
         try:
             rate = units.parse_exact(text, "frequency")
         except ValueError:
@@ -45,8 +45,8 @@ class Cycle(Quantity):
 def whole_periods(stated: Sequence[Fraction | int]) -> list[int]:
     """Return periods in whole nanoseconds that repeat together as the stated ones do.
 
-    Whole periods stay as they are unless one beside them is none: then all become parts of one hyperperiod, as far as
-    that changes each by a millionth at most.
+    Whole periods stay unchanged unless another period is fractional: then all become divisors of one hyperperiod,
+    provided that changes each by at most a millionth.
     """
     exact = [Fraction(period) for period in stated]
     if all(period.denominator == 1 for period in exact):
@@ -62,7 +62,7 @@ def whole_periods(stated: Sequence[Fraction | int]) -> list[int]:
 
 
 def seldom_repeats(periods: Sequence[int]) -> str:
-    """Return a warning where the pattern of all periods takes very long to repeat, "" otherwise."""
+    """Return a warning if the hyperperiod of all periods is very long, "" otherwise."""
     length = math.lcm(*periods) if periods else 0
     if length <= LONG * max(periods, default=0):
         return ""

@@ -1,4 +1,4 @@
-"""What must hold inside operator rules, in a rule file or in a platform file."""
+"""Consistency of operator rules, in a rule file or in a platform file."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ OPERATORS = frozenset(
         *("sin", "slice", "softmax", "softplus", "split", "sqrt", "subtract", "tanh", "topk", "transpose"),
     )
 )
-"""Names of operators that rules can be about (`graph.operators.Operator.kind`, and others vendors list)."""
+"""Operators that rules can name (`graph.operators.Operator.kind`, and others that vendors list)."""
 
 
 def check_operators(entries: Tree) -> None:
-    """Report names of operators that do not exist: a rule of such a name would never apply."""
+    """Report unknown operator names: a rule for one would never apply."""
     for entry in entries.items():
         if entry.key not in OPERATORS:
             entry.unknown("operator", OPERATORS, key=True)
 
 
 def check_case(case: Tree) -> None:
-    """Report attributes no operator has, empty ranges and dtypes that appear twice in one case of a rule."""
+    """Report unknown attributes, empty ranges and duplicate dtypes within one case of a rule."""
     for name in ("limits", "values", "below"):
         for entry in case.at(name).items():
             if entry.key not in OPERATOR_ATTRS:
@@ -64,7 +64,7 @@ def check_cases(root: Tree) -> None:
 
 
 def check_grounds_of_rules(root: Tree) -> None:
-    """Report rules without source: who says that an operator runs is the point of a rule file."""
+    """Report rules without a source, which a rule file exists to give."""
     entries = [root.at("job"), *root.at("unavailable").items(), *root.at("refused").items()]
     entries += [case for operator in root.at("operators").items() for case in operator.items()]
     entries += [entry for formats in root.at("formats").items() for entry in formats.items()]

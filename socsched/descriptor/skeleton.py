@@ -1,4 +1,4 @@
-"""A platform file to begin with: commented, valid, and nothing but placeholders."""
+"""A starter platform file: commented, valid, and all placeholders."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TEMPLATE = Path(__file__).with_name("skeleton.yaml")
 def write_skeleton(name: str, file: Path) -> Path:
     """Write the skeleton of platform `name` to `file` and return it.
 
-    Raises UsageError for a name that no platform can have and for a file that exists, MachineError or InputError where
-    it cannot be written.
+    Raises UsageError for an invalid platform name and for a file that exists, MachineError or InputError if it cannot
+    be written.
     """
     if not re.fullmatch(NAME_PATTERN, name) or len(name) > 64:
         raise UsageError(f"{name!r} cannot be the name of a platform", f"expected {NAME_PATTERN}, such as my-board")

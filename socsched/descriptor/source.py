@@ -1,8 +1,9 @@
 """YAML with positions: a file becomes plain data plus the line and column of every key and value.
 
-Only the part of YAML a descriptor needs is taken: mappings with text keys, sequences, scalars, aliases.  Scalars are
-read as in YAML 1.2 (`on`, `off`, `yes`, `no` and dates are text).  Tags, several documents, duplicate keys, nesting
-deeper than `MAX_DEPTH` and files that expand to more than `MAX_NODES` values are findings, never parser exceptions.
+Only the subset of YAML that a descriptor needs is accepted: mappings with text keys, sequences, scalars, aliases.
+Scalars are read as in YAML 1.2 (`on`, `off`, `yes`, `no` and dates are text).  Tags, several documents, duplicate keys,
+nesting deeper than `MAX_DEPTH` and files that expand to more than `MAX_NODES` values are findings, never parser
+exceptions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_NODES = 20_000
 MAX_FINDINGS = 200
 
 Path = tuple[str | int, ...]
-"""Where a value is in the data: mapping keys and sequence indices from the root."""
+"""Location of a value in the data: mapping keys and sequence indices from the root."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
@@ -43,7 +44,7 @@ class Mark:
 class Document:
     """Plain data of a file, with the position of every value (`values`) and of every mapping key (`keys`) by path.
 
-    `decimals` has the text of every number with a fraction, which a float may not hold exactly.
+    `decimals` holds the text of every fractional number, since a float may not represent it exactly.
     """
 
     file: str
@@ -54,13 +55,13 @@ class Document:
     findings: list[Finding] = field(default_factory=list)
 
     def mark(self, path: Path, key: bool = False) -> Mark:
-        """Return where the value (or its key) at `path` is; of its nearest known ancestor when it is not there."""
+        """Return the position of the value (or its key) at `path`, of its nearest known ancestor when absent."""
         if key and path in self.keys:
             return self.keys[path]
         while path and path not in self.values:
             path = path[:-1]
         value, name = self.values.get(path, Mark()), self.keys.get(path)
-        # A block starts on the line after its key; the key is where people look.
+        # A block starts on the line after its key; the key is the more useful position.
         return name if name and name.line < value.line else value
 
     def report(self, path: Path, expected: str, key: bool = False) -> None:
@@ -69,13 +70,13 @@ class Document:
         self.add(mark, field_name(path), expected)
 
     def add(self, mark: Mark, name: str, expected: str) -> None:
-        """Add a finding at a position, unless the file is full of them."""
+        """Add a finding at a position, unless the limit is reached."""
         if not self.full:
             self.findings.append(Finding(self.file, mark.line, mark.column, name, expected))
 
     @property
     def full(self) -> bool:
-        """Whether so much is wrong that more findings would help nobody."""
+        """Return whether the limit on findings is reached, so that further ones are dropped."""
         return len(self.findings) >= MAX_FINDINGS
 
     def check(self) -> None:
@@ -87,21 +88,21 @@ class Document:
 
 
 def field_name(path: Path) -> str:
-    """Return a path as people write it, such as ``modes[0].engines.cpu0``; ``file`` for the root."""
+    """Return a path in display form, such as ``modes[0].engines.cpu0``; ``file`` for the root."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.lstrip(".") or "file"
 
 
 def read(path: str | FilePath) -> Document:
-    """Return the data of a YAML file with positions; what is wrong with the file itself is in its `findings`.
+    """Return the data of a YAML file with positions; faults of the file itself are in its `findings`.
 
-    Raises DescriptorError when there is no data to go on with: unreadable file, no UTF-8 text, a syntax error.
+    Raises DescriptorError when there is no usable data: unreadable file, invalid UTF-8, a syntax error.
     """
     return parse(read_bytes(path), str(path))
 
 
 def read_bytes(path: str | FilePath) -> bytes:
-    """Return what a descriptor file holds; DescriptorError when it cannot be read or is too large."""
+    """Return the content of a descriptor file; raise DescriptorError if it cannot be read or is too large."""
     document = Document(str(path))
     try:
         size = FilePath(path).stat().st_size
@@ -143,7 +144,7 @@ def parse(raw: bytes, file: str) -> Document:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, in the words of a YAML file."""
+    """Return the kind of a value in YAML terms."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -155,7 +156,7 @@ def kind_of(value: object) -> str:
 
 
 class _Refused(Exception):
-    """YAML that is well-formed but not taken."""
+    """YAML that is well-formed but not accepted."""
 
     def __init__(self, mark: Mark, expected: str) -> None:
         super().__init__(expected)
@@ -184,7 +185,7 @@ def _decode(raw: bytes, document: Document) -> str:
 
 
 def _line(text: str, mark: Any) -> str:
-    """Return the line an error is on, empty when it has no place."""
+    """Return the line of an error, empty when it has no position."""
     lines = text.split("\n") if mark else []
     return lines[mark.line] if mark and mark.line < len(lines) else ""
 
@@ -201,7 +202,7 @@ def _mark(mark: Any) -> Mark:
 def _compose(text: str) -> _Node | None:
     """Return the node tree of the only document in `text`.
 
-    Built from events with a stack of our own: the library's composer recurses and knows no limits.
+    Built from events with an explicit stack: the library's composer recurses without limit.
     """
     root: _Node | None = None
     count = 0
@@ -250,7 +251,7 @@ def _node(event: Any, anchors: dict[str, _Node]) -> _Node:
 
 
 class _Builder:
-    """Turns nodes into data and positions; aliases are written out, within the limit on values."""
+    """Converts nodes to data and positions; aliases are expanded, within the limit on values."""
 
     def __init__(self, document: Document) -> None:
         self.document = document

@@ -1,4 +1,4 @@
-"""A study as the rest of socsched sees it: what varies, how it is sampled, simulated and judged; a fleet."""
+"""The internal model of a study: parameters, sampling, simulation and acceptance criteria; a fleet."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from socsched.descriptor.distribution import Distribution
 
 NAMED = ("platform", "mode", "pipeline", "objective", "policy", "faults", "load", "seed")
-"""Parameters by name; besides there are ``rate.SOURCE``, ``platform.FIELD`` and ``pipeline.FIELD``."""
+"""Parameters by name, in addition to ``rate.SOURCE``, ``platform.FIELD`` and ``pipeline.FIELD``."""
 PATHS = ("rate.", "platform.", "pipeline.")
 ALL = "all"
-"""Of `mode`: every power mode of the platform."""
+"""Value of `mode` that stands for every power mode of the platform."""
 DESIGNS = ("grid", "random", "latin-hypercube", "halving")
 SMALLEST = ("platform_tdp_mw", "tdp_mw", "price", "planned_power_mw", "latency_ns", "energy_mj_per_round", "power_mw")
-"""Columns by which the smallest configuration may be chosen."""
+"""Columns by which the smallest configuration can be chosen."""
 
 
 ALWAYS_AS_PLANNED = Distribution((1_000_000,), "1")
-"""Load of a vehicle whose jobs take what is planned, in millionths."""
+"""Load, in millionths, of a vehicle whose jobs take their planned times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What varies: listed `values` as in the file, or from `low` to `high` in `steps` (0: continuous).
+    """A varied parameter: listed `values` as in the file, or from `low` to `high` in `steps` (0: continuous).
 
-    `dimension` of `units.UNITS` for quantities, else empty; `low` and `high` are in its base unit.  `log`: equal steps
-    and densities of the logarithm.
+    `dimension` of `units.UNITS` for quantities, else empty; `low` and `high` are in its base unit.  `log`: steps and
+    density are uniform in the logarithm.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Parameter:
 
     @property
     def listed(self) -> bool:
-        """Whether values are listed, not a range."""
+        """Return whether the parameter lists its values rather than giving a range."""
         return bool(self.values)
 
 
@@ -48,8 +48,8 @@ class Parameter:
 class Design:
     """How configurations are chosen: `kind` of `DESIGNS`, `points` of them unless it is a grid, drawn from `seed`.
 
-    Halving starts with a sample of `start` (a grid where that is "grid"), keeps the better `keep` of it in every round
-    and simulates it 1 / `keep` times as often in the next one, from `first` runs up to all.
+    Halving starts with a sample of `start` (a grid where that is "grid"), keeps the best fraction `keep` in every round
+    and simulates it 1 / `keep` times as often in the next, from `first` runs up to all.
     """
 
     kind: str = "grid"
@@ -62,9 +62,9 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Simulate:
-    """How a configuration is simulated: up to `runs` times `duration_ns`, with seeds that follow each other.
+    """How a configuration is simulated: up to `runs` times `duration_ns`, with consecutive seeds.
 
-    With `settle` no further run is made once its verdict on misses is settled with `confidence`.
+    With `settle` runs stop once the verdict on misses is settled with `confidence`.
     """
 
     duration_ns: int = 10 * 10**9
@@ -75,10 +75,10 @@ class Simulate:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What a configuration must show beside a feasible plan; None: nothing asked.
+    """Requirements on a configuration in addition to a feasible plan; None: no requirement.
 
-    `slack`: share of its deadline that the bound of every chain leaves; `growth`: factor by which all WCETs may grow
-    with every deadline still proved; `misses`: share of frames late or dropped in simulation, at most.
+    `slack`: least share of its deadline that the bound of every chain leaves; `growth`: factor by which all WCETs can
+    grow with every deadline still proved; `misses`: largest share of frames late or dropped in simulation.
     """
 
     slack: float | None = None
@@ -88,7 +88,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Which boards measure: key of the tracker by platform, priority and time-out of a request, repeats of a stage."""
+    """Boards for measurements: tracker key by platform, priority and timeout of a request, repeats of a stage."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
     priority: int = 1
@@ -101,7 +101,7 @@ class Measure:
 class Thermal:
     """A module and its heat sink as one lumped mass: thermal resistance (mK/W) and time constant (ns).
 
-    `trip_mc`: where clocks go down (thousandths of a degree Celsius), 0: where the platform says.
+    `trip_mc`: throttling temperature (thousandths of a degree Celsius), 0: the platform's.
     """
 
     resistance_mk_per_w: int
@@ -112,10 +112,10 @@ class Thermal:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Vehicles that differ: each draws a load (factor on execution times), ambient temperature, and rate of faults.
+    """A fleet of differing vehicles: each draws a load (factor on execution times), ambient temperature, fault rate.
 
-    `duration_ns` of simulated driving each; `faults_per_minute` of the kinds `kinds` (empty: all); `worst`: how many
-    are listed; `vehicle_hours` to be extrapolated to.
+    `duration_ns` of simulated driving each; `faults_per_minute` of the kinds `kinds` (empty: all); `worst`: how many of
+    the worst are listed; `vehicle_hours`: extrapolation target.
     """
 
     vehicles: int
@@ -133,7 +133,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Parameters and what is done with every combination; `prices` by platform, in a currency of the user's own."""
+    """Parameters and the evaluation of every combination; `prices` by platform, in a currency of the user's choice."""
 
     name: str
     title: str
@@ -149,5 +149,5 @@ class Study:
     file: str = ""
 
     def parameter(self, name: str) -> Parameter | None:
-        """Return a parameter by name, None where it does not vary."""
+        """Return a parameter by name, None if it does not vary."""
         return next((parameter for parameter in self.parameters if parameter.name == name), None)

@@ -1,4 +1,4 @@
-"""Fields of study files that may have several forms: values of a parameter, and distributions."""
+"""Fields of study files with several forms: values of a parameter, and distributions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RANGE = ("between", "steps", "scale")
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What one parameter takes: `values`, or a range; the parameter's own name is the key it stands under."""
+    """Values of one parameter: `values`, or a range; the parameter's name is its key in the file."""
 
     values: tuple[Any, ...] = ()
     low: float = 0.0
@@ -48,7 +48,7 @@ class ParameterType:
     """Annotation of a parameter: one value, a list of them, or ``{between: [low, high], steps: n, scale: log}``."""
 
     def read(self, value: Any) -> Values:
-        """Return the values; ValueError says what was expected."""
+        """Return the values; raise ValueError with the expected form."""
         if isinstance(value, dict):
             return self._range(value)
         listed = value if isinstance(value, list) else [value]
@@ -109,7 +109,7 @@ class SpreadType:
     least: float | None = None
 
     def read(self, value: Any) -> Distribution:
-        """Return the distribution; ValueError says what was expected."""
+        """Return the distribution; raise ValueError with the expected form."""
         if not isinstance(value, dict):
             return Distribution.constant(self._number(value), str(value))
         if len(value) != 1:
@@ -160,6 +160,6 @@ _FORMS = (
 
 
 def quantity_text(value: float, dimension: str) -> str:
-    """Return a number in base units as a file would have it."""
+    """Return a number in base units in file notation."""
     unit = units.BASE_UNIT[dimension]
     return f"{round(value)} {unit}" if dimension not in ("energy per byte", "temperature") else f"{value:.6f} {unit}"

@@ -1,4 +1,4 @@
-"""Study files (``studies/NAME.yaml``): their structure, cross-checks, and the way from text to `descriptor.study`."""
+"""Study files (``studies/NAME.yaml``): structure, cross-checks, and conversion to `descriptor.study`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DesignFile(FileModel):
     first: int = Field(1, ge=1, le=100_000, description="of halving: runs of a configuration in the first round")
 
     def lower(self) -> Design:
-        """Return the design as the rest of socsched sees it."""
+        """Return the internal `Design`."""
         return Design(self.kind, self.points, self.seed, self.start, self.keep, self.first)
 
 
@@ -60,12 +60,12 @@ class SimulateFile(FileModel):
     confidence: _Probability = Field(0.99, description="of that verdict and of intervals of misses")
 
     def lower(self) -> Simulate:
-        """Return it as the rest of socsched sees it."""
+        """Return the internal `Simulate`."""
         return Simulate(self.duration, self.runs, self.settle, self.confidence)
 
 
 class HoldsFile(FileModel):
-    """What a configuration must show beside a feasible plan."""
+    """Requirements on a configuration in addition to a feasible plan."""
 
     slack: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None, description="share of its deadline that the bound of every chain leaves, at least"
@@ -78,7 +78,7 @@ class HoldsFile(FileModel):
     )
 
     def lower(self) -> Holds:
-        """Return it as the rest of socsched sees it."""
+        """Return the internal `Holds`."""
         return Holds(self.slack, self.growth, self.misses)
 
 
@@ -92,7 +92,7 @@ class MeasureFile(FileModel):
     choose: Literal["best", "front", "all"] = Field("front", description="configurations that are measured")
 
     def lower(self) -> Measure:
-        """Return it as the rest of socsched sees it."""
+        """Return the internal `Measure`."""
         return Measure(dict(self.keys), self.priority, max(self.timeout // 10**9, 1), self.repeat, self.choose)
 
 
@@ -104,7 +104,7 @@ class ThermalFile(Grounded):
     trip: Temperature | None = Field(None, description="where clocks go down; absent: the platform's throttle limit")
 
     def lower(self) -> Thermal:
-        """Return it as the rest of socsched sees it."""
+        """Return the internal `Thermal`."""
         trip = 0 if self.trip is None else round(self.trip * 1000)
         return Thermal(round(self.resistance * 1000), self.time_constant, trip, self.source or self.assumed)
 
@@ -133,7 +133,7 @@ class FleetFile(FileModel):
     vehicle_hours: int = Field(1_000_000, ge=1, le=10**12, description="what the table of costs extrapolates to")
 
     def lower(self) -> Fleet:
-        """Return it as the rest of socsched sees it."""
+        """Return the internal `Fleet`."""
         return Fleet(
             self.vehicles,
             self.duration,
@@ -179,7 +179,7 @@ class StudyFile(FileModel):
     fleet: FleetFile | None = Field(None, description="vehicles that differ")
 
     def lower(self, file: str) -> Study:
-        """Return the study as the rest of socsched sees it."""
+        """Return the internal `Study`."""
         parameters = tuple(
             Parameter(name, v.values, v.low, v.high, v.steps, v.log, v.dimension) for name, v in self.parameters.items()
         )
@@ -200,18 +200,18 @@ class StudyFile(FileModel):
 
 
 def load_study(name_or_path: str | Path) -> Study:
-    """Return the study of a shipped name or a file; DescriptorError lists every fault of it with its position."""
+    """Return the study of a shipped name or a file; DescriptorError lists all its faults with their positions."""
     path = resources.find("studies", str(name_or_path))
     return validate(document := read(path), StudyFile, CHECKS).lower(document.file)
 
 
 def study_from(document: Document) -> Study:
-    """Return the study of data that are read already, checked the same way."""
+    """Return the study of a document already read, checked the same way."""
     return validate(document, StudyFile, CHECKS).lower(document.file)
 
 
 def check_parameters(root: Tree) -> None:
-    """Report parameters nobody knows, missing ones, and values of the wrong kind."""
+    """Report unknown and missing parameters, and values of the wrong kind."""
     parameters = root.at("parameters")
     for entry in parameters.items():
         if entry.key not in NAMED and not (entry.key.startswith(PATHS) and not entry.key.endswith(".")):
@@ -249,7 +249,7 @@ def check_values(root: Tree) -> None:
 
 
 def check_references(root: Tree) -> None:
-    """Report platforms, pipelines and fault files that are not there."""
+    """Report missing platforms, pipelines and fault files."""
     folder = Path(root.document.file).parent
     for kind, name in (("platforms", "platform"), ("pipelines", "pipeline")):
         for value in _values(root.at("parameters").at(name)):
@@ -285,7 +285,7 @@ def check_design(root: Tree) -> None:
 
 
 def beside(folder: Path, name: str) -> Path:
-    """Return the file a study means by a path: relative to the study's own folder."""
+    """Return the file a study's path refers to, relative to the study's own folder."""
     path = Path(os.path.expanduser(name))
     return path if path.is_absolute() else folder / path
 

@@ -1,4 +1,4 @@
-"""The `target` of an engine at the file edge: which compiler back end, for which processor (see `compiler.targets`)."""
+"""The `target` of an engine in platform files: compiler back end and processor (see `compiler.targets`)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class ProcessorFile(_Processor):
 
 
 def _host(value: Any, handler: Callable[[Any], Any]) -> Any:
-    """Hold a mapping against `ProcessorFile` alone: faults of it are not those of a truth value."""
+    """Validate a mapping against `ProcessorFile` alone, so that its faults are not reported as those of a boolean."""
     return ProcessorFile.model_validate(value) if isinstance(value, dict) else handler(value)
 
 
 def _registered(kind: str) -> str:
-    """Return the kind of a target; ValueError with those there are for another."""
+    """Return the kind of a target; raise ValueError listing the registered kinds for any other."""
     known = plugins.names("socsched.targets")
     if kind not in known:
         raise ValueError(f"expected one of {', '.join(known)}")
@@ -69,7 +69,7 @@ class TargetFile(_Processor):
 
 
 def check_targets(root: Tree) -> None:
-    """Report processors that LLVM does not know: it would compile for a generic one without a word."""
+    """Report processors unknown to LLVM, which would silently compile for a generic one."""
     for engine in root.at("engines").items():
         for target in (engine.at("target"), engine.at("target").at("host")):
             name = target.at("mcpu").text

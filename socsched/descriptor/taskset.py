@@ -1,6 +1,6 @@
-"""Task-set files: periodic tasks on identical processors, as real-time research exchanges them.
+"""Task-set files: periodic tasks on identical processors, in the form used in real-time research.
 
-JSON or YAML with plain numbers in `time_unit`; inside, integer ns.  A job that is late is finished, never aborted.
+JSON or YAML with plain numbers in `time_unit`; internally integer ns.  A late job runs to completion, never aborted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _time(value: object) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class _PlainTime:
-    """Annotation of a time in the file's unit; exact, its sign and size are for the checks."""
+    """Annotation of an exact time in the file's unit; sign and magnitude are left to the checks."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return core_schema.no_info_plain_validator_function(_time)
@@ -168,7 +168,7 @@ class TaskSetFile(FileModel):
     bounds: Any = Field(None, description="published answer, not read")
 
     def lower(self, file: str) -> TaskSet:
-        """Return the task set as the rest of socsched sees it."""
+        """Return the internal `TaskSet`."""
         unit = UNITS[self.time_unit]
 
         def ns(value: Fraction | None, default: int = 0) -> int:
@@ -226,17 +226,17 @@ def _graph(file: GraphFile | None, ns: Callable[[Fraction], int]) -> Graph | Non
 
 
 def load_taskset(path: str | Path) -> TaskSet:
-    """Return the task set of a JSON or YAML file; DescriptorError lists every fault of it with its position."""
+    """Return the task set of a JSON or YAML file; DescriptorError lists all its faults with their positions."""
     raw = read_bytes(path)
     if raw.lstrip().startswith(b"{"):
-        raw = raw.replace(b"\t", b" ")  # JSON may be indented with tabs, and has none within text
+        raw = raw.replace(b"\t", b" ")  # JSON may be indented with tabs, and cannot contain them within strings
     return _taskset(parse(raw, str(path)))
 
 
 def taskset_from_mapping(mapping: Mapping[str, Any], file: str) -> TaskSet:
     """Return a task set from data in the form of a task-set file, checked the same way; `file` names it in errors.
 
-    A float counts as the shortest decimal number that reads back as it.
+    A float stands for the shortest decimal number that round-trips to it.
     """
     return _taskset(Document(file, plain(mapping)))
 
@@ -247,7 +247,7 @@ def _taskset(document: Document) -> TaskSet:
 
 
 def _put_decimals(document: Document) -> None:
-    """Replace times with a fraction by what is written, which a float may not hold."""
+    """Replace fractional times by their exact text, which a float may not represent."""
     for path, text in document.decimals.items():
         if path[-1] in TIMES or "regions" in path:
             holder = document.data

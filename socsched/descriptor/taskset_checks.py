@@ -1,4 +1,4 @@
-"""What a task-set file must satisfy beyond its structure; every check tolerates any structure."""
+"""Semantic checks of a task-set file; every check tolerates any structure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from socsched.descriptor.validation import Tree, suggest
 from socsched.limits import HORIZON_NS, LONGEST_NS
 
 UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
-"""Time unit of a file -> ns; a file that names none counts in ns."""
+"""Time unit of a file -> ns; the default unit is ns."""
 RULES = {"EDF": "edf", "FP": "fp", "RM": "rm", "DM": "dm", "FIFO": "fifo"}
 POLICY = re.compile(
     r"(?:(?P<scheme>P|G|partitioned|global)[_ ])?(?P<np>NP[-_ ])?(?P<rule>EDF|FP|RM|DM|FIFO)"
@@ -40,7 +40,7 @@ _POSITIVE = ("period", "deadline", "wcet", "time")
 
 
 def _number(item: Tree) -> Fraction | None:
-    """Return the number a value is, None when it is none (which is reported elsewhere)."""
+    """Return the value as a number, None when it is not one (which is reported elsewhere)."""
     value = item.value
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or not isfinite(value):
         return None
@@ -119,7 +119,7 @@ def _check_policy(root: Tree) -> None:
 
 
 def _check_parts(root: Tree) -> None:
-    """Check what goes beyond plain tasks: that parts add up, and refer to what there is."""
+    """Check features beyond plain tasks: that parts add up, and that references resolve."""
     types = root.at("types").names()
     for task in root.at("tasks").items():
         wcet = _number(task.at("wcet"))

@@ -1,4 +1,4 @@
-"""A task set as the rest of socsched sees it: periodic tasks on identical processors, integer ns."""
+"""The internal model of a task set: periodic tasks on identical processors, integer ns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How jobs are served: by `rule`, on one processor each or on any of them, giving way within a job or not."""
+    """The scheduling policy: `rule`, partitioned or global, preemptive or not."""
 
     rule: Literal["edf", "fp", "rm", "dm", "fifo"]
     scheme: Literal["global", "partitioned"]
@@ -18,7 +18,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to the accelerator: `time_ns` on it, after `handling_ns` on the processor that serves requests."""
+    """A request to the accelerator: `time_ns` on it, after `handling_ns` on the processor that handles requests."""
 
     time_ns: int
     handling_ns: int
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of a parallel job and the type of processor it runs on (empty: any)."""
+    """A node of a parallel job and the type of processor it runs on (empty: any)."""
 
     wcet_ns: int
     type: str
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A parallel job: pieces, and pairs (earlier, later) of their positions."""
+    """A parallel job: nodes, and edges as pairs (earlier, later) of their positions."""
 
     nodes: tuple[Node, ...]
     edges: tuple[tuple[int, int], ...]
@@ -42,9 +42,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """How requests are waited for: ``busy`` on the processor, or by suspending while a ``server`` on `cpu` sees to it.
+    """How tasks wait for requests: ``busy`` on the processor, or suspended while a ``server`` on `cpu` handles them.
 
-    The server spends `overhead_ns` each time it receives, starts or completes a request.
+    The server incurs `overhead_ns` each time it receives, starts or completes a request.
     """
 
     wait: Literal["busy", "server"]
@@ -54,7 +54,7 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one memory access costs (ns) alone, and how much longer it can take when others access as well."""
+    """Cost of one memory access (ns) alone, and the extra delay it can suffer from concurrent accesses."""
 
     latency_ns: int
     contention_ns: int
@@ -62,7 +62,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemGuard:
-    """Accesses each processor may make in every `period_ns`, and how many the memory serves in it at the least."""
+    """Access budget per processor in every `period_ns`, and the accesses the memory is guaranteed to serve in it."""
 
     period_ns: int
     budgets: tuple[int, ...]
@@ -71,14 +71,14 @@ class MemGuard:
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """A task whose job k arrives at `offset_ns` + k `period_ns`, is released up to `jitter_ns` later; times in ns.
+    """A task whose job k arrives at `offset_ns` + k `period_ns` and is released up to `jitter_ns` later; times in ns.
 
-    `deadline_ns` counts from the arrival.  `cpu` is the processor of a partitioned task, None where any will do;
-    `prio` the priority given, lower first, None where the rule needs none.  `regions_ns` lie between fixed preemption
-    points and add up to the WCET, `longest_region_ns` may lie anywhere; `suspension_ns` is how long a job waits of its
-    own accord in all; `blocking_ns` how long jobs of lower priority hold what it needs; `requests` go to the
-    accelerator, each at once waited for; `accesses` are memory accesses its WCET leaves out; releases are at least
-    `distance_ns` apart, however late some are.
+    `deadline_ns` counts from the arrival.  `cpu` is the processor of a partitioned task, None where any processor may
+    run it; `prio` the stated priority, lower first, None where the rule needs none.  `regions_ns` lie between fixed
+    preemption points and add up to the WCET, `longest_region_ns` may lie anywhere; `suspension_ns` is the total
+    self-suspension of a job; `blocking_ns` the longest time that jobs of lower priority hold resources it needs;
+    `requests` go to the accelerator, each awaited immediately; `accesses` are memory accesses not included in the WCET;
+    releases are at least `distance_ns` apart, however late some are.
     """
 
     id: int
@@ -102,12 +102,12 @@ class PeriodicTask:
 
     @property
     def region_ns(self) -> int:
-        """Longest stretch without preemption, 0 when every instant will do."""
+        """Return the longest non-preemptive stretch, 0 when every instant is a preemption point."""
         return max((*self.regions_ns, self.longest_region_ns))
 
     @property
     def utilisation(self) -> Fraction:
-        """WCET over period."""
+        """Return the WCET divided by the period."""
         return Fraction(self.wcet_ns, self.period_ns)
 
 
@@ -115,7 +115,7 @@ class PeriodicTask:
 class TaskSet:
     """Tasks on `processors` identical processors; `unit_ns` is the file's time unit, `chain` task indices in order.
 
-    `communication` is when tasks read and write: at start and end of their jobs, or at arrival and deadline (let).
+    `communication` states when tasks read and write: at start and end of their jobs, or at arrival and deadline (let).
     `types` are the processors of each type, where nodes of graphs are bound to types.
     """
 
@@ -134,7 +134,7 @@ class TaskSet:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Fixed priority of every task, 0 first: by `prio`, period (rm) or deadline (dm), then `prio`, then order."""
+        """Return fixed priorities, 0 highest: by `prio`, period (rm) or deadline (dm), then `prio`, then order."""
         first = {"rm": [t.period_ns for t in self.tasks], "dm": [t.deadline_ns for t in self.tasks]}
         key = first.get(self.policy.rule, [0] * len(self.tasks))
         order = sorted(range(len(key)), key=lambda i: (key[i], self.tasks[i].prio or 0, i))

@@ -1,6 +1,6 @@
-"""From plain data to a checked file model: every fault of a file at once, each with its position.
+"""Validation of plain data into a file model: all faults of a file at once, each with its position.
 
-Structure is pydantic's to check; this module turns its errors into findings.  References between parts of a file are
+Pydantic checks the structure; this module turns its errors into findings.  References between parts of a file are
 checked by functions over `Tree`, which tolerate any structure, so that both kinds of fault are reported together.
 """
 
@@ -33,7 +33,7 @@ class Tree:
     value: Any
 
     def at(self, key: str | int) -> Tree:
-        """Return the value under a key or index; one holding None when there is none."""
+        """Return the value under a key or index, one holding None when absent."""
         value: Any = None
         if isinstance(self.value, dict):
             value = self.value.get(key)
@@ -52,12 +52,12 @@ class Tree:
 
     @property
     def key(self) -> str:
-        """Key or index of this value in its parent."""
+        """Return the key or index of this value in its parent."""
         return str(self.path[-1]) if self.path else ""
 
     @property
     def text(self) -> str:
-        """This value when it is text, else an empty string."""
+        """Return this value if it is text, else an empty string."""
         return self.value if isinstance(self.value, str) else ""
 
     def names(self) -> list[str]:
@@ -69,7 +69,7 @@ class Tree:
         return [item for item in self.items() if item.text]
 
     def parse(self, read: Callable[[Any], float]) -> float | None:
-        """Return the value as `read` reads it, None when it cannot (which is reported elsewhere)."""
+        """Return the value as parsed by `read`, None if it cannot be parsed (which is reported elsewhere)."""
         try:
             return read(self.value)
         except ValueError:
@@ -81,14 +81,14 @@ class Tree:
             self.document.report(self.path, expected, key)
 
     def unknown(self, what: str, known: Iterable[str], key: bool = False) -> None:
-        """Add a finding about a name (this text, or this key) that nothing has, with the nearest one that exists."""
+        """Add a finding about an unknown name (this text, or this key), suggesting the nearest known one."""
         if not self.document.full:
             name = self.key if key else self.text
             self.report(f"unknown {what} {name!r}; {suggest(name, known)}", key)
 
 
 def validate(document: Document, model: type[Model], checks: Iterable[Callable[[Tree], None]]) -> Model:
-    """Return the document as `model`; DescriptorError with every finding when it or a cross-check fails."""
+    """Return the document as `model`; raise DescriptorError with every finding if it or a cross-check fails."""
     result = None
     try:
         result = model.model_validate(document.data)
@@ -104,7 +104,7 @@ def validate(document: Document, model: type[Model], checks: Iterable[Callable[[
 
 
 def plain(value: Any) -> Any:
-    """Return data built in Python as a YAML file would give it (tuples as lists, text keys)."""
+    """Return data built in Python in the form read from YAML (tuples as lists, text keys)."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -113,7 +113,7 @@ def plain(value: Any) -> Any:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return what may have been meant: the nearest known name, or the known ones when none is near."""
+    """Return a suggestion: the nearest known name, or all known ones when none is near."""
     names = sorted(set(known))
     near = [other for other in names if other.lower() == name.lower()] or difflib.get_close_matches(name, names, n=1)
     if near:
@@ -123,7 +123,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def check_figures(root: Tree) -> None:
-    """Report figures without the source or the reasoning their kind asks for, and sources that are not listed."""
+    """Report figures without the source or reasoning their kind requires, and sources that are not listed."""
     sources = root.at("sources").names()
     for figure in _figures(root):
         kind = figure.at("kind").text
@@ -138,7 +138,7 @@ def check_figures(root: Tree) -> None:
 
 
 def is_figure(tree: Tree) -> bool:
-    """Say whether a mapping is a figure, or a table of figures, by its kind."""
+    """Return whether a mapping is a figure, or a table of figures, judged by its kind."""
     return tree.at("kind").text in PROVENANCE
 
 

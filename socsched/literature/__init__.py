@@ -1,1 +1,1 @@
-"""Planners, policies, serving simulations, exact searches and learning of the literature: guests, by entry points."""
+"""Planners, policies, serving simulations, exact searches and learning from the literature, loaded by entry point."""

@@ -1,11 +1,10 @@
-"""XAuto's offline program: which engine runs which node, and by when, so that the last one ends soonest.
+"""XAuto's offline program: assign an engine and an end to every node so that the last one ends soonest.
 
-XAuto (arXiv 2508.09503), as far as it is known second-hand: every node has implementations for some engines, exactly
-one is chosen (sum p = 1), nodes follow their predecessors, each ends no sooner than its worst case after its start, and
-for every engine and interval between a start and an end what has to be done within it fits (engines are preemptive);
-the latest end is made least, and priorities at run time are the order of ends.  Reconstructed: the horizon is one round
-of all nodes, released together; of equal latest ends the sum of all ends decides, so that priorities are not left to
-chance.
+XAuto (arXiv 2508.09503), as far as known second-hand: every node has implementations for some engines, exactly one is
+chosen (sum p = 1), nodes follow their predecessors, each ends no sooner than its worst case after its start, and for
+every engine and interval between a start and an end the demand within it fits (engines are preemptive); the latest end
+is minimised, and run-time priorities are the order of ends.  Reconstructed: the horizon is one round of all nodes,
+released together; among equal latest ends the sum of all ends decides, so that priorities are not arbitrary.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Schedule:
 
 
 def scheduled(nodes: Sequence[Node], time_limit: float = 10.0, grain_ns: int = 1000) -> Schedule:
-    """Return the program's answer for nodes that are released together; times count in grains, rounded up.
+    """Return the solution for nodes that are released together; times count in grains, rounded up.
 
     UsageError for nodes without engines or with unknown predecessors, MachineError without OR-Tools.
     """
@@ -86,7 +85,7 @@ def _demand(
     model: Any, names: Sequence[str], times: dict[str, dict[str, int]], starts: dict[str, Any], ends: dict[str, Any],
     chosen: dict[tuple[str, str], Any],
 ) -> None:  # fmt: skip
-    """Bound the demand: on each engine what starts in [s_a, f_b] and ends there takes no longer than that."""
+    """Bound the demand: on each engine, nodes that start and end within [s_a, f_b] take no longer than the interval."""
     begins: dict[tuple[str, str], Any] = {}
     stops: dict[tuple[str, str], Any] = {}
     for a in names:
@@ -104,7 +103,7 @@ def _demand(
                     needed = (begins[a, name], stops[b, name], chosen[name, engine])
                     model.add_bool_or([*(~term for term in needed), inside])
                     parts.append(times[name][engine] * inside)
-                # an interval that ends before it begins has nothing inside: who starts after s_a ends after it
+                # an interval that ends before it begins contains nothing: a node that starts after s_a ends after it
                 if parts:
                     both = model.new_bool_var("")
                     model.add(ends[b] < starts[a]).only_enforce_if(~both)

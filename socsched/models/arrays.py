@@ -1,4 +1,4 @@
-"""Arrays whose first byte lies on a 64-byte border, as compiled stages need them."""
+"""Arrays aligned to 64 bytes, as compiled stages require."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALIGNMENT = 64
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    """Return a C-contiguous zeroed array of `shape` and `dtype` starting on a 64-byte border."""
+    """Return a C-contiguous zeroed array of `shape` and `dtype` aligned to 64 bytes."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     raw = np.zeros(size + ALIGNMENT, np.uint8)

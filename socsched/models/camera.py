@@ -1,8 +1,8 @@
 """A camera detector: image preprocessing on the host, and a ResNet-18 with a dense anchor head.
 
 Trunk: ResNet-18 (He et al., Deep Residual Learning, CVPR 2016, table 1) at 384 x 640, batch norm folded.  Head: one 1x1
-convolution on the stride-32 map with five anchors a cell, each four box terms, objectness and three class scores, as in
-YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2).
+convolution on the stride-32 map with five anchors per cell, each with four box terms, objectness and three class
+scores, as in YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _checked(params: Mapping[str, Any]) -> dict[str, int]:
 
 
 def preprocess(params: Mapping[str, Any]) -> Model:
-    """Bilinear resize of an RGB image (uint8 [1, 3, H, W] or [H, W, 3]) and normalisation to the network's input."""
+    """Return the stage that resizes an RGB image (uint8 [1, 3, H, W] or [H, W, 3]) bilinearly and normalises it."""
     chosen = _checked(params)
     height, width = chosen["input_height"], chosen["input_width"]
     source = TensorType((1, 3, chosen["height"], chosen["width"]), "uint8", "NCHW")
@@ -84,7 +84,7 @@ def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: i
     left, right, x = _taps(planes.shape[2], width)
     result = np.empty((1, 3, height, width), np.float32)
     for plane, target, mean, std in zip(planes, result[0], MEAN, STD, strict=True):
-        # Pixels are picked in 8 bits, so that only those that count are ever converted.
+        # Pixels are gathered as 8-bit values, so that only those needed are converted.
         target[:] = _blend_columns(plane[top], left, right, x)
         below = _blend_columns(plane[bottom], left, right, x)
         below -= target
@@ -121,14 +121,14 @@ def _planes(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _taps(source: int, target: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Indices of the two neighbours of every target pixel and the weight of the second."""
+    """Return the indices of both neighbours of every target pixel, and the weight of the second."""
     centre = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
     first = np.floor(centre).astype(np.intp)
     return first, np.minimum(first + 1, source - 1), (centre - first).astype(np.float32)
 
 
 def detector(params: Mapping[str, Any]) -> Model:
-    """ResNet-18 trunk and dense anchor head."""
+    """Return the stage of the ResNet-18 trunk and dense anchor head."""
     chosen = _checked(params)
     height, width = chosen["input_height"], chosen["input_width"]
     return Model(
@@ -156,7 +156,7 @@ def detector_network(height: int = HEIGHT, width: int = WIDTH) -> Network:
 
 
 class _Builder:
-    """Layers and parameter shapes as they accumulate."""
+    """Accumulates layers and parameter shapes."""
 
     def __init__(self) -> None:
         self.layers: list[Layer] = []
@@ -172,7 +172,7 @@ class _Builder:
         return f"{name}.relu" if relu else name
 
     def block(self, name: str, source: str, inputs: int, outputs: int, stride: int) -> str:
-        """A basic block: two 3x3 convolutions and the identity, or a 1x1 projection where the shape changes."""
+        """Add a basic block: two 3x3 convolutions and the identity, or a 1x1 projection where the shape changes."""
         first = self.conv(f"{name}.conv1", source, inputs, outputs, 3, stride, relu=True)
         second = self.conv(f"{name}.conv2", first, outputs, outputs, 3, 1, relu=False)
         if stride != 1 or inputs != outputs:

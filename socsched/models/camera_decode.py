@@ -1,8 +1,8 @@
 """Stage `camera.decode`: turn the camera detector's map into boxes in the image, best first, one box per object.
 
-Box algebra of YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2): a box has its centre in its cell, by the sigmoid of
-its offsets, and its size as its anchor times the exponential; its score is the sigmoid of the objectness times the
-softmax of its class scores.
+Box algebra of YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2): a box's centre lies in its cell, at the sigmoid of its
+offsets; its size is its anchor times the exponential of its size terms; its score is the sigmoid of the objectness
+times the softmax of its class scores.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ PARAMS: dict[str, Any] = {
     "input_height": HEIGHT,
     "input_width": WIDTH,
 }
-"""Thresholds are our choice; sizes are those of the camera's image and of the network's input."""
+"""Thresholds are chosen here; sizes are those of the camera's image and of the network's input."""
 OPS_PER_BOX, OPS_PER_CANDIDATE, OPS_PER_PAIR = 20, 30, 14
-"""Counted from the code: a sigmoid and a softmax of three an anchor; four box terms, two of them exponentials, scaling
-and clipping a candidate; an intersection over union a pair."""
+"""Counted from the code: per anchor a sigmoid and a softmax of three; per candidate four box terms, two of them
+exponentials, scaling and clipping; per pair an intersection over union."""
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -51,9 +51,9 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Least score, greatest IoU between two boxes of a class, boxes looked at and returned at most, image size.
+    """Least score, greatest IoU between two boxes of a class, maximum boxes considered and returned, image size.
 
-    The image, in pixels, is what the camera gave: the network saw it stretched to its own input size.
+    The image size, in pixels, is the camera's: the network received the image stretched to its own input size.
     """
 
     score: float = 0.25
@@ -68,7 +68,7 @@ class Settings:
 class Detections:
     """Boxes [K, 4] (left, top, right, bottom in pixels), scores [K], labels [K] (index into CLASS_NAMES), best first.
 
-    `dropped` counts boxes left out because the network gave no finite value for them.
+    `dropped` counts boxes discarded because the network output was not finite.
     """
 
     boxes: Floats
@@ -80,9 +80,9 @@ class Detections:
 def detect(output: Floats, settings: Settings | None = None) -> Detections:
     """Return the detections in the detector's map [40, rows, columns]; a batch axis of 1 is allowed.
 
-    Channels are anchor after anchor: x, y, width, height, objectness, class scores.  Every anchor box stands for its
-    best class.  Of the `candidates` best ones those that overlap a better one of their class, itself kept, by more than
-    `iou` are dropped, and the best `max_boxes` returned.  Equal scores are taken in the order row, column, anchor.
+    Channels are grouped by anchor: x, y, width, height, objectness, class scores.  Every anchor box takes its best
+    class.  Of the `candidates` best boxes, those that overlap a better kept box of their class by more than `iou` are
+    dropped, and the best `max_boxes` returned.  Ties are broken in the order row, column, anchor.
     """
     settings = settings or Settings()
     rows, columns = output.shape[-2:]
@@ -109,7 +109,7 @@ def _softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
 
 
 def _boxes(index: npt.NDArray[np.intp], terms: Floats, rows: int, columns: int, settings: Settings) -> Floats:
-    """Return the boxes [n, 4] numbered `index` = (row * columns + column) * ANCHORS + anchor, cut at the image."""
+    """Return the boxes [n, 4] numbered `index` = (row * columns + column) * ANCHORS + anchor, clipped to the image."""
     cell, anchor = np.divmod(index, ANCHORS)
     row, column = np.divmod(cell, columns)
     centre = sigmoid(terms[:, :2]) + np.column_stack([column, row])
@@ -134,7 +134,7 @@ def _iou_matrix(boxes: Floats) -> npt.NDArray[np.float64]:
 
 
 def decode(output: Floats, settings: Settings | None = None) -> tuple[Floats, Floats, Ints]:
-    """Return what `detect` finds; warns when the network's output was not finite everywhere."""
+    """Return the result of `detect`; warn if the network's output was not finite everywhere."""
     found = detect(output, settings)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} boxes without finite values left out", RuntimeWarning, stacklevel=2)
@@ -142,7 +142,7 @@ def decode(output: Floats, settings: Settings | None = None) -> tuple[Floats, Fl
 
 
 def model(params: Mapping[str, Any]) -> Model:
-    """Return the stage for `params`: those of Settings, `input_height` and `input_width` as the detector's."""
+    """Return the stage for `params`: those of Settings, and the detector's `input_height` and `input_width`."""
     known = check_params(NAME, params, PARAMS)
     inputs = {name: known.pop(name) for name in ("input_height", "input_width")}
     for name, value in inputs.items():

@@ -17,14 +17,14 @@ from socsched.errors import InputError
 
 MOST_ARRAYS = 20_000
 _KINDS = "biuf"
-"""Of dtype: truth values, integers and real numbers."""
+"""Accepted dtype kinds: booleans, integers and real numbers."""
 
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 def read_npz(path: str | Path, what: str = "arrays", hint: str = "write it with numpy.savez") -> Arrays:
-    """Return the arrays of an .npz file by name; InputError for anything but arrays of numbers of a sensible size."""
+    """Return the arrays of an .npz file by name; InputError for anything but numeric arrays of a sensible size."""
     found: Arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -42,14 +42,14 @@ def read_npz(path: str | Path, what: str = "arrays", hint: str = "write it with 
         raise InputError(f"{path}: not a readable {what} file: {error.strerror or error}", "check the path") from None
     except InputError:
         raise
-    except Exception as error:  # zipfile raises a dozen kinds for a damaged archive, numpy's header reader any
+    except Exception as error:  # zipfile raises a dozen types for a damaged archive, numpy's header reader any
         reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: not a readable {what} file: {reason:.300}", hint) from None
     return found
 
 
 def _array(raw: bytes, name: str) -> npt.NDArray[Any]:
-    """Return the array of an .npy file: its header is believed only as far as the bytes behind it go."""
+    """Return the array of an .npy file; its header is trusted only as far as the data bytes support it."""
     file = io.BytesIO(raw)
     version = np.lib.format.read_magic(file)
     readers: Mapping[Any, Any] = {

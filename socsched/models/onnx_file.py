@@ -1,7 +1,7 @@
-"""ONNX files as protocol buffers: bounded, with weights that lie in files beside the model.
+"""ONNX files as protocol buffers: bounded, with weights in files next to the model.
 
-External data (`.onnx.data`, what exporters write today) is looked up in the model's folder, whatever folder socsched
-was called from.  A location that is absolute, has `..` in it, or leads out of the folder through a link is refused.
+External data (`.onnx.data`, as current exporters write) is looked up in the model's folder, whatever the working
+directory.  A location that is absolute, has `..` in it, or leads out of the folder through a link is refused.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31
 MOST_NODES = 20_000
 _SMALL = 4096
-"""Elements up to which external tensors are put into the model, since shapes may depend on them."""
+"""Elements up to which external tensors are embedded in the model, since shapes may depend on them."""
 _HINT = "check it with onnx.checker"
 _SCALARS = {"Clip": (1, 2), "Pad": (2,), "Range": (0, 1, 2)}
-"""Inputs that are scalars, where exporters write tensors of shape [1]."""
+"""Scalar inputs that some exporters write as tensors of shape [1]."""
 
 
 class OnnxFile:
-    """A model and the arrays of its initialisers by name; InputError for anything that cannot be used."""
+    """A model and the arrays of its initialisers by name; InputError for an unusable file."""
 
     def __init__(self, path: Path) -> None:
         import onnx
@@ -45,7 +45,7 @@ class OnnxFile:
             raise self.error(f"{len(graph.node)} nodes, at most {MOST_NODES} are read")
         if graph.sparse_initializer:
             raise self.error("sparse initialisers are not read")
-        del self.model.functions[:]  # a node that calls one is refused as an operator not known
+        del self.model.functions[:]  # a node that calls one is refused as an unknown operator
         self._folder = path.resolve().parent
         self._size = len(raw)
         self._files: dict[str, np.memmap[Any, Any]] = {}
@@ -62,7 +62,7 @@ class OnnxFile:
         return InputError(f"{self.path}: {problem}", hint)
 
     def array(self, tensor: Any) -> Array:
-        """Return the values of a tensor of the model, wherever they lie; InputError where they are not all there."""
+        """Return the values of a tensor of the model, embedded or external; InputError if incomplete."""
         from onnx import TensorProto, helper, numpy_helper
 
         name = tensor.name or "a constant"
@@ -74,7 +74,7 @@ class OnnxFile:
                 found = self._external(tensor, name, dtype)
         except InputError:
             raise
-        except Exception as error:  # of a damaged tensor numpy_helper may raise anything
+        except Exception as error:  # numpy_helper may raise anything for a damaged tensor
             raise self.error(f"tensor {name!r} cannot be read: {first_line(error)}") from None
         if found.dtype.kind not in "biuf":
             raise self.error(f"tensor {name!r} holds {found.dtype}, expected numbers")
@@ -112,14 +112,14 @@ class OnnxFile:
                 raise self.error(f"tensor {name!r} lies in {location!r}, which leads out of the model's folder", hint)
             size = real.stat().st_size
             self._files[location] = np.memmap(real, np.uint8, "r") if size else np.zeros(0, np.uint8)  # type: ignore[assignment]
-        except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+        except (OSError, RuntimeError) as error:  # RuntimeError: a cycle of links
             reason = getattr(error, "strerror", None) or error
             raise self.error(f"its weights, {file}, cannot be read: {reason}", hint) from None
         self._size += size
         return self._files[location]
 
     def _put_small(self) -> None:
-        """Put small external tensors into the model: shapes may follow from them."""
+        """Embed small external tensors in the model, since shapes may depend on them."""
         from onnx import TensorProto, numpy_helper
 
         for item in self.model.graph.initializer:
@@ -143,7 +143,7 @@ class OnnxFile:
 
 
 def _names(model: Any) -> Iterator[object]:
-    """Yield every name in a model; protobuf gives those that are no UTF-8 text as bytes."""
+    """Yield every name in a model; protobuf returns names that are not UTF-8 as bytes."""
     graph = model.graph
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield value.name
@@ -158,7 +158,7 @@ def _names(model: Any) -> Iterator[object]:
 
 
 def _put_padding(graph: Any) -> None:
-    """Write SAME, as some exporters do, as ONNX calls it."""
+    """Replace the padding name SAME, which some exporters write, by the ONNX name."""
     for node in graph.node:
         for item in node.attribute:
             if item.name == "auto_pad" and item.s == b"SAME":
@@ -166,5 +166,5 @@ def _put_padding(graph: Any) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error says, in one line."""
+    """Return an error's message as one line."""
     return re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__

@@ -1,7 +1,7 @@
-"""Constant folding of ONNX nodes: operators that work out shapes and indices, with bounds on what they may make.
+"""Constant folding of ONNX nodes: operators that compute shapes and indices, with bounds on their results.
 
-Whatever else has constants for inputs (loops, regular expressions, convolutions) is left as a node, which translation
-refuses: those operators take any time, and no export needs them folded.
+Any other operator with constant inputs (loops, regular expressions, convolutions) is left as a node, which translation
+refuses: its run time is unbounded, and no export needs it folded.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 MOST_ELEMENTS = 2**22
-"""Elements a node may make of smaller inputs."""
+"""Elements that a node may produce from smaller inputs."""
 MOST_FOLDED = 2_000
-"""Nodes of a file that are folded."""
+"""Nodes folded per file."""
 MOST_TOTAL = 2**25
-"""Elements all of them may make, beside those of the file's own tensors."""
+"""Elements that all folded nodes may produce, in addition to the file's own tensors."""
 
 Size = Callable[[Sequence[Array], Any], int]
 
@@ -71,4 +71,4 @@ SIZES: dict[str, Size] = {
     "Range": _counted,
     "Tile": _tiled,
 }  # fmt: skip
-"""Operator -> how many elements it makes of constant inputs; ValueError and the like where it cannot."""
+"""Operator -> number of elements it produces from constant inputs; ValueError and the like where it cannot."""

@@ -21,15 +21,15 @@ _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger"
 _DTYPES = {1: "fp32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "fp16"}
 _CODES = {name: code for code, name in _DTYPES.items()}
 _SHAPELIKE = 64
-"""Elements up to which a constant may say what shape a result has."""
+"""Elements up to which a constant may determine the shape of a result."""
 MOST_ELEMENTS = 2**31
-"""Of a tensor: more than any network of a car has."""
+"""Elements of a tensor: more than any automotive network has."""
 _HINT = "export the network with fixed shapes and float weights, or simplify the file (onnxsim)"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator: `op` as ONNX calls it (`domain` "" for its own), `inputs` with "" for an optional one left out."""
+    """One operator: `op` is its ONNX name (`domain` "" for ONNX's own), `inputs` has "" for an omitted optional one."""
 
     name: str
     op: str
@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(slots=True)
 class OnnxGraph:
-    """A file's graph: nodes that are left after constant folding, in topological order; `opsets` by domain."""
+    """A file's graph: the nodes that remain after constant folding, in topological order; `opsets` by domain."""
 
     path: Path
     nodes: list[Node]
@@ -65,24 +65,24 @@ class OnnxGraph:
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
 
     def fixed(self, name: str) -> bool:
-        """Say whether every side of a value is known."""
+        """Return whether every dimension of a value is known."""
         return name in self.shapes and min(self.shapes[name], default=1) > 0
 
     def error(self, problem: str, hint: str = "export the network with fixed shapes and float weights") -> InputError:
-        """Return the error for a problem with this file; `hint` says what would help."""
+        """Return the error for a problem with this file; `hint` suggests a remedy."""
         return InputError(f"{self.path.name}: {problem}", hint)
 
     def refused(self, node: Node, problem: str, hint: str = "") -> InputError:
-        """Return the error for a node, with its operator and the version of the operator set it is from."""
+        """Return the error for a node, with its operator and operator-set version."""
         domain = f"{node.domain} " if node.domain else ""
         where = f"{node.op}, {domain}opset {self.opsets.get(node.domain, '?')}"
         return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
 
 
 def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxGraph:
-    """Return the graph of a file with constants folded; InputError when it is no ONNX file or quantised.
+    """Return the graph of a file with constants folded; InputError if it is not an ONNX file or is quantised.
 
-    `shapes` sets what the file leaves open of its inputs' sizes; InputError where the file says otherwise.
+    `shapes` sets input sizes that the file leaves open; InputError where they contradict the file.
     """
     file = OnnxFile(path)
     model = file.model
@@ -107,7 +107,7 @@ def _domain(name: str) -> str:
 
 
 def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Set sizes of the inputs to `shapes` and a symbolic batch to 1, and drop what was inferred with them."""
+    """Set input sizes to `shapes` and a symbolic batch to 1, and drop the shapes inferred from the old ones."""
     initial = {item.name for item in model.graph.initializer}
     inputs = {item.name: item for item in model.graph.input if item.name not in initial}
     for name, sizes in shapes.items():
@@ -130,7 +130,7 @@ def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 
 class _Folding:
-    """Nodes one by one: those of constants are computed, the others are kept."""
+    """Processes nodes one by one: those with constant inputs are computed, the others kept."""
 
     def __init__(self, graph: OnnxGraph, file: OnnxFile, opsets: Any) -> None:
         self.graph, self.file, self.opsets = graph, file, opsets
@@ -163,7 +163,7 @@ class _Folding:
             graph.nodes.append(node)
 
     def infer(self, node: Node, proto: Any) -> None:
-        """Find shapes of a node's results that depend on constants folded above, which onnx's own pass cannot see."""
+        """Infer result shapes that depend on constants folded above, which onnx's own pass cannot see."""
         from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
         graph = self.graph
@@ -187,7 +187,7 @@ class _Folding:
             found = shape_inference.infer_node_outputs(
                 schema, proto, types, data, opset_imports=list(self.opsets), ir_version=self.file.model.ir_version
             )
-        except Exception:  # it stays unknown, which is said where the shape is needed
+        except Exception:  # the shape stays unknown, which is reported where it is needed
             return
         for name, made in found.items():
             tensor = made.tensor_type
@@ -233,7 +233,7 @@ class _Folding:
             found = [np.asarray(value) for value in results]
         except InputError:
             raise
-        except Exception as error:  # whatever numpy and the evaluator make of inputs that do not fit
+        except Exception as error:  # numpy and the evaluator may raise anything for inputs that do not fit
             raise graph.error(f"{node.name}: {node.op} of constants cannot be computed: {first_line(error)}") from None
         return dict(zip(node.outputs, found, strict=True))
 

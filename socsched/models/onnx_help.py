@@ -1,4 +1,4 @@
-"""What helps with ONNX operators that are not read: by kind, in words for whoever exported the file."""
+"""Remedies for unsupported ONNX operators, by kind, addressed to the exporter of the file."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ _HELP = {op: text for text, ops in _KINDS.items() for op in ops}
 
 
 def help_for(op: str) -> str:
-    """Return what helps with an ONNX operator that is not read, empty where nothing in particular is known."""
+    """Return a remedy for an unsupported ONNX operator, empty where none is known."""
     return _HELP.get(op, "")

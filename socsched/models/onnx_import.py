@@ -1,4 +1,4 @@
-"""Networks from ONNX files: a file becomes layers and weights of our own vocabulary, batch norm and constants folded.
+"""Networks from ONNX files: a file becomes socsched layers and weights, batch norm and constants folded.
 
 Operators are those of image networks (ResNet, MobileNet, YOLO-like detectors).  A symbolic batch becomes 1; every
 other size must be fixed.  Files with quantised operators are refused: their integer scales would be lost.
@@ -24,15 +24,15 @@ from socsched.models.weights import Weights
 
 _PARAMS = ("file", "inputs", "outputs", "shapes")
 _LARGEST_SIZE = 1 << 16
-"""Most of one dimension that `shapes` may ask for."""
+"""Largest size of a dimension that `shapes` may set."""
 
 
 def model(params: Mapping[str, Any]) -> Model:
     """Return the model of an ONNX file: params `file` (path), `inputs` and `outputs` (ONNX name -> port name).
 
-    `shapes` (ONNX input -> sizes) sets dimensions that the file leaves open.
-    Ports are called like the file's inputs and outputs unless renamed, so that stages can be connected by name.  Raises
-    UsageError for unknown params or names, InputError for a file that cannot be used, MachineError without the reader.
+    `shapes` (ONNX input -> sizes) sets dimensions that the file leaves open.  Ports are named after the file's inputs
+    and outputs unless renamed, so that stages can be connected by name.  Raises UsageError for unknown params or names,
+    InputError for an unusable file, MachineError without the reader.
     """
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
@@ -70,7 +70,7 @@ def _shapes(path: Path, given: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def load(path: Path) -> tuple[Network, Weights]:
-    """Return the network and the weights of an ONNX file; InputError names the node that is not understood."""
+    """Return the network and the weights of an ONNX file; InputError names an unsupported node."""
     found = _load(path, _stamp(path))
     return found.network, found.weights
 

@@ -15,12 +15,12 @@ from socsched.models.onnx_operators import HANDLERS
 
 
 def translate(graph: OnnxGraph) -> tuple[Network, dict[str, Array]]:
-    """Return the network of a graph and its weights by parameter name; InputError for an operator not known here."""
+    """Return the network of a graph and its weights by parameter name; InputError for an unsupported operator."""
     return Translation(graph).run()
 
 
 class Translation:
-    """A graph under way: layers and weights so far, and the value every ONNX name stands for."""
+    """Translation state: layers and weights so far, and the value of every ONNX name."""
 
     def __init__(self, graph: OnnxGraph) -> None:
         self.graph = graph
@@ -55,7 +55,7 @@ class Translation:
         return Network(name, inputs, tuple(self.layers), outputs, params), self.weights
 
     def require_known(self) -> None:
-        """Refuse every operator that is not known at once, with the node where it comes first."""
+        """Refuse all unknown operators in one error, each with the first node that uses it."""
         first: dict[tuple[str, str], Node] = {}
         for node in self.graph.nodes:
             if node.domain or node.op not in HANDLERS:
@@ -71,7 +71,7 @@ class Translation:
             hint = hint or f"known are {', '.join(sorted(HANDLERS))}"
         raise self.graph.refused(node, f"operator {node.op} is not known{more}", hint)
 
-    # What handlers use.
+    # Interface for handlers.
 
     def refused(self, problem: str, hint: str = "") -> InputError:
         assert self.node is not None
@@ -111,9 +111,9 @@ class Translation:
         return name
 
     def named(self, node: Node, op: str) -> str:
-        """Return a name for a layer: the node's, in letters, digits, _ and . (scopes), with a number where it is taken.
+        """Return a layer name: the node's, in letters, digits, _ and . (scopes), with a number if already taken.
 
-        Compilers and scales know layers with _ for dots, so names differ in that form too.
+        Compilers and scales refer to layers with _ for dots, so names are unique in that form too.
         """
         plain = re.sub(r"[^A-Za-z0-9_.]+", "_", node.name.strip("/").replace("/", ".")).strip("._")[:60]
         if not plain or not plain[0].isalpha() or plain == "main" or re.fullmatch(r"(input|w)\d+", plain):

@@ -1,4 +1,4 @@
-"""What every ONNX operator becomes: one small function an operator, which emits layers into a translation."""
+"""Translation of every ONNX operator: one small function per operator, which emits layers into a translation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Handler = Callable[["Translation", Node], Any]
 
 
 def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dilation: list[int]) -> Any:
-    """Padding as one number where all sides agree, else (top, left, bottom, right)."""
+    """Return the padding as one number where all sides agree, else (top, left, bottom, right)."""
     pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""):
@@ -28,7 +28,7 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
         pads = [0] * 4
         for i in range(2):
             reach = (kernel[i] - 1) * dilation[i] + 1
-            if node.op == "ConvTranspose":  # as much as makes the output a multiple of the input
+            if node.op == "ConvTranspose":  # enough to make the output a multiple of the input
                 total = max(reach - stride[i], 0)
             else:
                 total = max((-(-size[i] // stride[i]) - 1) * stride[i] + reach - size[i], 0)

@@ -1,8 +1,8 @@
-"""Parts of a network as stages of their own: what a stage cut between engines turns into, for every step that follows.
+"""Parts of a network as separate stages: a stage cut between engines, in the form all later steps use.
 
-A part is the stage's model with one more param, `part`: the cut points it lies between and the tensors that cross
-there.  `registry.get_model` answers with the part's network and ports, so that whoever compiles, simulates or runs a
-stage needs to know nothing of cuts.
+A part is the stage's model with one more param, `part`: the cut points that delimit it and the tensors that cross
+there.  `registry.get_model` returns the part's network and ports, so that compiler, simulator and executor need no
+knowledge of cuts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PART = "part"
 
 @dataclass(frozen=True, slots=True)
 class PartOf:
-    """Which part of which stage: `cut` is written BEGIN:END (see `graph.partition`), `count` says of how many parts.
+    """A part of a stage: `cut` is written BEGIN:END (see `graph.partition`), `count` is the number of parts.
 
-    `crossing` gives the fp32 type of every tensor the part takes from or leaves to other parts, by layer; `after` are
-    the numbers of the parts it waits for, none of the first one, which the stage's own trigger starts.
+    `crossing` gives the fp32 type of every tensor the part receives from or passes to other parts, by layer; `after`
+    are the numbers of the parts it waits for, empty for the first, which the stage's own trigger starts.
     """
 
     stage: str
@@ -40,18 +40,18 @@ class PartOf:
 
     @property
     def name(self) -> str:
-        """Name of the part as a stage."""
+        """Return the name of the part as a stage."""
         return f"{self.stage}.{self.number}"
 
     def param(self) -> dict[str, Any]:
-        """Return the part as the param of its stage, plain data."""
+        """Return the part in the form of its stage's param, plain data."""
         crossing = {name: [list(t.shape), t.dtype, t.layout] for name, t in self.crossing.items()}
         plain = {"stage": self.stage, "cut": self.cut, "number": self.number, "count": self.count}
         return {**plain, "after": list(self.after), "crossing": crossing}
 
 
 def part_of(params: Mapping[str, Any]) -> PartOf | None:
-    """Return the part a stage with these params is, None for a whole one; UsageError when it cannot be read."""
+    """Return the part these params describe, None for a whole stage; UsageError if the param is invalid."""
     entry = params.get(PART)
     if entry is None:
         return None
@@ -71,13 +71,13 @@ def without_part(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_stage(stage: Stage) -> Stage | None:
-    """Return the stage a part is of, None for a stage that is no part; triggers are the part's."""
+    """Return the whole stage of a part, None for a stage that is not a part; triggers are the part's."""
     part = part_of(stage.params)
     return replace(stage, name=part.stage, params=without_part(stage.params)) if part else None
 
 
 def part_model(model: Model, part: PartOf) -> Model:
-    """Return the model of a part: `model`'s own ports where the part touches them, one a tensor where it was cut."""
+    """Return the model of a part: `model`'s own ports where the part has them, one port per tensor at a cut."""
     assert model.network is not None
     whole = model.network()
     network = part_network(whole, part)
@@ -110,7 +110,7 @@ def parts_of(
 ) -> list[PartOf]:
     """Return the parts between consecutive cuts, each named by its last layers.
 
-    A part waits for those it reads from, so that parts on different branches may run side by side; `types` gives the
+    A part waits for those it reads from, so that parts on different branches may run concurrently; `types` gives the
     fp32 type of every layer's result.
     """
     between = [Part(a, b) for a, b in itertools.pairwise([(), *(tuple(cut) for cut in cuts), ()])]
@@ -152,7 +152,7 @@ def uncut(name: str, params: Mapping[str, Any]) -> str:
 
 
 def _ends(parts: Sequence[PartOf]) -> tuple[str, ...]:
-    """Parts nobody inside waits for: the stage is done when they are."""
+    """Return the parts that no other part waits for: the stage is complete when they are."""
     waited = {number for part in parts for number in part.after}
     return tuple(part.name for part in parts if part.number not in waited)
 
@@ -162,7 +162,7 @@ def _renamed(names: Sequence[str], ends: Mapping[str, Sequence[str]]) -> tuple[s
 
 
 def _part_stage(stage: Stage, part: PartOf) -> Stage:
-    # A timer, and what is sampled, belong to the parts that wait for none; the others find it among their ancestors.
+    # Timer and sampled inputs belong to the parts without predecessors; other parts get them through their ancestors.
     first = not part.after
     before = tuple(f"{part.stage}.{number}" for number in part.after)
     return replace(
@@ -171,7 +171,7 @@ def _part_stage(stage: Stage, part: PartOf) -> Stage:
         title=f"{stage.title}, layers {part.cut}",
         params={**stage.params, PART: part.param()},
         after=stage.after if first else before,
-        # Every part is a place where one more frame may be under way.
+        # Each part can hold one more frame in flight.
         queue=stage.queue + part.number - 1,
         reads=stage.reads if first else (),
         period_ns=stage.period_ns if first else None,
@@ -188,7 +188,7 @@ def _through(chain: Chain, cuts: Mapping[str, Sequence[PartOf]]) -> Chain:
 
 
 def _way(parts: Sequence[PartOf]) -> list[str]:
-    """A way of triggers from the first part to the end of the last one."""
+    """Return a trigger path from the first part to the last."""
     by_number, way = {part.number: part for part in parts}, [parts[-1]]
     while way[0].after:
         way.insert(0, by_number[way[0].after[-1]])

@@ -1,4 +1,4 @@
-"""Built-in models by name, and how tensors find their way from stage to stage.
+"""Built-in models by name, and the binding of tensors between stages.
 
 A model is a network (lowered by the compiler) or a function (host code).  Its ports are named; a stage's input port is
 bound to the nearest ancestor stage (along `after`, then `reads`) that has an output port of that name, or to a sensor.
@@ -21,7 +21,7 @@ GROUP = "socsched.models"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A named input or output; the type holds nominal sizes (the params' nominal pillar count, say)."""
+    """A named input or output; the type has nominal sizes (such as the params' nominal pillar count)."""
 
     name: str
     type: TensorType
@@ -33,11 +33,11 @@ class Model:
 
     Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
-    compiler's IR.  `classes` names the labels a detector's last stage gives.  `weights` returns the weights that come
-    with the network (a file's own), None for a network without; `trained` those socsched ships for a network of its
-    own, which stand in where the user names no weights file, and `scales` the file of int8 scales that go with them.
-    `loops`: the function takes compiled loops under that name (`models.loops`).  `whole` is the network this one is a
-    part of, if any: seeded weights are drawn for that, so that parts compute what the whole does.
+    compiler's IR. `classes` names the labels a detector's last stage gives.  `weights` returns the weights contained in
+    the network's file, None for a network without; `trained` those socsched ships for a built-in network, used where
+    the user names no weights file, and `scales` the file of int8 scales that belongs to them.  `loops`: the function
+    accepts compiled loops under that name (`models.loops`).  `whole` is the network this one is a part of, if any:
+    seeded weights are drawn for it, so that the parts compute the same as the whole.
     """
 
     name: str
@@ -55,15 +55,15 @@ class Model:
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to be trained: no network, or one that comes with weights."""
+        """Return whether no training is needed: no network, or one that comes with weights."""
         given = self.network is None or self.weights is not None or self.trained is not None
         return given or not (self.network and self.network().params)
 
 
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
-    """Return the built-in model `name` for `params`; UsageError when there is none of that name or a param is wrong.
+    """Return the built-in model `name` for `params`; UsageError for an unknown name or an invalid param.
 
-    With the param `part` it is that of a part of the network (`models.parts`), with `tile` of a tile (`models.tiles`).
+    The param `part` selects a part of the network (`models.parts`), `tile` a tile (`models.tiles`).
     """
     if name not in plugins.names(GROUP):
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(plugins.names(GROUP))}")

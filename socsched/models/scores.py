@@ -1,4 +1,4 @@
-"""What the decoders of all detectors share: scores of logits, and the best few of many without sorting all of them."""
+"""Helpers shared by all detector decoders: scores from logits, and selection of the best without a full sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles of a network as stages of their own: the stage's model with one more param, `tile`, as parts have `part`."""
+"""Tiles of a network as separate stages: the stage's model with one more param, `tile`, as parts have `part`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TILE = "tile"
 
 @dataclass(frozen=True, slots=True)
 class TileOf:
-    """A tile of a stage, or what puts them together and goes on (`row` -1)."""
+    """A tile of a stage, or the continuation that joins the tiles (`row` -1)."""
 
     stage: str
     grid: Grid
@@ -26,18 +26,18 @@ class TileOf:
 
     @property
     def name(self) -> str:
-        """Name as a stage; the one that goes on keeps the whole stage's."""
+        """Return the stage name; the continuation keeps the whole stage's."""
         return self.stage if self.row < 0 else f"{self.stage}.tile{self.row}_{self.column}"
 
     def param(self) -> dict[str, Any]:
-        """Return it as the param of its stage, plain data."""
+        """Return the tile in the form of its stage's param, plain data."""
         grid = self.grid
         place = {"row": self.row, "column": self.column}
         return {"stage": self.stage, "depth": grid.depth, "rows": grid.rows, "columns": grid.columns, **place}
 
 
 def tile_of(params: Mapping[str, Any]) -> TileOf | None:
-    """Return the tile a stage with these params is, None for another; UsageError when it cannot be read."""
+    """Return the tile these params describe, None if they describe none; UsageError if the param is invalid."""
     entry = params.get(TILE)
     if entry is None:
         return None
@@ -49,7 +49,8 @@ def tile_of(params: Mapping[str, Any]) -> TileOf | None:
 
 
 def tile_model(model: Model, tile: TileOf) -> Model:
-    """Return the model of a tile, or of what goes on: `model`'s own ports at the network's ends, one a tile between."""
+    """Return the model of a tile or the continuation: `model`'s own ports at the network's ends, one per tile
+    between."""
     if model.network is None:
         raise UsageError(f"{model.name!r} is no network: it has no tiles")
     whole = model.network()
@@ -72,7 +73,7 @@ def tile_model(model: Model, tile: TileOf) -> Model:
 
 
 def tiled_pipeline(pipeline: Pipeline, grids: Mapping[str, Grid]) -> Pipeline:
-    """Return the pipeline with the first layers of some stages in tiles, which the rest of the stage waits for.
+    """Return the pipeline with the first layers of some stages split into tiles, which the rest of the stage waits for.
 
     Chains go through the last tile.
     """

@@ -1,7 +1,7 @@
-"""Tensors of a PyTorch checkpoint (.pth, zip format), read without running anything it may hold.
+"""Tensors of a PyTorch checkpoint (.pth, zip format), read without executing any code it may contain.
 
-A checkpoint is a pickle, and a pickle can call any function.  With PyTorch installed its own `weights_only` reader is
-used; without, this one, which rebuilds tensors and plain containers and refuses every other global.
+A checkpoint is a pickle, and a pickle can call any function.  With PyTorch installed its `weights_only` reader is used;
+otherwise this module's, which rebuilds tensors and plain containers and refuses every other global.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SAVE_AGAIN = "save it again with torch.save({name: tensor for ... in model.state
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The tensors of a checkpoint by name, and the plain facts beside them (numbers and text of `meta`)."""
+    """The tensors of a checkpoint by name, and its plain metadata (numbers and text of `meta`)."""
 
     tensors: Arrays
     meta: Mapping[str, Any]
@@ -50,8 +50,8 @@ class Checkpoint:
 def read_checkpoint(path: str | Path) -> Checkpoint:
     """Return the tensors of a .pth file: a state dict, or one under `state_dict`, `model_state` or `model`.
 
-    Raises InputError for a file that cannot be read, is in PyTorch's format of before 1.6, or asks for anything but
-    tensors and plain containers.
+    Raises InputError for a file that cannot be read, is in PyTorch's pre-1.6 format, or needs anything but tensors and
+    plain containers.
     """
     found = _with_torch(Path(path))
     if not isinstance(found, Mapping):
@@ -78,7 +78,7 @@ def _with_torch(path: Path) -> Any:
         return load(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever the reader makes of a hostile or broken file
+    except Exception as error:  # the reader may raise anything for a hostile or broken file
         text = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(f"{path}: PyTorch's weights_only reader refuses it: {text[0][:200]}", SAVE_AGAIN) from None
 
@@ -92,7 +92,7 @@ def _array(value: Any) -> npt.NDArray[Any] | None:
 
 
 def load(path: Path) -> Any:
-    """Return what a zip checkpoint holds, tensors as numpy arrays; InputError for anything but plain data."""
+    """Return the content of a zip checkpoint, tensors as numpy arrays; InputError for anything but plain data."""
     try:
         with zipfile.ZipFile(path) as archive:
             check_archive(archive, path.stat().st_size)
@@ -117,7 +117,7 @@ class _Storage:
 
 
 def _check_memory(path: Path, program: bytes) -> None:
-    """Refuse a pickle that makes the reader reserve more than the file holds: far memo places, stated sizes."""
+    """Refuse a pickle that would make the reader allocate more than the file holds: far memo slots, stated sizes."""
     for opcode, argument, _ in pickletools.genops(program):
         place = int(argument or 0) if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") else 0
         if opcode.name == "BYTEARRAY8" or place > len(program):
@@ -125,7 +125,7 @@ def _check_memory(path: Path, program: bytes) -> None:
 
 
 class _Reader(pickle.Unpickler):
-    """Knows three constructors and the kinds of storage; every other global is refused before it is looked up."""
+    """Accepts three constructors and the storage types; every other global is refused before lookup."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
         program = archive.read(folder + "data.pkl")
@@ -139,7 +139,7 @@ class _Reader(pickle.Unpickler):
             raise InputError(f"{path}: not little-endian", SAVE_AGAIN)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a global, by name alone: nothing is imported."""
+        """Return the substitute for a global, by name alone, without importing anything."""
         if module == "torch" and name in STORAGES:
             return _Storage(STORAGES[name])
         known = {
@@ -164,7 +164,7 @@ class _Reader(pickle.Unpickler):
         return self._storages[known]
 
     def _take(self, size: int) -> None:
-        """Count bytes of arrays: tensors that share or repeat a storage cost a file next to nothing."""
+        """Count array bytes against the limit: tensors that share or repeat a storage take little space in a file."""
         self._left -= size
         if self._left < 0:
             raise InputError(f"{self._path}: its tensors are far larger than the file", SAVE_AGAIN)

@@ -1,4 +1,4 @@
-"""Network weights: from a file, or seeded where none is given."""
+"""Network weights: from a file, or seeded if none is given."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_weights(path: str | Path, networks: Iterable[Network] = ()) -> Weights:
     networks is missing or has another shape (every such parameter is named).
     """
     arrays = read_npz(path, "weights", "expected an .npz of arrays")
-    with np.errstate(over="ignore"):  # what fp32 cannot hold becomes infinite and is named below
+    with np.errstate(over="ignore"):  # values beyond fp32 become infinite and are reported below
         weights = {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()}
     bad = [name for name, array in weights.items() if not np.isfinite(array).all()]
     if bad:

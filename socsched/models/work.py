@@ -1,4 +1,4 @@
-"""What a stage computes and moves, counted from its network, or as its model states it."""
+"""Computation and memory traffic of a stage, counted from its network or stated by its model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Border = tuple[TensorType, ...]
 
 
 def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageWork:
-    """Return what one job of `stage` (or a part of it) computes and moves in `precision`, at its params' nominal size.
+    """Return the operations and traffic of one job of `stage` (or a part) in `precision`, at its params' nominal size.
 
-    A function's work is what its model states; a stage without model has none.  Raises UsageError for an unknown model
-    or parameter, CompileError for a layer that is not known.
+    A function's work is stated by its model; a stage without model has none.  Raises UsageError for an unknown model or
+    parameter, CompileError for an unknown layer.
     """
     if stage.model is None:
         return StageWork(stage.name, precision, (), (), ())
@@ -48,7 +48,7 @@ def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Bo
 
 
 def _nominal(model: Model, network: Network) -> int:
-    """Return the nominal size of the varying dimension: where a network input says -1, the port says how much."""
+    """Return the nominal size of the varying dimension: where a network input has -1, the port gives the size."""
     for port, inside in zip(model.inputs, network.inputs.values(), strict=True):
         for size, nominal in zip(inside.shape, port.type.shape, strict=True):
             if size < 0:

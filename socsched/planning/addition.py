@@ -1,6 +1,6 @@
-"""Can this network be added?  A second pipeline beside a plan, first with everything planned where it is.
+"""Add a second pipeline to a plan, first with every planned stage kept in place.
 
-Three answers: yes with every planned stage in its place; yes if stages move; no, with what is violated then.
+Answers: yes with every planned stage in its place; yes if stages move; no, with the resulting violations; undecided.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from socsched.planning.planner import make_plan
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """`answer`: yes | moving | no | undecided; `plan` of both together, `moved` stages of the first in it."""
+    """The `answer`: yes | moving | no | undecided; the joint `plan`; `moved`: stages of the first that it moves."""
 
     answer: str
     added: tuple[str, ...]
@@ -26,9 +26,9 @@ class Addition:
 
 
 def together(first: Pipeline, second: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
-    """Return both pipelines as one, and the names the stages of the second have in it.
+    """Return both pipelines joined, and the names that the stages of the second have in the result.
 
-    Sensors that agree in everything are shared; other names that meet get the second pipeline's name in front.
+    Identical sensors are shared; any other name that clashes is prefixed with the second pipeline's name.
     """
     taken = {s.name for s in first.sensors} | {s.name for s in first.stages}
     shared = {s.name for s in second.sensors if s in first.sensors}
@@ -66,7 +66,7 @@ def add(
     profile: Profile | None = None,
     time_limit: float | None = None,
 ) -> Addition:
-    """Return whether `new` fits beside a plan of `own`, in the same mode under the same policy."""
+    """Return whether `new` fits alongside a plan of `own`, in the same mode and under the same policy."""
     both, names = together(own, new)
     placed = {task.name: task for task in plan.tasks if task.kind == "stage"}
     lanes = {engine.id: engine.lanes for engine in plan.engines}

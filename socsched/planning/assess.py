@@ -28,7 +28,7 @@ from socsched.planning.schedulability.whole import DEMAND, FIXED
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """The data age of a chain that limits it: bound (ns) if there is one, and the terms that add up to `value`."""
+    """The limiting data age of a chain: the bound (ns) if there is one, and the terms that add up to `value`."""
 
     value: int
     bounded: bool
@@ -37,10 +37,10 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What the analysis says of a deployment.
+    """The analysis result of a deployment.
 
-    `responses` by task; `ages` by chain; `overload` an interval in which EDF cannot serve the required local deadlines,
-    if that is what no deadlines could be found for.
+    `responses` by task; `ages` by chain; `overload`: an interval in which EDF cannot meet the required local deadlines,
+    if no deadlines could be found for that reason.
     """
 
     tasks: tuple[Task, ...]
@@ -57,7 +57,7 @@ class _Choice:
 
 
 def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
-    """Set deadlines and priorities and analyse; `thorough` spends more steps on tight EDF deadlines."""
+    """Set deadlines and priorities and run the analysis; `thorough` spends more steps on tight EDF deadlines."""
     workload = deployment.workload
     graph, tasks = workload.graph, deployment.tasks
     rt = convert(tasks, workload.engines(), workload.sensors())
@@ -86,10 +86,11 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
 
 
 def _deadline(task: Task, deadline: int, response: Response, policy: str) -> int:
-    """Return a task's deadline from its latest release; one that gives jobs up gets all the time it may need.
+    """Return a task's deadline from its latest release; a task that drops late jobs gets all the time it may need.
 
-    Under fixed priorities a local deadline orders nothing, and a chain may hold its own although one is exceeded: were
-    the job given up then, the bounds of chains that sample it would not hold.  EDF keeps the deadlines it was given.
+    Under fixed priorities a local deadline does not order jobs, and a chain may meet its own deadline although a local
+    one is exceeded.  Dropping the job then would invalidate the bounds of chains that sample it.  EDF keeps the
+    deadlines it was given.
     """
     if policy == "edf" or task.on_late not in ("skip", "abort") or not response.bounded:
         return deadline
@@ -106,7 +107,7 @@ def _jitter(responses: Mapping[str, Response], name: str, tasks: Mapping[str, Rt
 def _fp(
     tasks: Mapping[str, RtTask], needs: Sequence[Requirement]
 ) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
-    """Take the weighting whose deadline-monotonic priorities keep the requirements best."""
+    """Return the result of the weighting whose deadline-monotonic priorities meet the requirements best."""
     best: tuple[float, _Choice, dict[str, Response], dict[str, int]] | None = None
     for weights in weightings(tasks):
         deadlines = local_deadlines(tasks, needs, weights)
@@ -124,7 +125,7 @@ def _ranked(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int], rank: Map
 
 
 def _load(needs: Sequence[Requirement], finish: Mapping[str, int], responses: Mapping[str, Response]) -> float:
-    """Return by what factor the worst requirement is used up; what has no bound weighs heavily."""
+    """Return the share of its budget that the worst requirement uses; every unbounded response adds a heavy penalty."""
     used = [sum(finish[end] for end in need.ends) / max(need.budget, 1) for need in needs]
     lost = sum(not response.bounded for response in responses.values())
     return max(used, default=0.0) + 1000.0 * lost
@@ -133,15 +134,15 @@ def _load(needs: Sequence[Requirement], finish: Mapping[str, int], responses: Ma
 def _edf(
     tasks: Mapping[str, RtTask], needs: Sequence[Requirement], steps: int, movable: bool
 ) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
-    """Start from several local deadlines (proportional, and fixed-priority responses), keep the set that fits best.
+    """Try several sets of local deadlines (proportional, and fixed-priority responses) and keep the best-fitting one.
 
-    `movable`: no job is given up at its local deadline, so that a response may be longer.
+    `movable`: no job is dropped at its local deadline, so a response may be longer.
     """
     system = edf.System.of(tasks)
     options = [local_deadlines(tasks, needs, weights) for weights in weightings(tasks)]
     first = options[0]
     rank = priorities(first)
-    # What is hopeless delays nobody else, and asking for its response takes longer than all the rest.
+    # Hopeless tasks delay no others, and computing their responses takes longer than all the rest.
     rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
     fixed = holistic(_ranked(rest, first, rank))
     if all(answer.bounded for answer in fixed.values()):
@@ -161,7 +162,7 @@ def _edf(
     else:
         picked = _respond(system, needs, _tighten(system, best[1], steps) if steps > 5 else best[1], True, movable)
     if movable and steps > 5 and 1 < picked.load <= _NEAR:
-        # Local deadlines that miss the demand test order jobs as well as any: responses tell whether chains hold.
+        # Local deadlines that fail the demand test still order jobs: the responses decide whether chains hold.
         more = [_respond(system, needs, option, edf.test(system, option) is None, True) for option in options]
         picked = min([picked, *more], key=_by_load)
     late = picked.load > 1 and (best is None or best[0] > 1)
@@ -170,7 +171,7 @@ def _edf(
 
 
 _NEAR = 2.0
-"""Load up to which more local deadlines are tried; what is further off has other reasons."""
+"""Load up to which more local deadlines are tried; a larger excess has other causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def _by_load(picked: _Picked) -> float:
 def _respond(
     system: edf.System, needs: Sequence[Requirement], deadlines: dict[str, int], holds: bool, movable: bool
 ) -> _Picked:
-    """Return the shorter of local deadlines, where these hold, and responses; and how far they use requirements up."""
+    """Return the shorter of local deadlines, where these hold, and responses, with the load on the requirements."""
     own = edf.responses(system, deadlines, holds)
     found = edf_holistic.responses(system, deadlines, own) if holds or movable else own
     return _Picked(deadlines, found, _load(needs, {name: r.value for name, r in found.items()}, found))
@@ -198,7 +199,7 @@ def _net(response: Response, task: RtTask) -> int:
 
 
 def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[str, int]:
-    """Shrink what is left group by group, a group being tasks that trigger each other."""
+    """Tighten the deadlines further group by group; a group is a set of tasks that trigger each other."""
     for group in _triggered_together(system):
         factor = edf.smallest_factor(system, deadlines, group, dict.fromkeys(system.tasks, 1.0), steps)
         if factor is not None and factor < 1:
@@ -236,7 +237,7 @@ def _chains(
 
 
 def _tests(policy: str, responses: Mapping[str, Response], names: Sequence[str]) -> str:
-    """Return which analyses bounded responses are from."""
+    """Return the names of the analyses that bound the responses."""
     if policy != "edf":
         return FIXED
     own = [any(term == edf.ALLOWED for term, _ in responses[name].terms) for name in names]

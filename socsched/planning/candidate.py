@@ -1,4 +1,4 @@
-"""A mapping worked out and judged: its verdict, what an objective says of it, and which of two mappings is better."""
+"""A mapping, deployed and judged: its verdict, its objective values, and the comparison of two mappings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNBOUNDED = 1e6
 
 
 def objectives(text: str) -> tuple[str, ...]:
-    """Return the objectives of a list such as "energy,latency", the first one counting most; UsageError."""
+    """Return the objectives in a list such as "energy,latency", most important first; UsageError for a bad list."""
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in OBJECTIVES:
@@ -32,7 +32,7 @@ def objectives(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A mapping worked out and judged."""
+    """A mapping, deployed and judged."""
 
     deployment: Deployment
     assessment: Assessment
@@ -41,12 +41,12 @@ class Candidate:
 
     @property
     def verdict(self) -> str:
-        """Return feasible, infeasible or undecided."""
+        """Return the verdict: feasible, infeasible or undecided."""
         return verdict(self.violations, self.assessment)
 
 
 def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
-    """Work a mapping out and check every requirement; Unconnectable when a conversion cannot run anywhere."""
+    """Deploy a mapping and check every requirement; Unconnectable if no engine can run a needed conversion."""
     return judged(deploy(workload, mapping), thorough)
 
 
@@ -59,10 +59,10 @@ def judged(deployment: Deployment, thorough: bool = True) -> Candidate:
 
 
 def objective_value(candidate: Candidate, objective: str) -> float:
-    """Return what an objective minimises.
+    """Return the value that an objective minimises.
 
-    latency: sum of expected chain latencies (ns); longest: the longest of them; energy: mean power (mW), as rates are
-    given; throughput: highest lane utilisation; slack: share of the tightest chain deadline used by its bound.
+    latency: sum of expected chain latencies (ns); longest: the longest of them; energy: mean power (mW), since rates
+    are given; throughput: highest lane utilisation; slack: share of the tightest chain deadline used by its bound.
     """
     chains = candidate.assessment.chains
     if objective == "energy":
@@ -79,10 +79,10 @@ def objective_value(candidate: Candidate, objective: str) -> float:
 
 
 def score(candidate: Candidate, goals: Sequence[str]) -> Score:
-    """Return what orders candidates.
+    """Return the key that orders candidates.
 
-    First no lane beyond its capacity: else a stage with no hope could hide on an engine nobody else needs.  Then
-    chains, not tasks, are counted: a mapping is no worse for having one more conversion without a bound.
+    The excess over lane capacities comes first: otherwise a hopeless stage could hide on an engine without other work.
+    Then unbounded chains are counted, not tasks: a mapping is no worse for one more conversion without a bound.
     """
     lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)
     requirements = overrun(candidate.violations) + _UNBOUNDED * lost
@@ -90,9 +90,7 @@ def score(candidate: Candidate, goals: Sequence[str]) -> Score:
 
 
 def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
-    """Return what the score of a deployment cannot be below, without any analysis; ends at the first objective that
-    needs one.
-    """
+    """Return a lower bound on a deployment's score without any analysis, up to the first objective that needs one."""
     found: list[float] = [_excess(deployment)]
     for goal in goals:
         if goal in ("latency", "longest"):
@@ -116,9 +114,9 @@ def _excess(deployment: Deployment) -> float:
 def better(
     workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score, thorough: bool = False
 ) -> Candidate | None:
-    """Return the candidate of a mapping if it beats `best`; Unconnectable when a conversion cannot run anywhere.
+    """Return the candidate of a mapping if it beats `best`; Unconnectable if no engine can run a needed conversion.
 
-    The analysis, which takes most of the time (on overloaded lanes by far), is spared where the score cannot do so.
+    The analysis takes most of the time, by far the most on overloaded lanes; it is skipped if the score cannot win.
     """
     deployment = deploy(workload, mapping)
     least = least_score(deployment, goals)
@@ -129,7 +127,7 @@ def better(
 
 
 def beating(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
-    """Return what `improve` asks of a mapping of a workload: its score where that is below one given."""
+    """Return the test that `improve` applies to a mapping of a workload: its score if below the given one."""
 
     def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
         try:

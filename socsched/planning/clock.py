@@ -1,4 +1,4 @@
-"""When a search has to end: one clock for all steps of planning, so that together they keep one limit."""
+"""The end of a search: one clock for all steps of planning, so that together they keep one limit."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ class Clock:
 
     @staticmethod
     def of(seconds: float | None) -> Clock:
-        """Return the clock of a limit that starts now, None for no limit."""
+        """Return the clock of a limit that starts now; None means no limit."""
         return Clock(math.inf if seconds is None else time.monotonic() + seconds)
 
     def left(self) -> float:
-        """Return the seconds that are left, 0 when there are none."""
+        """Return the seconds left, 0 if there are none."""
         return max(self.end - time.monotonic(), 0.0)
 
     def over(self) -> bool:
-        """Say whether the limit is reached."""
+        """Return whether the limit is reached."""
         return time.monotonic() >= self.end
 
     def part(self, share: float) -> Clock:
-        """Return the clock of a step that may take this share of what is left."""
+        """Return the clock of a step that may take this share of the remaining time."""
         return Clock(time.monotonic() + share * self.left())
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit at all."""
+        """Return whether there is a limit."""
         return math.isfinite(self.end)
 
 

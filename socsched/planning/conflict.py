@@ -1,9 +1,9 @@
-"""A minimal set of requirements that cannot be met together, and what each asks for beyond its bound.
+"""A minimal set of requirements that cannot be met together, and how far each exceeds its bound.
 
-Requirements are deleted one by one, and one stays out while the planner still finds no mapping for the rest (Chinneck &
-Dravnieks, "Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).  That is as
-good as the search it asks: what it finds no mapping for is not proved to have none, and the set says so.  What no
-mapping can meet by itself is proved by `impossible`.
+Requirements are deleted one by one, and a requirement stays out while the planner still finds no mapping for the rest
+(Chinneck & Dravnieks, "Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).
+The result is only as good as the search: finding no mapping does not prove that there is none, and the set says so.
+Requirements that no mapping can meet on their own are proved by `impossible`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from socsched.planning.verdict import Balance, overrun, violations
 from socsched.planning.workload import Unconnectable, Workload
 
 FAR = 10**15
-"""A deadline (ns) that asks for nothing."""
+"""A deadline (ns) that imposes nothing."""
 MANY = 1000
-"""A queue that is never short."""
+"""A queue that never overflows."""
 TRIES = 80
-"""Mappings a search for one set of requirements looks at."""
+"""Mappings evaluated in a search for one set of requirements."""
 MOST = 1000
-"""Mappings all searches for a set of requirements look at together."""
+"""Mappings evaluated in all searches for a set of requirements together."""
 ROUNDS = 4
-"""Times a set is grown and shrunk when a search meets what it had not found before."""
+"""Rounds of growing and shrinking a set when a search meets requirements it had not met before."""
 _SECOND = 10**9
 _LOST = 1e6
 
 
 class Judged(Protocol):
-    """A mapping worked out and judged."""
+    """A mapping, deployed and judged."""
 
     @property
     def deployment(self) -> Deployment: ...
@@ -53,7 +53,7 @@ Judge = Callable[[Workload, Mapping[str, Cost], bool], Judged]
 
 
 def key(requirement: str) -> str:
-    """Return what is asked for, without the lane or number a violation names: one key for all lanes of an engine."""
+    """Return a requirement's key, without a violation's lane or number: one key for all lanes of an engine."""
     name = requirement.split(" lane ")[0].split(" (")[0]
     if name.startswith("queue of "):
         return "queue of " + name.removeprefix("queue of ").split(">")[-1]
@@ -61,7 +61,7 @@ def key(requirement: str) -> str:
 
 
 def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
-    """Return a workload that asks for the requirements in `kept` only, of those that change how it is scheduled."""
+    """Return a workload that keeps only the requirements in `kept`, among those that affect how it is scheduled."""
     pipeline = workload.graph.pipeline
     chains = tuple(
         replace(
@@ -84,7 +84,7 @@ def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
 
 
 def _widest(workload: Workload, stage: str, engine: str) -> int:
-    """Return the most lanes a stage can take of an engine."""
+    """Return the largest number of lanes of an engine that a stage can take."""
     costs = workload.model.candidates(workload.graph.stage(stage))
     return max((cost.share for cost in costs if cost.engine == engine), default=0)
 
@@ -103,7 +103,7 @@ def all_keys(workload: Workload) -> list[str]:
 
 
 def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
-    """Return what a candidate of a relaxed workload violates of the requirements as they were."""
+    """Return the original requirements that a candidate of a relaxed workload violates."""
     chains = {chain.name: chain for chain in workload.graph.pipeline.chains}
     queues = {stage.name: stage.queue for stage in workload.graph.pipeline.stages}
     assessment = candidate.assessment
@@ -137,12 +137,12 @@ def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
 
 
 def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Violation]:
-    """Yield the fullest lane of an engine if it is overfull; all of the engine if lanes were added to it."""
+    """Yield the fullest lane of an engine if it is overloaded; the whole engine if lanes were added to it."""
     here = [task for task in deployment.tasks if task.engine == engine]
     wide = any(lane >= lanes for task in here for lane in task.lanes)
     sets = [here] if wide else [[task for task in here if lane in task.lanes] for lane in range(lanes)]
     hopeless = [task for task in here if task.wcet_ns > task.period_ns]
-    if wide and hopeless:  # however many lanes are added, a job runs on those it has
+    if wide and hopeless:  # added lanes do not help a job that runs on its own
         sets, wide = [hopeless[:1]], False
     bound = lanes * _SECOND if wide else _SECOND
     rows = [
@@ -157,7 +157,7 @@ def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Viola
 
 @dataclass(slots=True)
 class Search:
-    """Looks for mappings that meet some requirements; remembers every mapping that met any."""
+    """A search for mappings that meet some requirements; it remembers every mapping that met any."""
 
     workload: Workload
     judge: Judge
@@ -166,11 +166,11 @@ class Search:
     met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
 
     def late(self) -> bool:
-        """Say whether the time or the number of mappings given to this search is used up."""
+        """Return whether the time or the number of mappings of this search is used up."""
         return self.tried >= MOST or self.clock.over()
 
     def meets(self, kept: frozenset[str]) -> Judged | None:
-        """Return a candidate that meets `kept`, None when none is found; what met more before still does."""
+        """Return a candidate that meets `kept`, None if none is found; earlier candidates that meet it are reused."""
         for violated, candidate in self.met:
             if not violated & kept:
                 return candidate
@@ -179,7 +179,7 @@ class Search:
 
         def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
             if hit or self.late():
-                return None  # what is left of the search changes nothing
+                return None  # the rest of the search changes nothing
             self.tried += 1
             try:
                 candidate = self.judge(workload, mapping, False)
@@ -210,20 +210,20 @@ def conflict(
     clock: Clock = NO_CLOCK,
     search: Search | None = None,
 ) -> tuple[Conflict, ...]:
-    """Return minimal sets of requirements that conflict; () where a search found all of them met after all.
+    """Return minimal sets of requirements that conflict; () if a search meets all of them after all.
 
-    `violated`: what the best mapping known violates.  After `clock` a set is returned as small as it is then, not
-    `minimal`.  `search` remembers what was met.
+    `violated`: the violations of the best known mapping.  When `clock` runs out, the set is returned as small as it is
+    by then, not `minimal`.  `search` remembers the candidates found.
     """
     search = search or Search(workload, judge, clock)
     known = {key(v.requirement): v for v in reversed(violated)}
     order = all_keys(workload)
-    # What engines can take is no wish: it is a member only where the best mapping known overfills one.
+    # Engine capacity is fixed, not requested: it is a member only where the best known mapping overloads an engine.
     always = frozenset(name for name in order if name.startswith("utilisation of ") and name not in known)
     kept, minimal = frozenset(known) & frozenset(order), False
     for _ in range(ROUNDS):
         while (witness := search.meets(kept | always)) is not None:
-            # The requirements others give way to belong to the set, until no mapping is found for it.
+            # Requirements violated in exchange join the set, until no mapping is found for it.
             more = {key(v.requirement): v for v in restored(witness, workload)}
             if not set(more) - kept:
                 return ()
@@ -236,7 +236,7 @@ def conflict(
             elif witness is not None:
                 found = {key(v.requirement): v for v in restored(witness, workload)}
                 known[name] = found.get(name, known[name])
-        # A search is not monotone: what it met on the way may be what it had given up before.
+        # A search is not monotone: it may later meet a set for which it had found nothing.
         minimal = not search.late() and search.meets(kept | always) is None
         if minimal or search.late():
             break

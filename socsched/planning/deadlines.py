@@ -1,6 +1,6 @@
-"""Local deadlines: how a chain's deadline is shared out among its tasks, and priorities that follow from it.
+"""Local deadlines: the division of a chain's deadline among its tasks, and the priorities that follow from it.
 
-Shares are in proportion to weights along the longest way through the task (Kao & Garcia-Molina, IEEE TPDS 8(12) 1997,
+Shares are in proportion to weights along the longest path through the task (Kao & Garcia-Molina, IEEE TPDS 8(12) 1997,
 "proportional" subtask deadlines); priorities are deadline monotonic (Leung & Whitehead 1982).
 """
 
@@ -17,8 +17,9 @@ from socsched.planning.schedulability.tasks import RtTask, topological
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Some tasks that end data-triggered stretches must together respond within `budget` ns (sampling already taken
-    off).
+    """A limit on the summed responses of tasks that end data-triggered stretches.
+
+    `budget` is in ns, with sampling already subtracted.
     """
 
     ends: tuple[str, ...]
@@ -26,8 +27,9 @@ class Requirement:
 
 
 def stretches(graph: TaskGraph, chain: Chain, names: Iterable[str]) -> tuple[Stretch, ...]:
-    """Return the data-triggered stretches of a chain in the plan; one that is converted before it is sampled ends
-    there.
+    """Return the data-triggered stretches of a chain in the plan.
+
+    A stretch whose data are converted before they are sampled ends at the conversion.
     """
     known, cut, result = set(names), graph.segments(chain), []
     for index, segment in enumerate(cut):
@@ -41,7 +43,7 @@ def stretches(graph: TaskGraph, chain: Chain, names: Iterable[str]) -> tuple[Str
 
 
 def requirements(graph: TaskGraph, tasks: Mapping[str, RtTask], queues: Mapping[str, int]) -> list[Requirement]:
-    """Return what local deadlines have to respect: every chain, and that no task's queue overflows."""
+    """Return the requirements on local deadlines: those of every chain, and that no task's queue overflows."""
     result = []
     for chain in graph.pipeline.chains:
         parts = stretches(graph, chain, tasks)
@@ -58,14 +60,14 @@ def requirements(graph: TaskGraph, tasks: Mapping[str, RtTask], queues: Mapping[
 
 
 def best_case(tasks: Mapping[str, RtTask]) -> dict[str, int]:
-    """Return how long after its nominal release each task is activated earliest (0: cost may fall to nothing)."""
+    """Return each task's earliest activation after its nominal release (0: costs may fall to nothing)."""
     return dict.fromkeys(tasks, 0)
 
 
 def local_deadlines(
     tasks: Mapping[str, RtTask], needs: Sequence[Requirement], weights: Mapping[str, int]
 ) -> dict[str, int]:
-    """Share every requirement out in proportion to `weights`; the tightest share counts."""
+    """Divide every requirement in proportion to `weights`; the tightest share of a task counts."""
     order = topological(tasks)
     before = _longest_before(tasks, order, weights)
     result = {name: 64 * task.period for name, task in tasks.items()}
@@ -87,7 +89,7 @@ def _longest_before(tasks: Mapping[str, RtTask], order: Sequence[str], weights: 
 
 
 def _ancestors(tasks: Mapping[str, RtTask], end: str, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return `end` and the tasks that trigger it, each with the weight of the longest way behind it."""
+    """Return `end` and the tasks that trigger it, each with the weight of the longest path that follows it."""
     behind = {end: 0}
     queue = [end]
     while queue:
@@ -100,7 +102,7 @@ def _ancestors(tasks: Mapping[str, RtTask], end: str, weights: Mapping[str, int]
 
 
 def weightings(tasks: Mapping[str, RtTask]) -> list[dict[str, int]]:
-    """Return ways to weigh tasks: by WCET; and by WCET plus the longest segment that can block them."""
+    """Return the weightings of tasks: by WCET; and by WCET plus the longest segment that can block them."""
     blocked = {
         name: max((t.segment for t in tasks.values() if t.name != name and t.lanes & task.lanes), default=0)
         for name, task in tasks.items()

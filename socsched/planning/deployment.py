@@ -1,4 +1,4 @@
-"""A mapping made concrete: stages and the conversions between them as tasks on lanes, with their worst-case times."""
+"""A mapping as a deployment: stages and their conversions as tasks on lanes, with worst-case times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from socsched.planning.workload import Mapping_, Workload
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A mapping as tasks (deadlines and priorities still open) with the transitions between its stages."""
+    """A mapping as tasks (deadlines and priorities not yet set) with the transitions between its stages."""
 
     workload: Workload
     mapping: Mapping_
@@ -25,7 +25,7 @@ class Deployment:
 
 
 def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
-    """Turn a mapping into tasks on lanes; Unconnectable when a needed conversion cannot run anywhere."""
+    """Turn a mapping into tasks on lanes; Unconnectable if no engine can run a needed conversion."""
     graph = workload.graph
     conversions: dict[tuple[str, str], Cost] = {}
     for producer, consumer in workload.edges:
@@ -129,7 +129,7 @@ def _conversion_task(workload: Workload, producer: str, cost: Cost) -> Task:
 
 
 def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Task]:
-    """Let every task whose result another engine reads pay for making it visible there."""
+    """Charge every task whose result another engine reads with making it visible there."""
     engine = {task.name: task.engine for task in tasks}
     paid: dict[str, int] = {}
     for reader in tasks:
@@ -147,7 +147,7 @@ def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list
 
 
 def _handed(workload: Workload, mapping: Mapping_, name: str, tasks: Sequence[Task]) -> int:
-    """Return the bytes a task hands on; a conversion writes about half of what it moves."""
+    """Return the bytes a task hands on; a conversion writes about half of the bytes it moves."""
     if name in mapping:
         return workload.output_bytes(mapping[name])
     return next(task.bytes for task in tasks if task.name == name) // 2

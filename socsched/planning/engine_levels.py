@@ -1,4 +1,4 @@
-"""Operating points a governor may choose from: those of the platform up to the planned clock, with their power."""
+"""Operating points available to a governor: those of the platform up to the planned clock, with their power."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ GOVERNORS = ("static", "ccedf")
 
 
 def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
-    """Return the operating points of an engine below its planned clock, slowest first, and that clock; none: no choice.
+    """Return the operating points of an engine up to its planned clock, slowest first; () if there is no choice.
 
-    Power is that of all online units, as the power model of the mode gives it; a slower point that would draw more than
-    the planned one is left out.
+    Power is that of all online units by the mode's power model; a slower point that would draw more than the planned
+    one is left out.
     """
     if engine.points is None or state.units <= 0:
         return ()
@@ -28,12 +28,12 @@ def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
 
 
 def governable(engine: PlannedEngine) -> bool:
-    """Say whether a governor can serve an engine: it has a choice of clocks."""
+    """Return whether a governor can serve an engine: it has a choice of clocks."""
     return len(engine.levels) > 1
 
 
 def governed(plan: Plan, governor: str) -> Plan:
-    """Return the plan with a governor on every engine it can serve; UsageError when there is none."""
+    """Return the plan with a governor on every engine it can serve; UsageError if there is none."""
     if governor not in GOVERNORS:
         raise UsageError(f"no governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
     if governor != "static" and not any(map(governable, plan.engines)):

@@ -1,7 +1,7 @@
-"""How long jobs of a planned stage take: drawn times and cheaper variants, and the worst case that covers them all.
+"""Execution times of jobs of a planned stage: drawn times and cheaper variants, and a worst case that covers all.
 
-The simulator scales all segments of a job alike to the time it draws, and lets them suffer from others as planned; so
-what a job takes at most is the worst case of the planned segments times the largest factor that is drawn.
+The simulator scales all segments of a job alike to the drawn time and applies contention as planned.  The longest job
+therefore takes the worst case of the planned segments times the largest factor drawn.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from socsched.descriptor.pipeline import PER_COST, Stage
 from socsched.planning.plan import ExecutionTimes, PlannedEngine, Task
 
 _FEW_BITS = 1 << 31
-"""Factors of larger numbers lose their last bits upwards in the simulator: a part in 2**29 at most."""
+"""From here on the simulator drops the last bits of factors, rounding up: an error of at most one part in 2**29."""
 
 
 def execution_times(stage: Stage, cost: Cost, model: CostModel | None = None) -> ExecutionTimes | None:
-    """Return the execution times (ns) of a stage where it is mapped, None where every job takes its cost.
+    """Return the execution times (ns) of a stage where it is mapped, None if every job takes its cost.
 
-    What the pipeline says comes first, then what `model` has measured.
+    Times stated in the pipeline take precedence over those measured in `model`.
     """
     if stage.execution is None:
         known = model.measured_times(stage.name, cost.engine, cost.precision, cost.share) if model else ()
@@ -31,7 +31,7 @@ def execution_times(stage: Stage, cost: Cost, model: CostModel | None = None) ->
 
 
 def degraded_segments(stage: Stage, cost: Cost, model: CostModel) -> tuple[Segment, ...]:
-    """Return what a late job of a stage runs instead; nothing where there is no variant, or none that is shorter."""
+    """Return the segments that a late job runs instead; empty if there is no variant, or none that is shorter."""
     variant = stage.degraded
     if variant is None:
         return ()
@@ -50,7 +50,7 @@ def _part(segment: Segment, up: int, down: int) -> Segment:
 
 
 def handing_over(task: Task, time_ns: int) -> Task:
-    """Return a task whose jobs spend `time_ns` more on making their result visible, whatever they took."""
+    """Return a task whose jobs spend `time_ns` more on making their result visible, whatever their execution time."""
     extra = Segment("hand-over", time_ns, time_ns, 0)
     times = task.times and replace(task.times, values_ns=tuple(value + time_ns for value in task.times.values_ns))
     degraded = (*task.degraded, extra) if task.degraded else ()
@@ -59,7 +59,7 @@ def handing_over(task: Task, time_ns: int) -> Task:
 
 
 def longest_ns(task: Task, worst_ns: int) -> int:
-    """Return a task's WCET (ns): what its planned work takes at worst, times the largest factor on it that is drawn."""
+    """Return a task's WCET (ns): the worst case of its planned work, times the largest factor drawn."""
     longest = max(task.times.values_ns) if task.times else task.cost_ns
     planned = sum(segment.time_ns for segment in task.segments)
     if longest <= planned or not planned:
@@ -70,7 +70,7 @@ def longest_ns(task: Task, worst_ns: int) -> int:
 
 
 def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> list[Task]:
-    """Return the tasks with the WCET they have on their slowest lane; costs refer to lanes of capacity 1024."""
+    """Return the tasks with the WCET of their slowest lane; costs refer to lanes of capacity 1024."""
     speeds = {engine.id: engine.capacities for engine in engines}
     result = []
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Expected latencies of chains: costs along the way, half a period where data are sampled, and what was observed."""
+"""Expected latencies of chains: costs along the path, half a period where data are sampled, and observed delays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from socsched.planning.schedulability.chains import Stretch
 
 
 def expected_latencies(graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING) -> dict[str, int]:
-    """Return the latency (ns) of every chain: without interference, but for what was observed."""
+    """Return the latency (ns) of every chain: without interference, except for what was observed."""
     by_name = {task.name: task for task in tasks}
     known: dict[str, int] = {}
     return {
@@ -28,7 +28,7 @@ def expected_latency(
     known: dict[str, int] | None = None,
     observed: Observed = NOTHING,
 ) -> int:
-    """Return the latency (ns): critical paths, and half a period wherever data are sampled."""
+    """Return the latency (ns): critical paths, plus half a period wherever data are sampled."""
     total, known = 0, {} if known is None else known
     for index, part in enumerate(parts):
         total += critical_path(part.last, tasks, known, observed) + (part.period // 2 if index else 0)
@@ -38,7 +38,7 @@ def expected_latency(
 def critical_path(name: str, tasks: Mapping[str, Task], known: dict[str, int], observed: Observed = NOTHING) -> int:
     """Return the longest sum of costs (ns) over the tasks that lead to the end of a task by triggering.
 
-    `known` keeps answers: in a network cut into parts, ways multiply.
+    `known` caches results: in a network cut into parts, the number of paths multiplies.
     """
     if name not in known:
         task = tasks[name]

@@ -1,4 +1,4 @@
-"""Why a plan is as it is: the reason for every task's place."""
+"""Reasons for a plan: why every task is placed where it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from socsched.planning.plan import Task, Violation
 from socsched.units import format_duration
 
 Judged = Mapping[str, tuple[str, Sequence[Violation], int]]
-"""Mode name -> (verdict, violations, mean power in mW) of a quick plan there."""
+"""Mode name -> (verdict, violations, mean power in mW) of a quick plan in that mode."""
 
 
 def reasons(deployment: Deployment) -> list[Task]:

@@ -1,4 +1,4 @@
-"""Whether a platform has an engine for every stage of a pipeline, and which operators its accelerators refuse."""
+"""Whether a platform has an engine for every stage of a pipeline, and the operators its accelerators refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from socsched.graph.rules import decide
 
 @dataclass(frozen=True, slots=True)
 class RefusedOperator:
-    """Operators of a stage that engines with operator rules do not take in a data type, and who says so."""
+    """Operators of a stage that engines with operator rules refuse in a data type, with the sources of the rules."""
 
     stage: str
     engines: tuple[str, ...]
@@ -25,10 +25,10 @@ class RefusedOperator:
 
 
 def refused_operators(pipeline: Pipeline, platform: Platform, work: WorkOf) -> list[RefusedOperator]:
-    """Return what engines with operator rules refuse of the networks of a pipeline, a row a stage, type and reason.
+    """Return the operators of a pipeline that engines with operator rules refuse, a row per stage, type and reason.
 
-    Equal engines share a row.  Only data types that stage and engine have in common are looked at, and of stages that
-    may run on named engines only those.
+    Equal engines share a row.  Only data types common to stage and engine are checked, and stages restricted to named
+    engines are checked on those only.
     """
     found: dict[tuple[str, str, str, tuple[str, ...]], tuple[dict[str, None], dict[str, None]]] = {}
     for stage in pipeline.stages:
@@ -50,7 +50,7 @@ def refused_operators(pipeline: Pipeline, platform: Platform, work: WorkOf) -> l
 
 
 def require_engines(pipeline: Pipeline, platform: Platform, work: WorkOf) -> None:
-    """Raise DescriptorError at every stage that no engine can run in any mode, with what engines say against it."""
+    """Raise DescriptorError for every stage that no engine can run in any mode, with the engines' reasons."""
     document = read(pipeline.file)
     models = [CostModel(platform, mode, work) for mode in platform.modes]
     for stage in pipeline.stages:

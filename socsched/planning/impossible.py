@@ -1,7 +1,7 @@
-"""Requirements that no mapping meets, proved by lower bounds: what stages need at least, wherever and however they run.
+"""Requirements that no mapping meets, proved by lower bounds on the needs of stages, wherever and however they run.
 
-Every bound holds for all engines, data types and shares a stage may have, those the search does not try included, and
-for every way to cut a network that may be cut: there the units of its layers are counted one by one.
+Every bound holds for all engines, data types and shares a stage may have, including those the search does not try, and
+for every way to cut a network that may be cut: there the units of its layers are counted individually.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from socsched.planning.workload import Workload
 
 _SECOND = 10**9
 _MICROWATTS = 1000
-"""Microwatts (µJ/s) of a milliwatt."""
+"""Microwatts (µJ/s) per milliwatt."""
 _SETS = 256
-"""Groups of engines whose capacity is looked at; a platform has fewer."""
+"""Maximum number of engine groups whose capacity is checked; a platform has fewer."""
 Terms = tuple[tuple[str, int], ...]
 
 
 def all_costs(workload: Workload, stage: Stage) -> list[Cost]:
-    """Return what a stage costs wherever it can run, on any number of cores up to its share."""
+    """Return the costs of a stage wherever it can run, on any number of cores up to its share."""
     model, found = workload.model, list(workload.model.candidates(stage))
     most = max((engine.lanes for engine in workload.engines()), default=1)
-    # A known time is of a number of cores, or of as many as the stage may have: every such number is asked for.
+    # A known time applies to a number of cores, or to as many as the stage may have: query every such number.
     for limit in range(1, min(stage.share or most, most) + 1):
         found += model.candidates(replace(stage, share=limit))
     return list({(c.engine, c.precision, c.share, c.time_ns): c for c in found}.values())
@@ -39,10 +39,10 @@ def all_costs(workload: Workload, stage: Stage) -> list[Cost]:
 
 @dataclass(frozen=True, slots=True)
 class _Least:
-    """Work that stays in one piece, a stage or a unit of its layers: the least of each figure, by engine.
+    """Work that stays in one piece, a stage or a unit of its layers: the minimum of each figure, by engine.
 
-    `lanes_ns`: time times cores, by engine that can run it; `time_ns` on the engine where it is shortest; `uj` and
-    `bytes` a job.
+    `lanes_ns`: time times cores, by engine that can run it; `time_ns`: on the fastest engine; `uj` and `bytes`: per
+    job.
     """
 
     stage: str
@@ -57,7 +57,7 @@ def _pieces(workload: Workload, divided: Mapping[str, Divisible]) -> list[_Least
     for name in workload.graph.order:
         stage = workload.graph.stage(name)
         if name in divided:
-            # Where a time is known for the whole, what a part takes of it is a share that need not add up.
+            # Where a time is known for the whole, the parts' shares of it need not add up.
             known = stage.costs or workload.model.profile is not None
             found += [] if known else [_Least(name, *unit) for unit in divided[name].least()]
             continue
@@ -79,10 +79,10 @@ def _cores(workload: Workload, cost: Cost) -> int:
 def impossible(
     workload: Workload, divided: Mapping[str, Divisible] | None = None, unknown: Sequence[str] = ()
 ) -> list[Violation]:
-    """Return the requirements that no mapping meets, with the least they ask for and the terms that add up to it.
+    """Return the requirements that no mapping meets, with their least demand and the terms that add up to it.
 
-    `divided`: the stages that may be cut; `unknown`: those of which that is not known, which count nothing.  Nothing is
-    said of stages no engine can run (`unplaceable`).
+    `divided`: the stages that may be cut; `unknown`: stages for which that is not known, which count as zero.  Stages
+    that no engine can run are not covered (`unplaceable`).
     """
     inner = divided or {}
     pieces = [piece for piece in _pieces(workload, inner) if piece.stage not in unknown]
@@ -103,7 +103,7 @@ def _violation(requirement: str, terms: Terms, bound: int, unit: str) -> Iterato
 
 
 def _ways(workload: Workload, fastest: Mapping[str, int]) -> dict[str, Terms]:
-    """Return by stage the longest way of triggers to its end, every stage on it at its fastest."""
+    """Return by stage the longest path of triggers to its end, with every stage on it at its fastest."""
     graph, length, before = workload.graph, dict[str, int](), dict[str, str]()
     for name in graph.order:
         last = max(graph.predecessors(name), key=length.__getitem__, default="")
@@ -122,7 +122,7 @@ def _ways(workload: Workload, fastest: Mapping[str, int]) -> dict[str, Terms]:
 
 
 def _late(workload: Workload, fastest: Mapping[str, int]) -> Iterator[Violation]:
-    """Yield deadlines and ages of chains that are too short for the fastest times of the stages on their way."""
+    """Yield deadlines and ages of chains that are too short for the fastest times of the stages on their path."""
     graph, known = workload.graph, _ways(workload, fastest)
     for chain in graph.pipeline.chains:
         parts = [part for part in graph.segments(chain) if part.nodes]
@@ -136,7 +136,7 @@ def _late(workload: Workload, fastest: Mapping[str, int]) -> Iterator[Violation]
 
 
 def _queued(workload: Workload, fastest: Mapping[str, int], cut: frozenset[str]) -> Iterator[Violation]:
-    """Yield queues that overflow before the fastest stages on the way to them are done."""
+    """Yield queues that overflow before the stages on the path to them are done, even at their fastest."""
     graph, known = workload.graph, _ways(workload, fastest)
     for name in graph.order:
         if name not in cut and name in known:
@@ -149,7 +149,7 @@ _AT_LEAST = "least there is, on any engine"
 
 
 def _crowded(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
-    """Yield engines that are asked for more than they have by the stages that can run nowhere else."""
+    """Yield engines whose capacity is exceeded by the stages that can run nowhere else."""
     period, lanes = workload.graph.period_ns, {engine.id: engine.lanes for engine in workload.engines()}
     told: set[str] = set()
     for piece in pieces:
@@ -181,14 +181,14 @@ def _rate(time_ns: int, period_ns: int) -> int:
 
 
 def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
-    """Yield caps of mean power and of DRAM traffic below what the least energy and bytes of every stage come to."""
+    """Yield caps of mean power and of DRAM traffic below the sums of the least energy and bytes of every stage."""
     model, period = workload.model, workload.graph.period_ns
     caps = [round(model.mode.cap_mw.value)] if model.mode.cap_mw else []
     caps += [workload.limits.power_mw] if workload.limits.power_mw else []
     sensors = sum(s.bytes_per_frame * _SECOND // s.period_ns for s in workload.sensors())
     if caps:
         fixed = power_terms(model.platform, model.mode, {}, sensors)
-        # Terms are rounded one by one: half a milliwatt each.
+        # Each term is rounded separately: half a milliwatt each.
         slack = 1 + len(fixed) // 2
         jobs = sum(max(piece.uj, 0.0) * _SECOND / period[piece.stage] for piece in pieces) / _MICROWATTS
         terms = (*fixed, ("stages: least energy there is, on any engine", max(int(jobs) - slack, 0)))
@@ -202,7 +202,7 @@ def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
 
 
 def _others(workload: Workload, cut: frozenset[str]) -> Iterator[Violation]:
-    """Yield an accuracy budget below the least loss, and engines with fewer places than jobs that need one there."""
+    """Yield an accuracy budget below the least loss, and engines with fewer job slots than jobs that need one there."""
     graph, pipeline = workload.graph, workload.graph.pipeline
     able = {name: all_costs(workload, graph.stage(name)) for name in graph.order if name not in cut}
     if pipeline.accuracy_budget is not None:

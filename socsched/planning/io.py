@@ -1,4 +1,4 @@
-"""Plans as files: plan.json holds a summary for people and tools, and all it takes to simulate or run, losslessly."""
+"""Plan files: plan.json holds a summary for people and tools, and all data to simulate or run a plan, losslessly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINT = "write it anew with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 
 
 def to_document(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plan.json holds it: the fields of `Plan`, with `stages` for readers beside the full `tasks`."""
+    """Return a plan in the form of plan.json: the fields of `Plan`, plus `stages` as a summary of `tasks`."""
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(Plan):
         document[field.name] = _plain(getattr(plan, field.name))
@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
 
 
 def save(plan: Plan, file: str | Path) -> None:
-    """Write plan.json; InputError or MachineError when the file cannot be written."""
+    """Write plan.json; InputError or MachineError if the file cannot be written."""
     try:
         write_file(file, _text(to_document(plan)))
     except OSError as error:
@@ -72,12 +72,12 @@ def _text(document: Any) -> str:
 
 
 def load(file: str | Path) -> Plan:
-    """Read plan.json; InputError when it cannot be read, DescriptorError with every fault and its field otherwise."""
+    """Read plan.json; InputError if it cannot be read, DescriptorError with every fault and its field otherwise."""
     return _checked(read_bytes(file, "plan", _HINT, MAX_BYTES), str(file))
 
 
 def from_document(document: Any, file: str = "plan.json") -> Plan:
-    """Return the plan a parsed plan.json holds; DescriptorError as `load` does, with the places `save` would give."""
+    """Return the plan of a parsed plan.json; DescriptorError as in `load`, with positions as `save` writes them."""
     return _checked(_text(document).encode(), file)
 
 

@@ -1,4 +1,4 @@
-"""What stays the same from one plan of a pipeline on a platform to the next: costs by mode, networks in units."""
+"""Data kept from one plan of a pipeline on a platform to the next: costs by mode, networks in units."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from socsched.planning.cutting.work import Sliced
 
 @dataclass(slots=True)
 class Known:
-    """Costs, and networks in units, of one pipeline on one platform; worked out once for each mode."""
+    """Costs, and networks in units, of one pipeline on one platform; computed once for each mode."""
 
     platform: Platform
     work: WorkOf
@@ -22,7 +22,7 @@ class Known:
     _divided: dict[str, Divided] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Let parts of a network share what is known of the whole."""
+        """Let parts of a network share the analysis of the whole."""
         self.work = Sliced(self.work)
 
     def model(self, mode: PowerMode) -> CostModel:
@@ -32,5 +32,5 @@ class Known:
         return self._models[mode.name]
 
     def divided(self, mode: PowerMode) -> Divided:
-        """Return the stages of a mode in units, as far as they were looked at."""
+        """Return the stages of a mode in units, as far as they have been divided."""
         return self._divided.setdefault(mode.name, {})

@@ -1,4 +1,4 @@
-"""Which lanes of its engine each task gets, and what the others' traffic does to it there."""
+"""Assignment of tasks to lanes of their engines, and their slowdown by other tasks' traffic there."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from socsched.planning.plan import Task
 
 
 def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapping[str, int]) -> list[Task]:
-    """Give gangs the first lanes of their engine, then all others the least loaded lane (worst fit decreasing).
+    """Assign gangs the first lanes of their engine, then all other tasks the least loaded lane (worst fit decreasing).
 
-    Where every task finds lanes of its own, gangs lie side by side.
+    If there are enough lanes for every task to have its own, gangs get disjoint lanes.
     """
     load = {engine: [0.0] * count for engine, count in lanes.items()}
     taken: dict[str, tuple[int, ...]] = {}
@@ -29,7 +29,7 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapp
     for task in sorted(tasks, key=lambda t: (-share(t), -utilisation(t))):
         loads = load[task.engine]
         if share(task) > 1:
-            first = sum(map(bool, loads)) if wanted[task.engine] <= len(loads) else 0  # room for all: side by side
+            first = sum(map(bool, loads)) if wanted[task.engine] <= len(loads) else 0  # room for all: disjoint lanes
             chosen = tuple(range(first, first + share(task)))
         else:
             chosen = (min(range(len(loads)), key=lambda lane: (round(loads[lane], 9), lane)),)
@@ -40,9 +40,9 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapp
 
 
 def with_wcet(tasks: Sequence[Task], contention: ContentionModel, foreign: Sequence[Rival] = ()) -> list[Task]:
-    """Stretch every task by the worst that lanes outside its own can do to it while they use the DRAM.
+    """Stretch every task by the worst slowdown from lanes outside its own that use the DRAM.
 
-    `foreign`: what else draws on it, each from a place of its own.
+    `foreign`: other DRAM traffic, each source on a lane of its own.
     """
     rivals = {
         t.name: Rival(t.engine, max(map(draw, (*t.segments, *t.degraded)), default=0.0), max(len(t.lanes), 1))

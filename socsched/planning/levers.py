@@ -1,7 +1,7 @@
-"""What would close the gap of a violation, least effort first; every lever is tried before it is named.
+"""Changes that would close the gap of a violation, least effort first; every lever is tried before it is named.
 
-Effort: another power mode; another engine or precision the pipeline accepts; a precision it does not accept so far; a
-lower rate; a later deadline.  A lever that closes the gap and opens another says so.
+Effort: another power mode; another engine or precision the pipeline accepts; a precision it does not accept yet; a
+lower rate; a later deadline.  A lever that closes one gap and opens another says so.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from socsched.planning.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power
 
 RATES = (1.1, 1.25, 1.5, 2.0, 3.0)
-"""Factors on a period that are tried, one after the other."""
+"""Factors on a period, tried in this order."""
 ROOM = (1.0, 1.1, 1.25, 1.5, 2.0)
-"""Factors on the demand that are tried as a new deadline: local deadlines move with it."""
+"""Factors on the demand, tried as a new deadline: local deadlines move with it."""
 SHOWN = 3
-"""Levers of one kind that are named for a violation at most."""
+"""Maximum number of levers of one kind named for a violation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A change (in words, in the order of effort) with the requirements that stay unmet after it.
+    """A change (in words, with its rank of effort) and the requirements that stay unmet after it.
 
-    `moved`: where a stage runs then, if the change is no more than that.
+    `moved`: the stage's new cost, if the change only moves a stage.
     """
 
     effort: int
@@ -54,7 +54,7 @@ def verified(
     modes: Modes,
     clock: Clock = NO_CLOCK,
 ) -> list[tuple[str, ...]]:
-    """Return the levers of every violation in words, of those that are tried before the `clock` is over."""
+    """Return the levers of every violation in words, among those tried before the `clock` runs out."""
     tried = list(_modes(modes))
     for one in (_moves, _precisions, _rates):
         tried += itertools.takewhile(lambda _: not clock.over(), one(judge, workload, mapping, found))
@@ -64,7 +64,7 @@ def verified(
 def helping(
     judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], clock: Clock = NO_CLOCK
 ) -> dict[str, Cost] | None:
-    """Return the mapping after the first move of a stage that leaves no requirement unmet, None without one."""
+    """Return the mapping after the first move of a stage that leaves no requirement unmet, None if there is none."""
     for one in itertools.takewhile(lambda _: not clock.over(), _moves(judge, workload, mapping, found)):
         if not one.left and one.moved is not None:
             return {**mapping, one.moved.stage: one.moved}
@@ -127,7 +127,7 @@ def _modes(modes: Modes) -> Iterator[Tried]:
 
 
 def _involved(found: Sequence[Violation], names: Iterable[str]) -> list[str]:
-    """Return the stages that violations name in their terms, those of the largest terms first."""
+    """Return the stages named in the terms of violations, those with the largest terms first."""
     weight: dict[str, int] = {}
     for violation in found:
         for term, value in violation.terms:
@@ -160,7 +160,7 @@ def _place(cost: Cost) -> tuple[str, str, int]:
 def _precisions(
     judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
 ) -> Iterator[Tried]:
-    """Try data types that the pipeline does not accept so far, on the longest stages involved."""
+    """Try data types that the pipeline does not accept yet, on the longest stages involved."""
     graph, model = workload.graph, workload.model
     for name in _involved(found, graph.order)[:3]:
         stage = graph.stage(name)
@@ -231,13 +231,13 @@ def _slower(graph: TaskGraph, root: str, factor: float) -> tuple[Pipeline, int, 
 
 
 def _sayable(ns: float) -> int:
-    """Return a duration rounded up to four digits: what is tried is what is shown."""
+    """Return a duration rounded up to four digits, so that the value tried is the value shown."""
     step: int = 10 ** max(len(str(int(ns))) - 4, 0)
     return -(-math.ceil(ns) // step) * step
 
 
 def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> str:
-    """Return the shortest of some later deadlines that is met, empty where none is or none is asked for."""
+    """Return the shortest of several later deadlines that is met, "" if there is none or no deadline is violated."""
     name = violation.requirement.removeprefix("deadline of chain ")
     chains = workload.graph.pipeline.chains
     if violation.unit != "ns" or name not in {chain.name for chain in chains}:

@@ -1,4 +1,4 @@
-"""Levers that need no trial: what a better data type costs, and how many frames would have to be under way."""
+"""Levers that need no trial: the cost of a better data type, and the number of frames needed in flight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from socsched.units import format_duration
 
 
 def more_levers(violation: Violation, workload: Workload, mapping: Mapping[str, Cost]) -> Iterator[str]:
-    """Yield what closes the gap of an accuracy budget or of a queue."""
+    """Yield the changes that close the gap of an accuracy budget or of a queue."""
     if violation.requirement == "accuracy loss":
         yield from _accuracy(violation, workload, mapping)
     if violation.requirement.startswith("queue of "):
@@ -22,7 +22,7 @@ def more_levers(violation: Violation, workload: Workload, mapping: Mapping[str, 
 
 
 def _accuracy(violation: Violation, workload: Workload, mapping: Mapping[str, Cost]) -> Iterator[str]:
-    """Name, for every stage that loses accuracy, what a better data type would cost it."""
+    """Yield, for every stage that loses accuracy, the cost of a better data type."""
     for name, cost in mapping.items():
         stage = workload.graph.stage(name)
         better = better_precisions(stage, cost, workload.model.candidates(stage))
@@ -35,7 +35,7 @@ def _accuracy(violation: Violation, workload: Workload, mapping: Mapping[str, Co
 
 
 def _queue(violation: Violation, workload: Workload) -> Iterator[str]:
-    """Name the frames in flight a late stage would have to hold, where it keeps up with their rate."""
+    """Yield the number of frames in flight that a late stage would have to hold, if it keeps up with their rate."""
     name = violation.requirement.removeprefix("queue of ").split(" ")[0]
     producer, _, consumer = name.partition(">")
     period = workload.graph.period_ns.get(producer)

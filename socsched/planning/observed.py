@@ -1,4 +1,4 @@
-"""What a simulation saw of a deployment: how much longer than alone its jobs took, and its chains than their parts."""
+"""Delays seen in a simulated deployment: of jobs beyond their time alone, and of chains beyond their parts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Mean times (ns) beyond what is expected without interference.
+    """Mean times (ns) in excess of those expected without interference.
 
-    `extra_ns` by (task, engine): waiting and what others' traffic adds, from activation to completion; where a task
-    runs elsewhere nothing is known of it.  `offset_ns` by chain: what the phases of sampling make of half a period.
+    `extra_ns` by (task, engine): waiting and the effect of other traffic, from activation to completion; nothing is
+    known of a task on other engines.  `offset_ns` by chain: deviation of sampling delays from half a period, due to
+    their phases.
     """
 
     extra_ns: Mapping[tuple[str, str], int] = field(default_factory=dict)

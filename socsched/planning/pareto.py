@@ -1,4 +1,4 @@
-"""The front over power modes: in every mode the fastest and the most frugal plan, and which of them no other beats."""
+"""The Pareto front over power modes: the fastest and the most frugal plan of every mode, and which are undominated."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from socsched.models.parts import part_of, uncut
 from socsched.planning.plan import Plan, Task
 
 GOALS = ("latency,energy", "energy,latency")
-"""What is optimised in every mode."""
+"""Objectives optimised in every mode."""
 _SECOND = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A plan in one mode, and what it comes to.
+    """A plan in one mode, with its figures.
 
-    `latency_ns`: expected latencies of all chains, summed, as the planner does; `longest` names the chain with the
-    longest one; `energy_uj`: of a round of `round_ns`, the longest period of a chain; `shares`: operations of networks
-    by engine, as shares of all of them; `cuts`: (stage, engines, cut points) of every stage that is cut.
+    `latency_ns`: sum of the expected latencies of all chains, as in the planner; `longest`: the chain with the longest
+    one; `energy_uj`: of a round of `round_ns`, the longest period of a chain; `shares`: share of all network
+    operations, by engine; `cuts`: (stage, engines, cut points) of every stage that is cut.
     """
 
     mode: str
@@ -39,8 +39,9 @@ class Point:
 
 
 def explore(pipeline: Pipeline, platform: Platform, work: WorkOf, planned: Callable[[str, str], Plan]) -> list[Point]:
-    """Return the plans of every mode, the mightiest first, and of every objective of `GOALS`; `planned` makes the plan
-    of a mode and an objective.
+    """Return the plans of every mode, the most powerful first, and of every objective of `GOALS`.
+
+    `planned` makes the plan of a mode and an objective.
     """
     caps = {mode.name: mode.cap_mw.value if mode.cap_mw else float("inf") for mode in platform.modes}
     points: list[Point] = []
@@ -56,7 +57,7 @@ def _alike(a: Point, b: Point) -> bool:
 
 
 def mark(points: Sequence[Point]) -> list[Point]:
-    """Return the points, those on the front marked: feasible, and no other feasible one better in latency and power."""
+    """Return the points with the front marked: feasible, and undominated in latency and power by feasible points."""
     feasible = [point for point in points if point.plan.verdict == "feasible"]
     return [replace(p, on_front=p in feasible and not any(_dominates(q, p) for q in feasible)) for p in points]
 
@@ -88,7 +89,7 @@ def _point(pipeline: Pipeline, work: WorkOf, objective: str, plan: Plan) -> Poin
 
 
 def shares(pipeline: Pipeline, plan: Plan, work: WorkOf) -> tuple[tuple[str, float], ...]:
-    """Return the share of the networks' operations every engine computes, engines with none left out."""
+    """Return each engine's share of the networks' operations, without engines that compute none."""
     rates: dict[str, float] = {}
     for task in plan.tasks:
         stage = _stage(pipeline, task)

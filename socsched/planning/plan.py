@@ -1,4 +1,4 @@
-"""The plan: everything a simulator, an executor or a reader needs, and nothing they would have to work out again."""
+"""The plan: everything a simulator, an executor or a reader needs, so that nothing has to be derived again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """An operating point an engine may be set to while it runs: clock, and dynamic power with all lanes busy (mW)."""
+    """An operating point available to an engine at run time: clock, and dynamic power with all lanes busy (mW)."""
 
     clock_hz: PerSecond
     dynamic_mw: Milliwatts
@@ -43,18 +43,19 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEngine:
-    """An engine in the planned mode, as scheduling sees it.
+    """An engine in the planned mode, as seen by scheduling.
 
-    `lanes`: how many jobs can run side by side (online cores; 1 for an engine that is occupied whole).  `preemption`
-    full | segment | none | restart (what runs is killed at once and starts its segment again; who takes over waits
-    `reset_ns`).  `switch_ns` is paid by a job that resumes, `migration_ns` in addition when it resumes on other lanes,
-    `reshape_ns` by a job whose lanes were last used in another grouping.  `in_flight`: segments launched ahead, which
-    run before a preemption takes effect (1: the running one).  `policy`: see `sim.policies`; `quantum_ns` for those
-    with a time slice.  `bandwidth` bytes/s this engine reaches alone.  Power in mW: `idle_mw` always, `dynamic_mw` with
-    all lanes busy (proportional to busy lanes).  `capacities`: speed of each lane, 1024 for the speed costs refer to;
-    empty: all alike.  `memory_bytes`: room for weights, fetched at `swap_bandwidth` (bytes/s) when absent; 0: no limit.
-    `levels`: operating points, slowest first, the last being the one costs refer to; `governor` static | ccedf.
-    `linger_ns`: the engine stays with a process for that long after use, unless its `quantum_ns` ends before; 0: no.
+    `lanes`: number of jobs that can run concurrently (online cores; 1 for an engine that a job occupies whole).
+    `preemption`: full | segment | none | restart (the running segment is killed at once and starts again later; the
+    preempting job waits `reset_ns`).  `switch_ns` is paid by a job that resumes, `migration_ns` in addition when it
+    resumes on other lanes, `reshape_ns` by a job whose lanes were last used in another grouping.  `in_flight`: segments
+    launched ahead, which run before a preemption takes effect (1: the running one).  `policy`: see `sim.policies`;
+    `quantum_ns` for policies with a time slice.  `bandwidth`: bytes/s this engine reaches alone.  Power in mW:
+    `idle_mw` always, `dynamic_mw` with all lanes busy (proportional to busy lanes).  `capacities`: speed of each lane,
+    1024 for the speed costs refer to; empty: all equal.  `memory_bytes`: room for weights, fetched at `swap_bandwidth`
+    (bytes/s) when absent; 0: no limit.  `levels`: operating points, slowest first, the last being the one costs refer
+    to; `governor`: static | ccedf.  `linger_ns`: time the engine stays with a process after use, unless its
+    `quantum_ns` ends earlier; 0: none.
     """
 
     id: PlanName
@@ -81,7 +82,7 @@ class PlannedEngine:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionTimes:
-    """How long jobs of a task take (ns, ascending): measured samples drawn alike, or quantiles at equal steps.
+    """Execution times of a task's jobs (ns, ascending): equally likely measured samples, or quantiles at equal steps.
 
     With `interpolate`, values between neighbouring quantiles are drawn too.
     """
@@ -94,22 +95,23 @@ class ExecutionTimes:
 class Task:
     """One schedulable task of the plan: a stage, or a conversion on a transition.
 
-    Trigger: `after` (task or sensor names, all of which must deliver frame k) or `period_ns` with `offset_ns`; a data-
-    triggered task has the period of its sensor in `period_ns` too, and `timer` False.  `reads`: latest outputs sampled
-    at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns` under
-    the worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame at the
-    sensor or timer, the deadline EDF orders by.  `jitter_ns`: latest activation after that release, as analysed.
+    Trigger: `after` (task or sensor names, all of which must deliver frame k) or `period_ns` with `offset_ns`; a
+    data-triggered task also has the period of its sensor in `period_ns`, and `timer` False.  `reads`: latest outputs
+    sampled at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns`
+    under the worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame
+    at the sensor or timer, the deadline EDF orders by.  `jitter_ns`: latest activation after that release, as analysed.
 
-    `width`: how many of `lanes` a job takes wherever they are free; 0: all of them.  `overflow`: which frame is given
-    up when more than `queue` wait: the newest, or the oldest.  `on_late`: what happens to a job that cannot meet its
-    deadline: continue | skip (never started) | abort (at its deadline) | degrade (runs `degraded` instead).  `times`:
-    execution times drawn for each job, None for `cost_ns`.  `release_jitter_ns` and `gap_ns`: how much later
-    than its instant a timer's job becomes ready (deadlines count from the instant), and how much later than its period
-    a sporadic one comes.  `weights_bytes`: what must be in the engine's memory.
-    `budget_ns` of every `server_ns`: reservation of a task under a policy that serves reservations.
+    `width`: number of `lanes` a job takes wherever they are free; 0: all of them.  `overflow`: the frame dropped when
+    more than `queue` wait: the newest, or the oldest.  `on_late`: treatment of a job that cannot meet its deadline:
+    continue | skip (never started) | abort (at its deadline) | degrade (runs `degraded` instead).  `times`: execution
+    times drawn for each job, None for `cost_ns`.  `release_jitter_ns`: how much later than its nominal instant a
+    timer's job becomes ready (deadlines count from the instant); `gap_ns`: how much later than its period a sporadic
+    job arrives.  `weights_bytes`: weights that must be in the engine's memory.  `budget_ns` of every `server_ns`:
+    reservation of a task under a policy that serves reservations.
 
-    `closed_by`: a timer in a closed loop; its next frame waits for this task to end the last one, and until `period_ns`
-    (and up to `gap_ns`) after that one came.  `process`: whose engines that linger stay with it; empty: its own.
+    `closed_by`: for a timer in a closed loop; its next frame waits until this task has completed the last one, and
+    until `period_ns` (and up to `gap_ns`) after that one arrived.  `process`: the process that lingering engines stay
+    with; empty: the task's own.
     """
 
     name: PlanName
@@ -154,7 +156,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSensor:
-    """A source of frames in the plan (ns, bytes); `gap_ns`: how much later than its period a frame may come."""
+    """A source of frames in the plan (ns, bytes); `gap_ns`: how much later than its period a frame may arrive."""
 
     name: PlanName
     period_ns: SomeNs
@@ -182,11 +184,11 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """How the board protects itself: every `period_ns` it looks at the power and temperature of that time.
+    """Protection of the board: every `period_ns` the power and temperature of that time are evaluated.
 
     Above `cap_mw` (0: no cap), or at `trip_mc` (thousandths of a degree Celsius, 0: never), the engine that draws most
-    goes one operating point down; below `recover` of the cap and `recover_mc`, the last one lowered goes one up again.
-    Temperature: one lumped mass, dT/dt = (ambient + P R - T) / tau, with R in mK/W and tau in ns.
+    goes one operating point down; below `recover` of the cap and `recover_mc`, the engine lowered last goes one up
+    again.  Temperature: one lumped mass, dT/dt = (ambient + P R - T) / tau, with R in mK/W and tau in ns.
     """
 
     period_ns: SomeNs
@@ -203,7 +205,7 @@ class Throttle:
 class ChainResult:
     """An end-to-end requirement: expected latency without interference, upper bound (None: no bound exists), in ns.
 
-    `test` names the analysis the bound is from.
+    `test`: the analysis that gives the bound.
     """
 
     name: PlanName
@@ -218,7 +220,7 @@ class ChainResult:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An unmet requirement: demand > bound by `gap`, terms that add up to the demand, what would close the gap."""
+    """An unmet requirement: demand > bound by `gap`; `terms` add up to the demand, `levers` would close the gap."""
 
     requirement: Line
     demand: Amount
@@ -231,10 +233,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Requirements that are not met together, `minimal`: without any one of them the rest can be.
+    """Requirements that are not met together; `minimal`: the rest can be met without any one of them.
 
-    Each with demand, bound and terms of a plan that meets the others.  `proved`: no mapping meets them; else a search
-    of `tried` mappings found none.
+    Each has the demand, bound and terms of a plan that meets the others.  `proved`: no mapping meets them; otherwise a
+    search of `tried` mappings found none.
     """
 
     requirements: tuple[Violation, ...]
@@ -247,7 +249,7 @@ class Conflict:
 class Plan:
     """A deployment and its verdict (feasible | infeasible | undecided).
 
-    `contention`: model of contention for DRAM and its parameters (`cost.contention`), empty for max-min fair sharing.
+    `contention`: DRAM contention model and its parameters (`cost.contention`), empty for max-min fair sharing.
     """
 
     platform: PlanName

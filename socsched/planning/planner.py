@@ -1,4 +1,4 @@
-"""Plan a pipeline on a platform: choose mode, engines, precisions and shares; say whether every requirement holds."""
+"""Plan a pipeline on a platform: choose mode, engines, precisions and shares, and check every requirement."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from socsched.planning.workload import NO_LIMITS, Limits, Workload
 
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
-"""Share of what is left of the time limit for each step: the search, what proves or mends it, other modes."""
+"""Share of the remaining time limit for each step: the search, its proof or repair, other modes."""
 PROVING = 0.9
-"""That share where a solver is to use up what there is."""
+"""The same share where a solver is to use up the time."""
 PROOF = 60.0
-"""Seconds for a proof where there is no limit."""
+"""Seconds for a proof without a time limit."""
 __all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
 
 
@@ -63,18 +63,18 @@ def make_plan(
     explain: bool = True,
     known: Known | None = None,
 ) -> Plan:
-    """Return a complete plan with its verdict; every mode is tried where `mode` is None or "auto".
+    """Return a complete plan with its verdict; every mode is tried if `mode` is None or "auto".
 
-    `objective` is one of `OBJECTIVES`, or several that count in this order.  `work` tells what a stage computes in a
-    precision; `budget` mappings are evaluated a mode at most, and as many again with networks cut between engines
+    `objective` is one of `OBJECTIVES`, or several in order of importance.  `work` gives the work of a stage in a
+    precision; at most `budget` mappings are evaluated per mode, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
-    is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, what is left of the limit goes into a
-    proof, or a better mapping.  `observed` is what a simulation of an earlier plan says of its times, `limits` are caps
-    beside the mode's; `explain` adds conflicts, levers, and what is uncertain, which take a while; `known` keeps costs
-    from one plan of the pipeline on the platform to the next.
+    is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
+    or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
+    mode's; `explain` adds conflicts, levers and uncertainty, which take a while; `known` keeps costs from one plan of
+    the pipeline on the platform to the next.
 
-    The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" where no mapping was found that meets
-    every requirement.  A stage no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
+    The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" if no mapping was found that meets
+    every requirement.  A stage that no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
     unknown names, MachineError for cpsat without OR-Tools.
     """
     goals = objectives(objective)
@@ -139,9 +139,9 @@ def _settled(
     proving: bool,
     clock: Clock,
 ) -> Solution:
-    """Return a solution that meets every requirement where single moves lead to one, else with a proof if there is one.
+    """Return a solution that meets every requirement if single moves reach one, else one with a proof if there is one.
 
-    `workload` has all stages whole; the `cutter` knows which of them may be cut, None where they are to stay whole.
+    `workload` has all stages whole; the `cutter` knows which of them may be cut, None if all are to stay whole.
     """
     divided, unknown = (cutter.stages, cutter.left) if cutter else ({}, ())
     if proof := by_bounds(workload, divided, unknown):
@@ -157,13 +157,13 @@ def _settled(
 
 
 def _taken(solution: Solution, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:
-    """Return a solution with another mapping if that meets every requirement."""
+    """Return a solution with another mapping if that meets every requirement, else the given one."""
     found = met(_load(solution), mapping)
     return solution if found is None else replace(solution, candidate=found, score=score(found, goals), proof=None)
 
 
 def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solution, tuple[Conflict, ...]]:
-    """Return which requirements conflict where some are violated, and the solution if looking for that met them all."""
+    """Return the solution, replaced if this search meets every requirement, and the requirements that conflict."""
     candidate = best.candidate
     if candidate.verdict == "feasible":
         return best, ()
@@ -219,9 +219,9 @@ def written(
     pipeline: Pipeline,
     clock: Clock = NO_CLOCK,
 ) -> Plan:
-    """Write a solution down; `alternatives` in other modes are levers, None for no levers at all.
+    """Return a solution as a plan; `alternatives` in other modes are levers, None for no levers at all.
 
-    Of a plan that is not feasible the verdict is "infeasible" where there is a proof in every mode of `solutions`.
+    The verdict on a plan that is not feasible is "infeasible" if there is a proof in every mode of `solutions`.
     """
     candidate = best.candidate
     workload, assessment = candidate.deployment.workload, candidate.assessment
@@ -271,7 +271,7 @@ def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[s
 
 
 def _told(task: Task) -> Task:
-    """Return a task whose reason says which part of a network it is."""
+    """Return a task whose reason names its part of a network."""
     part = part_of(task.params) if task.kind == "stage" else None
     if part is None:
         return task
@@ -279,10 +279,10 @@ def _told(task: Task) -> Task:
 
 
 def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipeline: Pipeline) -> dict[str, Any]:
-    """Describe the search: `bound` is the sum of chain latencies with every stage at its fastest (latency only).
+    """Return a summary of the search; `bound`: sum of chain latencies with every stage at its fastest (latency only).
 
-    `gap` is that between value and bound of a plan that meets every requirement; of another, `overrun` says by what
-    share requirements are exceeded in total.
+    `gap` is that between value and bound of a plan that meets every requirement; for any other plan, `overrun` is the
+    share by which requirements are exceeded in total.
     """
     value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
     if objectives(objective)[0] == "latency":
@@ -324,9 +324,9 @@ def _proof(best: Solution, solutions: Sequence[Solution], proved: bool) -> dict[
 
 
 def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
-    """Return a bound (ns) no mapping beats on the sum of chain latencies: every stage at its fastest, no hand-over.
+    """Return a lower bound (ns) on the sum of chain latencies: every stage at its fastest, no hand-over.
 
-    `floors` are those of stages that may be cut.
+    `floors`: lower bounds of stages that may be cut.
     """
     graph, model = workload.graph, workload.model
     fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
@@ -342,7 +342,7 @@ def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
 
 
 def provenance(tasks: Sequence[Task], assessment: Assessment) -> dict[str, Any]:
-    """Return the share of critical-path time that rests on each kind of figure, and the relative error of the whole."""
+    """Return the share of critical-path time that rests on each kind of figure, and the overall relative error."""
     by_name = {task.name: task for task in tasks}
     critical: set[str] = set()
     for chain in assessment.chains:

@@ -1,4 +1,4 @@
-"""A proof that no mapping is better, or a better one, by constraint programming; latency only."""
+"""Constraint programming for a better mapping, or a proof that there is none; latency only."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from socsched.planning.solution import Solution
 from socsched.planning.workload import Unconnectable, Workload
 
 WHOLE = 0.3
-"""Share of the time for mappings of whole stages, whose proof is much easier."""
+"""Share of the time spent on mappings of whole stages, whose proof is much easier."""
 
 
 def prove(
     solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock, cutter: Cutter | None = None
 ) -> Solution:
-    """Let CP-SAT look for a better mapping and bound all others; for the first objective latency only.
+    """Search for a better mapping with CP-SAT and bound all others; only for latency as the first objective.
 
-    With a `cutter`, mappings of its stages in parts that follow each other are gone through as well, after those of
-    whole stages; `whole` says how that ended.
+    With a `cutter`, mappings of its stages in parts that follow each other are tried as well, after those of whole
+    stages; `whole` is the status of the latter.
     """
     if cutter is None or not cutter.stages:
         return _proved(solution, workload, goals, clock.left(), None)

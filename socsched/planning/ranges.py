@@ -56,7 +56,7 @@ _PLAN: dict[str, _Range] = {
 
 
 def faults(plan: Plan) -> Iterator[tuple[Where, str]]:
-    """Yield every field of `plan` that is out of range: its path in plan.json, and what is expected there."""
+    """Yield every field of `plan` that is out of range, with its path in plan.json and what is expected there."""
     yield from _outside(plan, _PLAN, ())
     sizes = (("engines", MOST_ENGINES), ("sensors", MOST_SENSORS), ("tasks", MOST_TASKS), ("chains", MOST_CHAINS))
     for name, most in sizes:
@@ -103,6 +103,6 @@ def faults(plan: Plan) -> Iterator[tuple[Where, str]]:
 def _outside(member: Any, ranges: dict[str, _Range], path: Where) -> Iterator[tuple[Where, str]]:
     for name, (least, most) in ranges.items():
         value = getattr(member, name)
-        # written so that a number that is none (nan) is outside too
+        # Written so that nan is out of range too.
         if not least <= value <= most:
             yield (*path, name), f"expected from {least} to {most}, got {value}"

@@ -1,4 +1,4 @@
-"""Whether the parts of a plan fit together: names, lanes, triggers that a file may state but a planner never would."""
+"""Consistency of a plan's parts: names, lanes and triggers that a file may state but a planner never would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Fault = tuple[Where, str]
 
 
 def faults(plan: Plan) -> Iterator[Fault]:
-    """Yield what does not fit, each with its path in plan.json and what was expected there."""
+    """Yield every inconsistency, with its path in plan.json and what was expected there."""
     engines = {engine.id: engine for engine in plan.engines}
     tasks = {task.name: task for task in plan.tasks}
     names = {*tasks, *(sensor.name for sensor in plan.sensors)}
@@ -92,7 +92,7 @@ def _place(where: Where, name: str, lanes: tuple[int, ...], engines: Mapping[str
 
 
 def _circular(plan: Plan, tasks: Mapping[str, Task]) -> list[int]:
-    """Return the first task that triggers itself, directly or through others; none where there is none."""
+    """Return the index of the first task that triggers itself, directly or through others; empty if there is none."""
     waits = {task.name: {name for name in task.after if name in tasks} for task in plan.tasks}
     readers: dict[str, list[str]] = {}
     for name, before in waits.items():

@@ -1,7 +1,7 @@
-"""Why a verdict is "infeasible": the proof that no mapping meets every requirement.
+"""The proof behind an "infeasible" verdict: no mapping meets every requirement.
 
-Lower bounds come first (`impossible`), then all mappings one by one where there are few, then CP-SAT where it was asked
-for.  The last two say nothing of networks that may be cut: ways to cut them are too many.
+Lower bounds come first (`impossible`), then all mappings one by one if there are few, then CP-SAT if requested.  The
+last two do not cover networks that may be cut: there are too many ways to cut them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from socsched.planning.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power
 
 FEW = 500
-"""Mappings that are gone through one by one at most."""
+"""Maximum number of mappings tried one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Refutation:
     bounds: tuple[Violation, ...] = ()
 
     def document(self) -> dict[str, str]:
-        """Return the proof as plan.json holds it, in `solver`."""
+        """Return the proof in the form of plan.json, for `solver`."""
         return {"method": self.method, "text": self.text}
 
 
 def by_bounds(workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str] = ()) -> Refutation | None:
-    """Return the proof by lower bounds, None where they leave room; `unknown`: stages that may or may not be cut."""
+    """Return the proof by lower bounds, None if they prove nothing; `unknown`: stages that may or may not be cut."""
     found = impossible(workload, divided, unknown)
     if not found:
         return None
@@ -50,9 +50,9 @@ def by_bounds(workload: Workload, divided: Mapping[str, Divisible], unknown: Seq
 
 
 def by_search(workload: Workload, exact: bool, clock: Clock) -> Refutation | None:
-    """Return the proof by going through all mappings of whole stages, None where one may meet every requirement.
+    """Return the proof by trying all mappings of whole stages, None if one may meet every requirement.
 
-    With `exact` CP-SAT leaves out those that a relaxation rules out, and many can be gone through.
+    With `exact`, CP-SAT skips those that a relaxation rules out, so that many can be covered.
     """
     options = {name: all_costs(workload, workload.graph.stage(name)) for name in workload.graph.order}
     count = math.prod(len(costs) for costs in options.values())
@@ -91,7 +91,7 @@ def _shown(value: int, violation: Violation) -> str:
 
 
 def met(workload: Workload, mapping: Mapping[str, Cost]) -> Candidate | None:
-    """Return a mapping judged if it meets every requirement."""
+    """Return the candidate of a mapping if it meets every requirement, else None."""
     try:
         candidate = judge(workload, mapping)
     except Unconnectable:

@@ -1,4 +1,4 @@
-"""How much slower stages may become, and how much traffic may come besides, with every requirement still proved.
+"""How far stages may slow down, and how much traffic may be added, with every requirement still proved.
 
 Bisection on one parameter as in Bini, Di Natale, Buttazzo, "Sensitivity analysis for fixed-priority real-time systems",
 Real-Time Systems 39, 2008: bounds only grow with execution times, so what holds at a value holds below it.
@@ -21,14 +21,14 @@ from socsched.planning.schedulability.whole import respond, stretches, unmet
 LARGEST = 64.0
 ACCURACY = 1.01
 _STEPS = 10
-"""Bisections of the bandwidth: a thousandth of what the memory has."""
+"""Bisection steps for the bandwidth: to a thousandth of the memory's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """How far something may grow: `value` (ns, or bytes/s) and `factor`; `first`: requirements lost when it does more.
+    """How far a parameter may grow: `value` (ns, or bytes/s) and `factor`; `first`: requirements lost first beyond it.
 
-    `whole`: nothing was lost at the most that was tried.
+    `whole`: no requirement was lost at the largest value tried.
     """
 
     value: int
@@ -38,17 +38,17 @@ class Spare:
 
 
 def growth(plan: Plan, names: frozenset[str] | None = None) -> float | None:
-    """Return the largest factor on the WCETs of `names` (None: all tasks) with which every deadline is still provable.
+    """Return the largest factor on the WCETs of `names` (None: all tasks) with which every deadline is provable.
 
     A lower bound, 1 % accurate and at most 64: mapping and priorities stay; where tasks share some of their lanes,
-    local deadlines under EDF may use up the chains' slack.  None when the deadlines cannot be proved as they are.
+    local deadlines under EDF may use up the chains' slack.  None if the deadlines cannot be proved as planned.
     """
     found = spare(plan, names)
     return found.factor if found else None
 
 
 def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
-    """Return by how much the WCETs of `names` together may grow (ns); None when they are not proved as they are."""
+    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is."""
     tasks = rt_tasks(plan)
     chosen = frozenset(tasks) if names is None else names
 
@@ -69,9 +69,9 @@ def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
 
 
 def co_runner(plan: Plan) -> Spare | None:
-    """Return the most traffic (bytes/s) something new may draw from the DRAM all the time; None as for `spare`.
+    """Return the most traffic (bytes/s) that a new co-runner may draw from the DRAM continuously; None as in `spare`.
 
-    Its place is none of the plan's lanes.  Where the model of contention tells engines apart, it is the worst of them.
+    It runs on none of the plan's lanes.  Where the contention model distinguishes engines, the worst of them counts.
     """
     if _unmet(plan, rt_tasks(plan)):
         return None
@@ -93,7 +93,7 @@ def co_runner(plan: Plan) -> Spare | None:
 
 
 def beside_traffic(plan: Plan, bytes_per_s: int) -> Plan:
-    """Return the plan with the WCETs its tasks have beside foreign traffic of that much, drawn without a pause."""
+    """Return the plan with the WCETs of its tasks under that much continuous foreign traffic."""
     kinds = {engine.id: engine.kind for engine in plan.engines}
     model = contention_model(plan.contention, plan.dram_bandwidth, kinds)
     from_where = list(kinds) if plan.contention else list(kinds)[:1]
@@ -108,7 +108,7 @@ def _wcets(plan: Plan, model: ContentionModel, more: Sequence[Rival]) -> dict[st
 
 
 def grown(plan: Plan, names: frozenset[str], factor: float) -> Plan:
-    """Return a plan whose tasks `names` take `factor` times as long, from the first segment to the last."""
+    """Return a plan whose tasks `names` take `factor` times as long, in every segment."""
 
     def longer(task: Task) -> Task:
         parts = tuple(replace(part, time_ns=int(part.time_ns * factor)) for part in task.segments)
@@ -119,7 +119,7 @@ def grown(plan: Plan, names: frozenset[str], factor: float) -> Plan:
 
 
 def relaxed_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
-    """Return local deadlines (ns) stretched by a `share` of what the tightest chain leaves, at most to the period.
+    """Return local deadlines (ns) stretched by a `share` of the tightest chain's slack, at most to the period.
 
     A chain's bound by local deadlines is a sum of these and of sampling periods, so stretching the former by deadline /
     bound keeps the deadline.  A limit on data age counts like one on the reaction time, which the age never exceeds
@@ -141,7 +141,7 @@ def relaxed_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
 
 
 def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
-    """Return the requirements that no analysis proves, with local deadlines as planned or anew where that helps."""
+    """Return the requirements that no analysis proves with local deadlines as planned, or stretched if that helps."""
     choices: list[Callable[[], dict[str, int] | None]] = [lambda: None]
     groups = components(tasks.values())
     shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)

@@ -16,10 +16,10 @@ from socsched.planning.workload import Unconnectable, Workload
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best found in one mode.
+    """The best solution found in one mode.
 
-    `floors`: what stages that may be cut take at least (ns), whatever the cuts; `notes`: why some of them are whole;
-    `whole`: how the proof for whole stages ended; `proof`: why no mapping meets every requirement, if that is known.
+    `floors`: least time (ns) of stages that may be cut, whatever the cuts; `notes`: why some of them are whole;
+    `whole`: status of the proof for whole stages; `proof`: that no mapping meets every requirement, if that is known.
     """
 
     candidate: Candidate
@@ -33,7 +33,7 @@ class Solution:
 
 
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Clock = NO_CLOCK) -> Solution:
-    """Map by HEFT, then improve; UsageError when neighbours cannot be connected whatever the mapping."""
+    """Map by HEFT, then improve; UsageError if neighbours cannot be connected whatever the mapping."""
 
     search = improve(initial_mapping(workload), workload.options(), beating(workload, goals), budget, clock)
     try:
@@ -44,9 +44,9 @@ def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Cl
 
 
 def mended(solution: Solution, goals: Sequence[str], budget: int, clock: Clock) -> Solution:
-    """Return a solution that meets every requirement if moving stages one by one leads to one, else that given.
+    """Return a solution that meets every requirement if moving stages one by one leads to one, else the given one.
 
-    Moves are judged with all the analysis has, while the search before spends less on each.
+    Moves are judged by the full analysis, while the preceding search spends less on each.
     """
     deployment = solution.candidate.deployment
     workload, mapping = deployment.workload, dict(deployment.mapping)

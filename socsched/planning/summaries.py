@@ -1,4 +1,4 @@
-"""What readers rely on in those parts of plan.json that are open to additions: `power`, `solver` and the like."""
+"""Fields that readers rely on in the parts of plan.json that are open to additions: `power`, `solver` and the like."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Terms = Annotated[tuple[tuple[Line, Real], ...], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The version, looked at before anything else."""
+    """The version, checked before anything else."""
 
     schema_version: Literal["1"]
 
@@ -29,7 +29,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """DRAM traffic and what the mode has, GB/s."""
+    """DRAM traffic and the mode's capacity, GB/s."""
 
     expected_gbps: Positive | None = None
     cap_gbps: Positive | None = None
@@ -38,7 +38,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class ModeFound:
-    """What the search found in a power mode."""
+    """The search result in a power mode."""
 
     verdict: Line | None = None
     value: Real | None = None
@@ -63,7 +63,7 @@ class Solver:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """A place that differs by less than the error."""
+    """An alternative place that differs by less than the error."""
 
     stage: Line
     instead: Line
@@ -73,7 +73,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What to measure first."""
+    """The measurement to make first."""
 
     stage: Line
     engine: Line
@@ -85,7 +85,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """What the errors of costs leave open."""
+    """Choices left open by the errors of costs."""
 
     objective: Line | None = None
     ties: Annotated[tuple[Tie, ...], Rows] = ()
@@ -94,7 +94,7 @@ class Uncertainty:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Share of the critical path by kind of figure, and the error that follows."""
+    """Share of the critical path by kind of figure, and the resulting error."""
 
     critical_path: Mapping[Line, Positive] | None = None
     error: Positive | None = None
@@ -102,7 +102,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Model of contention for DRAM; its parameters are the model's to check."""
+    """DRAM contention model; its parameters are checked by the model."""
 
     model: Line = ""
     parameters: Mapping[Line, Any] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Contention:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """All of them, as fields of plan.json."""
+    """All summaries, as fields of plan.json."""
 
     power: Power
     bandwidth: Bandwidth

@@ -1,4 +1,4 @@
-"""Why a network is not where it would take the least energy: what is violated if it moves there."""
+"""Reasons why a network is not where it would take the least energy: the violations if it moves there."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the errors of costs leave open: plans that are ties, and the one measurement that would tell most.
+"""Choices left open by the errors of costs: plans that are ties, and the single most informative measurement.
 
 A cost is an interval, its time plus or minus its relative error, every time in it equally likely.  Errors are taken as
-independent, but for costs of a stage that rest on the same figures: these err alike and do not change places.  The
-value of a measurement is what the plan is expected to gain when it may be chosen anew afterwards (Howard, "Information
-value theory", IEEE Trans. SSC 2(1), 1966); one that may overturn the verdict comes before any that only changes the
+independent, except for costs of a stage that rest on the same figures: these err alike and keep their order.  The value
+of a measurement is the expected gain of the plan when it may be chosen again afterwards (Howard, "Information value
+theory", IEEE Trans. SSC 2(1), 1966); a measurement that may overturn the verdict comes before any that only changes the
 objective.
 """
 
@@ -27,12 +27,12 @@ from socsched.planning.verdict import balance, utilisations
 from socsched.planning.workload import Unconnectable, Workload
 
 MOST = 12
-"""Alternatives whose requirements are checked, those closest to the plan first."""
+"""Maximum number of alternatives whose requirements are checked, those closest to the plan first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A cost to measure (ns, with its interval), by how likely it overturns the verdict, or else what it may gain."""
+    """A cost to measure (ns, with its interval), its chance of overturning the verdict, or else its expected gain."""
 
     cost: Cost
     flips: float
@@ -40,7 +40,7 @@ class Measurement:
     why: str
 
     def document(self) -> dict[str, Any]:
-        """Return the measurement as plan.json holds it."""
+        """Return the measurement in the form of plan.json."""
         low, high = interval_ns(self.cost)
         return {
             "stage": self.cost.stage,
@@ -56,12 +56,12 @@ class Measurement:
 
 
 def interval_ns(cost: Cost) -> tuple[int, int]:
-    """Return the least and the most a cost may be (ns)."""
+    """Return the least and the greatest time of a cost (ns)."""
     return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
 
 
 def at(cost: Cost, time_ns: int) -> Cost:
-    """Return a cost that takes `time_ns`, every segment in proportion."""
+    """Return a cost that takes `time_ns`, with every segment in proportion."""
     factor = time_ns / max(cost.time_ns, 1)
     parts = tuple(
         replace(s, time_ns=max(round(s.time_ns * factor), 1), fixed_ns=min(s.fixed_ns, round(s.time_ns * factor)))
@@ -73,9 +73,9 @@ def at(cost: Cost, time_ns: int) -> Cost:
 def uncertainty(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, objective: str, clock: Clock = NO_CLOCK
 ) -> dict[str, Any]:
-    """Return ties and the measurement to make first, as plan.json holds them; nothing of objective slack.
+    """Return ties and the measurement to make first, in the form of plan.json; nothing for the objective slack.
 
-    What is not looked at before the `clock` is over is left out.
+    Alternatives not evaluated before the `clock` runs out are left out.
     """
     worth = _worth(objective)
     wishes = list(_verdict(plan, workload, mapping, judge, clock))
@@ -96,7 +96,7 @@ Worth = Callable[[Deployment], float]
 
 
 def _worth(objective: str) -> Worth | None:
-    """Return what an objective makes of a deployment (smaller is better), None where it takes a whole analysis."""
+    """Return the value function of an objective (smaller is better), None if that needs a whole analysis."""
 
     def latencies(deployment: Deployment) -> list[int]:
         graph, tasks = deployment.workload.graph, {task.name: task for task in deployment.tasks}
@@ -121,7 +121,7 @@ def _worth(objective: str) -> Worth | None:
 def _alternatives(
     workload: Workload, mapping: Mapping[str, Cost], judge: Judge, worth: Worth, clock: Clock
 ) -> Iterator[tuple[Cost, float, float, list[tuple[Cost, float]]]]:
-    """Yield (other cost of a stage, difference, its error, gain of measuring either) of every tie that is feasible."""
+    """Yield (other cost of a stage, difference, its error, gain of measuring either) for every feasible tie."""
 
     def value(name: str, cost: Cost | None) -> float | None:
         try:
@@ -141,7 +141,7 @@ def _alternatives(
             if (other.precision, other.source, other.error) == (chosen.precision, chosen.source, chosen.error):
                 continue
             fastest, slowest = interval_ns(other)
-            # most are worse even at their fastest, and that is all to know about them
+            # Most are worse even at their fastest, so nothing else is computed for them.
             least = value(name, at(other, fastest))
             if least is None or least > high:
                 continue
@@ -159,7 +159,7 @@ def _alternatives(
 
 
 def _expected(best: float, worst: float) -> float:
-    """Return the mean of the positive part of something spread evenly between two values."""
+    """Return the mean of the positive part of a value spread evenly between two bounds."""
     low, high = min(best, worst), max(best, worst)
     if high <= 0:
         return 0.0

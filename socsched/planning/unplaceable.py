@@ -17,7 +17,7 @@ def homeless(graph: TaskGraph, model: CostModel) -> list[str]:
 
 
 def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str) -> Plan:
-    """Return an infeasible plan that names every homeless stage, and why each engine refuses it."""
+    """Return an infeasible plan that names every stage without an engine, and why each engine refuses it."""
     workload = Workload.of(graph, model, policy)
     cap = model.mode.cap_mw
     found = tuple(
@@ -60,7 +60,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str)
 
 
 def _levers(name: str, graph: TaskGraph, model: CostModel) -> Iterator[str]:
-    """Yield the modes in which the stage has an engine, what engines say against it, and what would change that."""
+    """Yield the modes in which the stage has an engine, the engines' reasons for refusing it, and possible remedies."""
     stage = graph.stage(name)
     for mode in model.platform.modes:
         if mode.name != model.mode.name:

@@ -27,17 +27,17 @@ class Balance:
 
     @property
     def power_mw(self) -> int:
-        """Expected mean power."""
+        """Return the expected mean power (mW)."""
         return sum(value for _, value in self.power)
 
     @property
     def bytes_per_s(self) -> int:
-        """Expected mean DRAM traffic."""
+        """Return the expected mean DRAM traffic (bytes/s)."""
         return sum(value for _, value in self.traffic)
 
 
 def balance(deployment: Deployment) -> Balance:
-    """Return what a deployment draws and moves on average."""
+    """Return the mean power and traffic of a deployment."""
     model, tasks = deployment.workload.model, deployment.tasks
     traffic = tuple((task.name, task.bytes * _SECOND // task.period_ns) for task in tasks if task.bytes)
     traffic += tuple(
@@ -82,7 +82,7 @@ def _violation(requirement: str, demand: int, bound: int, unit: str, terms: Term
 
 
 def _lanes(deployment: Deployment, tasks: Sequence[Task]) -> list[Violation]:
-    """Check that no lane is asked for more than a second of work a second; equal lanes of a gang are told once."""
+    """Return overloads of lanes, more than a second of work per second; equal lanes of a gang are reported once."""
     found: dict[tuple[str, Terms], Violation] = {}
     for engine in deployment.workload.engines():
         for lane in range(engine.lanes):
@@ -100,7 +100,8 @@ def _lanes(deployment: Deployment, tasks: Sequence[Task]) -> list[Violation]:
 def _chains(assessment: Assessment) -> list[Violation]:
     found = []
     for chain in assessment.chains:
-        # Where no bound exists the lanes say why; a latency over the deadline even so is told here as well.
+        # Where no bound exists, lane violations explain it; a latency that exceeds the deadline anyway is reported here
+        # too.
         demand = sum(value for _, value in chain.terms)
         if demand > chain.deadline_ns:
             found.append(_violation(f"deadline of chain {chain.name}", demand, chain.deadline_ns, "ns", chain.terms))
@@ -111,7 +112,7 @@ def _chains(assessment: Assessment) -> list[Violation]:
 
 
 def _queues(assessment: Assessment) -> list[Violation]:
-    """Check that a frame always finds room: the one `queue` frames before it is done when it is released."""
+    """Return queues that may overflow: the frame `queue` frames earlier must be done when a frame is released."""
     found = []
     for task in assessment.tasks:
         response, room = assessment.responses[task.name], max(task.queue, 1) * task.period_ns
@@ -122,7 +123,7 @@ def _queues(assessment: Assessment) -> list[Violation]:
 
 
 def _accuracy(deployment: Deployment) -> list[Violation]:
-    """Check what the chosen data types lose together."""
+    """Check the total accuracy loss of the chosen data types."""
     graph = deployment.workload.graph
     budget = graph.pipeline.accuracy_budget
     if budget is None:
@@ -132,7 +133,7 @@ def _accuracy(deployment: Deployment) -> list[Violation]:
 
 
 def _residents(deployment: Deployment) -> list[Violation]:
-    """Check how many compiled jobs an engine has to keep loaded."""
+    """Check the number of compiled jobs that an engine has to keep loaded."""
     found = []
     for engine in deployment.workload.model.platform.engines:
         limit = engine.operators.max_jobs
@@ -143,19 +144,19 @@ def _residents(deployment: Deployment) -> list[Violation]:
 
 
 def verdict(found: Sequence[Violation], assessment: Assessment) -> str:
-    """Return feasible, infeasible, or undecided when nothing is violated and yet some response has no bound."""
+    """Return feasible, infeasible, or undecided if nothing is violated but some response has no bound."""
     if found:
         return "infeasible"
     return "feasible" if all(r.bounded for r in assessment.responses.values()) else "undecided"
 
 
 def overrun(found: Sequence[Violation]) -> float:
-    """Return by what share requirements are exceeded in total; orders infeasible deployments."""
+    """Return the share by which requirements are exceeded in total; it orders infeasible deployments."""
     return sum(violation.gap / max(violation.bound, 1) for violation in found)
 
 
 def utilisations(tasks: Sequence[Task]) -> Mapping[tuple[str, int], float]:
-    """Return the utilisation of every lane in use by WCET."""
+    """Return the utilisation by WCET of every lane in use."""
     result: dict[tuple[str, int], float] = {}
     for task in tasks:
         for lane in task.lanes:

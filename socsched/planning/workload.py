@@ -1,4 +1,4 @@
-"""What planning maps: a graph of stages under a cost model, who hands data to whom, and what that costs."""
+"""The input of mapping: a graph of stages under a cost model, the data edges between stages, and their costs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Unconnectable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan may draw beside what the mode allows: mean power (mW) and DRAM traffic (bytes/s), if stated."""
+    """Limits on a plan in addition to the mode's: mean power (mW) and DRAM traffic (bytes/s), if stated."""
 
     power_mw: int | None = None
     bytes_per_s: int | None = None
@@ -36,9 +36,9 @@ NO_LIMITS = Limits()
 
 @dataclass(slots=True)
 class Workload:
-    """What stays the same while mappings change: the graph, the cost model, and who hands data to whom.
+    """The data that stay the same while mappings change: the graph, the cost model, and the edges between stages.
 
-    `edges` lists (producer, consumer) stages; `observed`: what a simulation says of times; the rest remembers answers.
+    `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache results.
     """
 
     graph: TaskGraph
@@ -59,7 +59,7 @@ class Workload:
         return Workload(graph, model, policy, tuple(_edges(graph, model)), observed, limits)
 
     def asking(self, graph: TaskGraph) -> Workload:
-        """Return the same with another graph."""
+        """Return the same workload with another graph."""
         return Workload.of(graph, self.model, self.policy, self.observed, self.limits)
 
     def engines(self) -> tuple[PlannedEngine, ...]:
@@ -71,14 +71,14 @@ class Workload:
         return self._engines
 
     def contention(self) -> ContentionModel:
-        """Return the platform's model of contention for DRAM; UsageError when its parameters cannot be used."""
+        """Return the platform's DRAM contention model; UsageError if its parameters cannot be used."""
         if self._contention is None:
             engines = {engine.id: engine.kind for engine in self.model.platform.engines}
             self._contention = contention_model(self.model.platform.contention(), self.model.dram, engines)
         return self._contention
 
     def options(self) -> dict[str, list[Cost]]:
-        """Return where every stage can run, stages in their order."""
+        """Return the costs of every stage wherever it can run, stages in their order."""
         return {name: self.model.candidates(self.graph.stage(name)) for name in self.graph.order}
 
     def sensors(self) -> tuple[PlannedSensor, ...]:
@@ -89,11 +89,11 @@ class Workload:
         )
 
     def units(self, engine: str) -> int:
-        """Return how many units of an engine are online."""
+        """Return the number of online units of an engine."""
         return self.model.mode.engines[engine].units
 
     def lanes(self, engine: str) -> int:
-        """Return how many jobs can run side by side on an engine."""
+        """Return the number of jobs that can run concurrently on an engine."""
         return self.units(engine) if self.model.platform.engine(engine).shares == "unit" else 1
 
     def hops(self, producer: Cost, consumer: Cost) -> list[Hop]:
@@ -111,7 +111,7 @@ class Workload:
         return self._hops[key]
 
     def conversion(self, producer: Cost, consumer: Cost) -> Cost | None:
-        """Return the cost of converting between two chosen stages, None when nothing changes; Unconnectable."""
+        """Return the cost of converting between two chosen stages, None if nothing changes; Unconnectable."""
         changed = [hop for hop in self.hops(producer, consumer) if hop.converts]
         if not changed:
             return None
@@ -122,18 +122,18 @@ class Workload:
         return conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
 
     def visible_ns(self, source: str, sink: str, size: int) -> int:
-        """Return what making `size` bytes visible to another engine costs the producer (ns)."""
+        """Return the producer's cost (ns) of making `size` bytes visible to another engine."""
         return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
 
     def weights_bytes(self, cost: Cost) -> int:
-        """Return how many bytes of weights a stage keeps on its engine, 0 where the engine has room for all."""
+        """Return the bytes of weights that a stage keeps on its engine, 0 if the engine has room for all."""
         if self.model.platform.engine(cost.engine).weights is None:
             return 0
         work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
         return sum(operator.weight_bytes for operator in work.operators) if work else 0
 
     def output_bytes(self, cost: Cost) -> int:
-        """Return how many bytes a stage hands on when it runs as chosen."""
+        """Return the bytes that a stage hands on when it runs as chosen."""
         stage = self.graph.stage(cost.stage)
         work = self.model.work_of(stage, cost.precision)
         return sum(map(tensor_bytes, work.outputs)) if work else stage.output_bytes
@@ -169,7 +169,7 @@ def _rounded(figure: Figure | None) -> int:
 
 
 def _edges(graph: TaskGraph, model: CostModel) -> list[tuple[str, str]]:
-    """Return who hands data to whom: direct neighbours, for inputs these lack the nearest ancestor that has them."""
+    """Return the data edges: direct neighbours, and for inputs these lack the nearest ancestor that has them."""
     stages, found = set(graph.order), []
     for name in graph.order:
         stage = graph.stage(name)

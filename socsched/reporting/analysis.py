@@ -1,4 +1,4 @@
-"""What the analysis of a plan says, as plain data: bounds with their terms, utilisation, sensitivity."""
+"""The analysis of a plan as plain data: bounds with their terms, utilisation, sensitivity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from socsched.planning.sensitivity import Spare, co_runner, spare
 
 
 def analysis(plan: Plan) -> dict[str, Any]:
-    """Return chains (ns), utilisation of every used lane, tests with what they bound, and how much may be added."""
+    """Return chains (ns), utilisation of every used lane, tests with their bounds, and the remaining slack."""
     found = bounds(plan)
     tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
     spares = _spares(plan)
@@ -49,7 +49,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
 
 
 def _spares(plan: Plan) -> dict[str, Any] | None:
-    """Return how much tasks may grow and something new may draw; None where deadlines are not proved as they are."""
+    """Return the margins for growth of tasks and for traffic of a co-runner; None if the deadlines are not proved."""
     everything, traffic = (
         (spare(plan), co_runner(plan)) if plan.policy in ("edf", "fp") and plan.tasks else (None, None)
     )
@@ -73,7 +73,7 @@ def _spare(found: Spare) -> dict[str, Any]:
 
 
 def _resource(resource: Resource) -> dict[str, Any]:
-    """Return every published test on the tasks of a resource: what it says and bounds, or why it does not apply."""
+    """Return every published test on the tasks of a resource: its result and bounds, or why it does not apply."""
     outcomes = resource.analysis.outcomes if resource.analysis else ()
     return {
         "lanes": list(resource.lanes),

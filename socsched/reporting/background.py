@@ -1,6 +1,6 @@
-"""What a report says beyond a plan and its trace: rooflines from descriptors, the front over modes, how it was made.
+"""Report content beyond a plan and its trace: rooflines from descriptors, the Pareto front over modes, provenance.
 
-Each is optional; where one cannot be had, the report says why instead.
+Each part is optional; for a missing part the report gives the reason.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from socsched.planning.plan import Plan
 from socsched.trace.generation import FILES, MADE
 
 PARETO = "pareto.json"
-"""What `socsched plan --pareto -o FILE.json` writes; in a result folder it becomes part of the report."""
+"""Output of `socsched plan --pareto -o FILE.json`; if present in a result folder, it becomes part of the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Roofs of the planned mode and stages under them, the front's document (`reporting.pareto`), what made the folder.
+    """Roofs of the planned mode with stages, the front's document (`reporting.pareto`), the folder's provenance.
 
-    `missing` says why there is no "roofline", and with which command there would be a "front".
+    `missing` gives the reason for a missing "roofline", and the command that creates a missing "front".
     """
 
     roofs: tuple[Roof, ...] = ()
@@ -36,7 +36,7 @@ class Background:
 
 
 def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platform: str | None = None) -> Background:
-    """Return what can be told of `plan`; `pipeline` and `platform` are files where the plan's names are not shipped."""
+    """Return the background of `plan`; `pipeline` and `platform`: files to use if the plan's names are not shipped."""
     missing: dict[str, str] = {}
     roofs, points, why = _rooflines(plan, pipeline, platform)
     if why:

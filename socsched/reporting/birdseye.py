@@ -1,4 +1,4 @@
-"""A scan seen from above with the boxes found in it and, where known, the true ones."""
+"""A scan seen from above with its detected boxes and, where known, the true ones."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Colour = tuple[int, int, int]
 
 BACKGROUND, GRID, TEXT, BRIGHT = (15, 20, 27), (46, 58, 72), (150, 166, 184), (236, 241, 246)
 HEIGHTS = (-2.0, 1.5)
-"""Metres over which points are shaded: from below the road to above a car's roof, LiDAR frame."""
+"""Height range (m, LiDAR frame) of the shading: from below the road to above a car's roof."""
 RAMP = np.array([(58, 88, 132), (88, 130, 172), (140, 176, 202), (214, 226, 234)], np.float64)
-"""Dark to light with height, one hue: readable in grey and with any colour vision; boxes own the warm colours."""
+"""Dark to light with height, one hue: readable in grey and with any colour vision; warm colours are for boxes."""
 CLASS_COLOURS: tuple[Colour, ...] = ((240, 228, 66), (225, 130, 190), (230, 140, 0))
 """Pedestrian, cyclist, car: yellow, pink and orange after Okabe and Ito's palette, far apart in lightness as well."""
 SURE = 0.3
-"""Boxes that score less are drawn thin."""
+"""Boxes with a lower score are drawn thin."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What part of the world is shown and where: metres (x forward is up, y left is left), pixels, oversampling."""
+    """Visible area and its position: metres (x forward is up, y left is left), pixels, oversampling."""
 
     ahead: float = 70.0
     behind: float = 4.0
@@ -47,13 +47,13 @@ class View:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the picture in pixels."""
+        """Return the width and height of the picture in pixels."""
         width = round(2 * self.aside * self.scale) + 2 * self.margin
         return width, round((self.ahead + self.behind) * self.scale) + self.header + self.footer + self.margin // 2
 
     @property
     def frame(self) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of the plotted area in oversampled pixels."""
+        """Return the left, top, right and bottom of the plotted area in oversampled pixels."""
         left, top = self.margin, self.header
         right = left + round(2 * self.aside * self.scale)
         bottom = top + round((self.ahead + self.behind) * self.scale)
@@ -66,7 +66,7 @@ class View:
         return np.stack([left + (self.aside - xy[..., 1]) * pixels, top + (self.ahead - xy[..., 0]) * pixels], axis=-1)
 
     def shows(self, xy: Array) -> npt.NDArray[np.bool_]:
-        """Return which places [..., 2] in metres lie in the plotted area."""
+        """Return a mask of the places [..., 2] in metres that lie in the plotted area."""
         x, y = xy[..., 0], xy[..., 1]
         seen: npt.NDArray[np.bool_] = (x >= -self.behind) & (x <= self.ahead) & (np.abs(y) <= self.aside)
         return seen
@@ -74,7 +74,7 @@ class View:
 
 @dataclass(slots=True)
 class _Canvas:
-    """The picture in the making: Pillow's pen, the view, and the label areas already taken."""
+    """Drawing state: Pillow's pen, the view, and the label areas already taken."""
 
     pen: ImageDraw
     view: View
@@ -107,7 +107,7 @@ class _Canvas:
         self.pen.text((x, y), text, TEXT, _font(12 * k), anchor="mm", stroke_width=2 * k, stroke_fill=BACKGROUND)
 
     def tag(self, text: str, around: Array, colour: Colour, needed: bool) -> None:
-        """Write beside the outline `around` (metres) within the plotted area; where all is taken only if `needed`."""
+        """Write next to the outline `around` (metres) in the plotted area; if no space is free, only if `needed`."""
         font = _font(12 * self.view.oversample)
         pixels = self.view.place(around)
         (x0, y0), (x1, y1) = pixels.min(0), pixels.max(0)
@@ -212,7 +212,7 @@ def _grid(canvas: _Canvas) -> None:
 
 
 def _border(canvas: _Canvas) -> None:
-    """Cover what sticks out of the plotted area, frame it, and label the axes."""
+    """Cover the overhang of the plotted area, frame it, and label the axes."""
     view, k = canvas.view, canvas.view.oversample
     left, top, right, bottom = view.frame
     width, height = (side * k for side in view.size)
@@ -229,14 +229,14 @@ def _border(canvas: _Canvas) -> None:
 
 
 def _ring_labels(canvas: _Canvas) -> None:
-    """Write each ring's distance to the right, outside a camera's view where the picture is wide enough."""
+    """Write each ring's distance to the right, outside a camera's view if the picture is wide enough."""
     for distance in range(10, 80, 10):
         bearing = min(np.radians(62), np.arcsin(min((canvas.view.aside - 3) / distance, 1)))
         canvas.write(distance * np.array([np.cos(bearing), -np.sin(bearing)]), f"{distance} m")
 
 
 def _ego(canvas: _Canvas) -> None:
-    """Draw the vehicle, the LiDAR in its middle."""
+    """Draw the vehicle with the LiDAR in its middle."""
     arrow = np.array([[2.2, 0], [-1.8, 1.0], [-1.0, 0], [-1.8, -1.0]])
     canvas.pen.polygon([tuple(p) for p in canvas.view.place(arrow).tolist()], fill=BRIGHT)
 
@@ -247,7 +247,7 @@ def _outline(box: Array) -> Array:
 
 
 def _found(canvas: _Canvas, boxes: Array, labels: Array, scores: Array, truth: Array | None) -> None:
-    """Draw the boxes, the best on top, each with a tick from the middle of its front; dashed true boxes; names."""
+    """Draw the boxes, best on top, each with a tick at its front centre, the true boxes dashed, and names."""
     shown = [i for i in np.argsort(scores, kind="stable").tolist() if canvas.view.shows(boxes[i, :2])]
     for i in shown:
         outline, colour = _outline(boxes[i]), CLASS_COLOURS[labels[i]]
@@ -271,7 +271,7 @@ def _header(canvas: _Canvas, title: str, note: str) -> None:
 
 
 def _legend(canvas: _Canvas, labels: Array, truth: Array | None, points: int) -> None:
-    """Explain boxes, dashes and shades below the picture, with how many there are of each."""
+    """Draw the legend of boxes, dashes and shades below the picture, with the count of each."""
     view, k = canvas.view, canvas.view.oversample
     x, y = float(view.margin), view.size[1] - 34.0
     for label, colour in reversed(list(enumerate(CLASS_COLOURS))):

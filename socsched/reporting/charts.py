@@ -1,4 +1,4 @@
-"""Charts of the report: response times against deadlines, and what was drawn and moved over time, each plain SVG."""
+"""Charts of the report as plain SVG: response times against deadlines, and power and traffic over time."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def distribution(
 def over_time(
     release_ns: Ints, response_ns: Ints, deadline_ns: int, lost_ns: Sequence[int], end_ns: int, name: str
 ) -> str:
-    """Return response times (ns) by release, late ones and frames that never arrived as ✗, as SVG.
+    """Return response times (ns) by release, with late frames and frames that never arrived as ✗, as SVG.
 
-    Where there are more than the picture has room for, the longest and the shortest of each part of the time are shown.
+    If there are too many for the picture, only the longest and the shortest of each interval are shown.
     """
     longest = int(response_ns.max(initial=0))
     frame = Frame(0, max(end_ns, 1) / 1e9, max(longest, deadline_ns) / 1e6 * 1.15, 250)
@@ -118,7 +118,7 @@ def over_time(
 
 
 def thinned(times_ns: Sequence[int], end_ns: int) -> list[int]:
-    """Return one of all moments (ns) that fall into the same part of the picture."""
+    """Return one moment (ns) for each group that falls into the same part of the picture."""
     return list({at * POINTS // max(end_ns, 1): at for at in reversed(times_ns)}.values())
 
 
@@ -130,7 +130,7 @@ def quantity(
     levels: Sequence[tuple[float, str, str]],
     name: str,
 ) -> str:
-    """Return a step function over time, times `scale`, as mean line and band from least to largest, as SVG.
+    """Return a step function over time, multiplied by `scale`, as mean line and min-max band, as SVG.
 
     `levels`: (value, name, style) of horizontal lines.
     """
@@ -151,7 +151,7 @@ def quantity(
 
 
 def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
-    """Return horizontal bars of (name, value, label, colour) as SVG; the label stands beside its bar."""
+    """Return horizontal bars of (name, value, label, colour) as SVG; each label is next to its bar."""
     top = max((value for _, value, _, _ in rows), default=1) or 1
     parts, step, left, room = [], 30, 118, 110
     for row, (title, value, label, colour) in enumerate(rows):
@@ -165,7 +165,7 @@ def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
 
 
 def against(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> str:
-    """Return (name, measured p50 and max over predicted, error stated) as marks on a log axis, as SVG."""
+    """Return (name, measured p50 and max relative to predicted, stated error) as marks on a log axis, as SVG."""
     import math
 
     values = [value for _, p50, most, _ in rows for value in (p50, most) if value > 0]
@@ -200,7 +200,7 @@ _HATCHES = {"published": "M0 6l6-6", "derived": "M0 3h6M3 0v6", "assumed": "M0 0
 
 
 def shares(parts: Mapping[str, float], name: str) -> str:
-    """Return one bar split by the (positive) values of `parts`, kinds of evidence, told apart by hatches and a key."""
+    """Return one bar split by the (positive) values of `parts`, kinds of evidence, with hatches and a key, as SVG."""
     total = sum(parts.values()) or 1.0
     x, body, key = 0.0, "", ""
     for kind, value in parts.items():
@@ -233,7 +233,7 @@ def _part(kind: str, x: float, width: float, height: float) -> str:
 
 
 def _line(frame: Frame, points: Sequence[tuple[float, float]]) -> str:
-    """Return a path through points; those on a level or upright line between their neighbours are left out."""
+    """Return a path through points, omitting those on a horizontal or vertical line between their neighbours."""
     places = [(f"{frame.x(x):.1f}", f"{frame.y(y):.1f}") for x, y in points]
     kept: list[tuple[str, str]] = []
     for place in places:

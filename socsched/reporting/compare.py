@@ -1,4 +1,4 @@
-"""Two results against each other: stage execution medians, chain p99, frames lost, and the move that did it."""
+"""Comparison of two results: stage execution medians, chain p99, frames lost, and the move responsible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTS = ("released", "missed", "dropped")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure (ns) in both results; `regressed` when B exceeds A by more than allowed, `because` of what."""
+    """One figure (ns) in both results; `regressed` if B exceeds A by more than allowed; `because` gives the cause."""
 
     name: str
     figure: str
@@ -32,13 +32,13 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """B over A."""
+        """Return B over A."""
         return self.b / self.a if self.a else (1.0 if not self.b else float("inf"))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All common figures, and remarks on what only one of the results has or on frames lost."""
+    """All common figures, and remarks on figures that only one of the results has and on frames lost."""
 
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]
@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """Names of everything that got worse by more than allowed."""
+        """Return the names of all figures that got worse by more than allowed."""
         told = (f"{row.name} {row.figure}" + (f": {row.because}" if row.because else "") for row in self._worse())
         return (*told, *self.lost)
 
@@ -56,11 +56,11 @@ class Comparison:
 
     @property
     def slower_chains(self) -> tuple[str, ...]:
-        """Names of the chains that got worse."""
+        """Return the names of the chains that got worse."""
         return tuple(row.name for row in self._worse() if row.figure == "p99")
 
     def document(self) -> dict[str, Any]:
-        """Return the comparison as plain data; a ratio that has no finite value is null."""
+        """Return the comparison as plain data; a ratio without a finite value is null."""
         rows = [{**asdict(row), "ratio": row.ratio if row.a or not row.b else None} for row in self.rows]
         moved = [{**asdict(move), "moved": move.moved} for move in self.moves]
         told = {"remarks": list(self.remarks), "regressions": list(self.regressions)}
@@ -68,7 +68,7 @@ class Comparison:
 
 
 def load_result(folder: Path) -> dict[str, Any]:
-    """Return result.json of a result folder (or the file itself); InputError when it is none."""
+    """Return the result.json of a result folder (or of the file itself); InputError if it is not a result."""
     file = folder / "result.json" if folder.is_dir() else folder
     if folder.is_dir():
         require_one(folder, ("plan.json", "result.json"))
@@ -86,7 +86,7 @@ def load_result(folder: Path) -> dict[str, Any]:
 
 
 def _faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield where the figures that are compared are none, and what was expected there."""
+    """Yield the position of every malformed figure needed for the comparison, and the value expected there."""
     for group, key, figure in _FIGURES:
         for name, entry in document[group].items():
             if not isinstance(entry, dict):
@@ -108,8 +108,8 @@ def compare(
 ) -> Comparison:
     """Compare result documents; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
 
-    A chain also regresses when a larger share of its frames is late or dropped.  With the `plans` of both, what moved
-    is told, and what regressed names the stage that did it.
+    A chain also regresses when a larger share of its frames is late or dropped.  With the `plans` of both, moves are
+    reported, and each regression names the stage responsible.
     """
     moved = moves(*plans) if plans else ()
     rows = []
@@ -127,7 +127,7 @@ def compare(
 def _because(
     name: str, figure: str, a: Mapping[str, Any], b: Mapping[str, Any], moved: tuple[Move, ...], plan: Plan
 ) -> str:
-    """Return which stage, and which move of it, made a figure grow; "" where none of its stages takes longer."""
+    """Return the stage, and its move, that made a figure grow; "" if none of its stages takes longer."""
     if figure == "median":
         return next((move.told() for move in moved if move.stage == name and move.moved), "")
     path = next((chain.path for chain in plan.chains if chain.name == name), ())

@@ -1,4 +1,4 @@
-"""What a comparison of plans or of results says, on a terminal and as Markdown."""
+"""Views of a comparison of plans or results, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIGURES = ("what", "figure", "A", "B", "B/A")
 
 
 def result_rows(found: Comparison) -> list[list[str]]:
-    """Return the figures of two results, those that regressed marked."""
+    """Return the figures of two results, with regressions marked."""
     shown = [
         (row, [row.name, row.figure, format_duration(row.a), format_duration(row.b), f"{row.ratio:.3f}"])
         for row in found.rows
@@ -27,12 +27,12 @@ def result_rows(found: Comparison) -> list[list[str]]:
 
 
 def plan_rows(found: PlanDiff) -> list[list[str]]:
-    """Return the figures of two plans, those that regressed marked."""
+    """Return the figures of two plans, with regressions marked."""
     return [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in found.figures]
 
 
 def move_rows(found: Sequence[Move]) -> list[list[str]]:
-    """Return what runs elsewhere, otherwise, or at another cost."""
+    """Return the stages whose placement, configuration or cost changed."""
     return [
         [
             move.stage,
@@ -49,7 +49,7 @@ _MOVES = ("stage", "A", "B", "alone A", "alone B")
 
 
 def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> RenderableType:
-    """Return everything `socsched compare` prints of two results or two plans."""
+    """Return everything that `socsched compare` prints for two results or two plans."""
     parts: list[RenderableType] = [Text(f"A: {a}"), Text(f"B: {b}")]
     if isinstance(found, PlanDiff):
         rows, told = plan_rows(found), found.changes

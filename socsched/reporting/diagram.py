@@ -1,6 +1,6 @@
-"""The mapping as a picture: one swimlane per engine, stages from left to right in the order data flows.
+"""The mapping as a diagram: one swimlane per engine, stages from left to right in data-flow order.
 
-Conversions are dashed boxes of their own, sampled data dashed arrows; where a network was cut between engines, the cut
+Conversions are separate dashed boxes, sampled data dashed arrows; where a network was split between engines, the cut
 is named between its parts.
 """
 
@@ -29,7 +29,7 @@ Place = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """What a box says: name, lines below, class, what a pointer shows."""
+    """Content of a box: name, lines below, class, tooltip."""
 
     name: str
     lines: tuple[str, ...]
@@ -38,7 +38,7 @@ class _Box:
 
 
 def depths(plan: Plan) -> dict[str, int]:
-    """Return how many hand-overs lie before each sensor and task (sensors and independent timers at 0)."""
+    """Return the number of hand-overs before each sensor and task (0 for sensors and independent timers)."""
     found = {sensor.name: 0 for sensor in plan.sensors}
     tasks = {task.name: task for task in plan.tasks}
 
@@ -97,7 +97,7 @@ def mapping(plan: Plan) -> str:
 
 
 def _columns(plan: Plan, column: dict[str, int]) -> tuple[list[float], list[float]]:
-    """Return the left edge of every column and of what comes after the last, and the width of every column."""
+    """Return the left edge of every column and of the one after the last, and the width of every column."""
     widths = [float(CONVERSION_W)] * (max(column.values(), default=0) + 1)
     for sensor in plan.sensors:
         widths[column[sensor.name]] = max(widths[column[sensor.name]], SENSOR_W)
@@ -151,7 +151,7 @@ def _draw(box: _Box, at: Place) -> str:
 
 
 def _wrapped(name: str, width: float) -> list[str]:
-    """Return a name on one line, or on two if it does not fit one, broken after a hyphen or dot where there is one."""
+    """Return a name on one line, or on two if it does not fit, broken after a hyphen or dot if it contains one."""
     size = 11.5
     room = int(width / (size * 0.58))
     if len(name) <= room:
@@ -189,7 +189,7 @@ def parts_of(plan: Plan) -> dict[str, PartOf]:
 
 
 def _cuts(plan: Plan, place: dict[str, Place]) -> str:
-    """Return a mark before every part that begins at a cut, named by the layers the cut lies behind."""
+    """Return a mark before every part that begins at a cut, named by the layers before the cut."""
     drawn = []
     for name, part in parts_of(plan).items():
         begin = part.cut.partition(":")[0]

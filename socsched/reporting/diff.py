@@ -1,8 +1,8 @@
-"""Two plans of one workload as a diff: what changed, which figures differ, what got worse and which change did it.
+"""Diff of two plans of one workload: changes, differing figures, regressions, and the change responsible for each.
 
-A bound is the sum of its terms, and each term is due to one task: the one it is of, or the one it says it is `by`.  So
-the change of a bound is shared out exactly among tasks; the one whose terms grew most is responsible, what all others
-add or take away is given next to it, and a conversion counts with the end of it that changed.
+A bound is the sum of its terms, and each term is due to one task: the task it belongs to, or the task in its `by`.  The
+change of a bound is therefore divided exactly among tasks.  The task whose terms grew most is responsible; the net
+contribution of all others is given next to it.  A conversion counts towards whichever of its ends changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORDER = {"feasible": 0, "undecided": 1, "infeasible": 2}
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A stage that runs elsewhere, otherwise, or at another cost; `before` or `after` is "" where it is not there."""
+    """A stage whose placement, configuration or cost changed; `before` or `after` is "" if that plan lacks it."""
 
     stage: str
     before: str
@@ -30,7 +30,7 @@ class Move:
 
     @property
     def moved(self) -> bool:
-        """Whether more than its cost changed."""
+        """Return whether more than the cost changed."""
         return self.before != self.after
 
     def told(self) -> str:
@@ -51,14 +51,14 @@ class Move:
 
 
 def _parts(place: str) -> tuple[str, str, str]:
-    """Return engine, precision and lanes of a place as `_place` names it; lanes are "" where all of them are meant."""
+    """Return engine, precision and lanes of a place as `_place` names it; lanes are "" if all lanes are used."""
     engine, precision, *lanes = place.split(" ", 2)
     return engine, precision, "".join(lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of both plans (None: there is none), and whether it got worse by more than allowed, and why."""
+    """A figure in both plans (None: absent), whether it got worse by more than allowed, and the reason."""
 
     name: str
     figure: str
@@ -69,21 +69,21 @@ class Figure:
     because: str = ""
 
     def shown(self) -> tuple[str, str, str]:
-        """Return A, B and their ratio for people."""
+        """Return A, B and their ratio as human-readable text."""
         show = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}[self.unit]
         ratio = f"{self.b / self.a:.3f}" if self.a and self.b is not None else "–"
         a, b = ("none" if value is None else show(value) for value in (self.a, self.b))
         return a, b, ratio
 
     def regression(self) -> str:
-        """Return the regression in words, with its cause where one is known."""
+        """Return the regression in words, with its cause if known."""
         a, b, _ = self.shown()
         return f"{self.name} {self.figure} {a} → {b}" + (f": {self.because}" if self.because else "")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """Everything in which two plans differ; `changes` of the deployment as a whole, in words."""
+    """All differences between two plans; `changes`: those of the deployment as a whole, in words."""
 
     changes: tuple[str, ...]
     moves: tuple[Move, ...]
@@ -92,7 +92,7 @@ class PlanDiff:
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """Return everything that got worse by more than allowed, each with the move that did it."""
+        """Return all regressions beyond the allowed ratio, each with the move responsible."""
         return (*self.worse, *(row.regression() for row in self.figures if row.regressed))
 
     def document(self) -> dict[str, Any]:
@@ -110,14 +110,14 @@ class PlanDiff:
 def diff(a: Plan, b: Plan, allowed: float) -> PlanDiff:
     """Compare plans; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
 
-    So does a verdict that is worse, a bound that is no more, and a chain that is gone.
+    A worse verdict, a bound that no longer exists and a missing chain are regressions too.
     """
     found = moves(a, b)
     return PlanDiff(tuple(_changes(a, b)), found, tuple(_figures(a, b, allowed, found)), tuple(_worse(a, b)))
 
 
 def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
-    """Return the tasks that are not as they were, in the order of the plans."""
+    """Return the tasks that changed, in the order of the plans."""
     before, after = ({task.name: task for task in plan.tasks} for plan in (a, b))
     found = []
     for name in dict.fromkeys([*before, *after]):
@@ -137,7 +137,7 @@ def _place(plan: Plan, task: Task) -> str:
 def _changes(a: Plan, b: Plan) -> Iterator[str]:
     for name in ("pipeline", "platform", "mode", "policy", "verdict"):
         old, new = getattr(a, name), getattr(b, name)
-        # a verdict that is worse is a regression, and said there
+        # a worse verdict is a regression and reported as such
         if old != new and not (name == "verdict" and _worse_verdict(a, b)):
             yield f"{name}: {old} → {new}"
     yield from _required(a, b)
@@ -151,7 +151,7 @@ def _changes(a: Plan, b: Plan) -> Iterator[str]:
 
 
 def _required(a: Plan, b: Plan) -> Iterator[str]:
-    """Return what is required otherwise: deadlines, ages of data, periods, and chains that are new."""
+    """Yield the changed requirements: deadlines, data ages, periods, and new chains."""
     before = {chain.name: chain for chain in a.chains}
     for chain in b.chains:
         old = before.get(chain.name)
@@ -219,7 +219,7 @@ def _above(a: float | None, b: float | None, allowed: float) -> bool:
 
 
 def _grown(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return which term of a sum grew most."""
+    """Return the term of a sum that grew most."""
     before = dict(a.get("terms") or ())
     grown = {name: value - before.get(name, 0) for name, value in b.get("terms") or ()}
     name = max(grown, key=lambda name: grown[name], default="")
@@ -227,7 +227,7 @@ def _grown(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
 
 
 def shares(a: ChainResult, b: ChainResult) -> dict[str, int]:
-    """Return by task how much more of a chain's bound is due to it in B (ns); the changes add up to the bound's."""
+    """Return the growth (ns) of a chain's bound from A to B due to each task; the sum is the bound's change."""
     found: dict[str, int] = {}
     for chain, sign in ((a, -1), (b, 1)):
         for name, ns in chain.terms:
@@ -238,23 +238,22 @@ def shares(a: ChainResult, b: ChainResult) -> dict[str, int]:
 
 
 def blame(task: str, found: tuple[Move, ...]) -> str:
-    """Return the end of a conversion that moved, the later one first; a stage is itself."""
+    """Return the end of a conversion that moved, preferring the later one; for a stage, return the stage."""
     moved = {move.stage for move in found if move.moved}
     return next((part for part in reversed(task.split(">")) if part in moved), task)
 
 
 def _because(grown: Mapping[str, int], found: tuple[Move, ...], whole_ns: int | None) -> str:
-    """Return the change that is responsible for most of a growth, its part, and what all others add to that.
+    """Return the change responsible for most of a growth, its share, and the contribution of all others.
 
-    `grown`: by task, by how much its part of a figure grew; the parts add up to `whole_ns`, None where the figure is
-    no more.
+    `grown`: growth of a figure due to each task; the values add up to `whole_ns`, None if the figure no longer exists.
     """
     changed = {move.stage: move for move in found}
     by_stage: dict[str, int] = {}
     for name, ns in grown.items():
         blamed = blame(name, found)
         by_stage[blamed] = by_stage.get(blamed, 0) + ns
-    # among those that changed if one of them grew: interference grows because another task changed
+    # Prefer tasks that changed, if one of them grew: the interference on a task grows because another task changed.
     own = {name: ns for name, ns in by_stage.items() if name in changed and ns > 0} or by_stage
     name = max(own, key=lambda name: own[name], default="")
     if not name or own[name] <= 0:
@@ -264,13 +263,13 @@ def _because(grown: Mapping[str, int], found: tuple[Move, ...], whole_ns: int | 
 
 
 def _costs(new: ChainResult, found: tuple[Move, ...]) -> dict[str, int]:
-    """Return by how much the tasks of a chain, conversions included, cost more alone."""
+    """Return the increase in isolated cost of each task of a chain, conversions included."""
     on_path = [move for move in found if set(move.stage.split(">")) <= set(new.path)]
     return {move.stage: move.cost_b_ns - move.cost_a_ns for move in on_path}
 
 
 def parts(own_ns: int, whole_ns: int | None) -> str:
-    """Return the part of a growth that is due to one change and, where the whole is known, what the rest adds to it."""
+    """Return the share of a growth due to one change and, if the whole is known, the contribution of the rest."""
     told = f"+{format_duration(own_ns)}"
     rest = 0 if whole_ns is None else whole_ns - own_ns
     return f"{told}, all else {'+' if rest > 0 else '−'}{format_duration(abs(rest))}" if rest else told

@@ -1,4 +1,4 @@
-"""What reports say, worked out once for terminal and HTML alike from plan, trace and result."""
+"""Report content computed from plan, trace and result, shared by the terminal and HTML reports."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ PROVENANCE_ORDER = ("measured", "published", "derived", "assumed")
 
 
 def duration(ns: float | None) -> str:
-    """Return a duration for people; a dash when there is none."""
+    """Return a human-readable duration; a dash for None."""
     return "–" if ns is None else format_duration(ns)
 
 
 def size(count: float | None) -> str:
-    """Return a size for people; a dash when there is none."""
+    """Return a human-readable size; a dash for None."""
     return "–" if count is None else format_size(count)
 
 
 def energy(mj: float | None) -> str:
-    """Return millijoules for people; a dash when there is none."""
+    """Return millijoules as human-readable text; a dash for None."""
     if mj is None:
         return "–"
     return f"{mj / 1000:.3g} J" if abs(mj) >= 1000 else f"{mj:.3g} mJ"
 
 
 def formatter(unit: str) -> Callable[[float], str]:
-    """Return the function that shows a figure of `unit` ("ns", "mW", "B", ...) to people."""
+    """Return the function that formats a figure of `unit` ("ns", "mW", "B", ...) as human-readable text."""
     known: dict[str, Callable[[float], str]] = {
         "ns": format_duration,
         "mW": format_power,
@@ -59,7 +59,7 @@ def lanes(plan: Plan, task: Task) -> str:
 
 
 def evidence(task: Task) -> str:
-    """Return the kind of figure a task's time rests on, with its error."""
+    """Return the kind of evidence for a task's time, with its error."""
     return f"{task.provenance} ±{task.error:.0%}" if task.error else task.provenance
 
 
@@ -70,7 +70,7 @@ def totals(result: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
-    """Return one sentence per chain: deadline, bound and slack, what happened."""
+    """Return one sentence per chain: deadline, bound, slack and outcome."""
     lines = []
     for chain in plan.chains:
         if chain.bound_ns is None:
@@ -89,7 +89,7 @@ def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
 
 
 def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the handful of (name, value) pairs a reader looks for first."""
+    """Return the main figures as (name, value) pairs."""
     missed, released = totals(result)
     figures = [("late or dropped frames", f"{missed} / {released}")]
     arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
@@ -111,7 +111,7 @@ def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tup
 
 
 def provenance_shares(plan: Plan) -> dict[str, float]:
-    """Return kind of evidence -> share of the time on the chains' critical paths that rests on it."""
+    """Return kind of evidence -> share of the time on the chains' critical paths based on it."""
     recorded: Mapping[str, float] = plan.provenance.get("critical_path") or {}
     if sum(recorded.values()) > 0:
         return {kind: share for kind, share in recorded.items() if share > 0}
@@ -121,9 +121,10 @@ def provenance_shares(plan: Plan) -> dict[str, float]:
 
 
 def planned_quantile(task: Task, percent: int) -> int | None:
-    """Return a percentile of what a task's jobs are expected to take alone (ns), None where it is not known.
+    """Return a percentile of the expected isolated execution time of a task's jobs (ns), None if unknown.
 
-    Of a task whose execution times are known they say it; else its cost stands for the median, and nothing for others.
+    It is taken from the task's execution times if known; otherwise the cost serves as the median, and other percentiles
+    are unknown.
     """
     if task.times is None:
         return task.cost_ns if percent == 50 else None
@@ -133,7 +134,7 @@ def planned_quantile(task: Task, percent: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Predicted and measured percentiles of a stage's execution time (ns); None where there is none."""
+    """Predicted and measured percentiles of a stage's execution time (ns); None if not available."""
 
     stage: str
     evidence: str
@@ -145,12 +146,12 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Measured median over predicted median."""
+        """Return the measured median over the predicted median."""
         return self.p50_ns / self.predicted_p50_ns if self.p50_ns is not None and self.predicted_p50_ns else None
 
 
 def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[Comparison]:
-    """Return every stage's predicted percentiles and those that were measured."""
+    """Return the predicted and measured percentiles of every stage."""
     rows = []
     for task in plan.tasks:
         times = result.get("stages", {}).get(task.name, {}).get("exec_ns", {})

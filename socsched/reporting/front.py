@@ -1,4 +1,4 @@
-"""The front over power modes as a part of the page: latency against power, from the document of `reporting.pareto`."""
+"""The Pareto front over power modes as a section: latency against power, from the document of `reporting.pareto`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from socsched.units import format_duration, format_power
 
 
 def front(document: Mapping[str, Any], mode: str) -> str:
-    """Return the figure and its table; points are numbered, full where feasible, ringed where on the front.
+    """Return the figure and its table; points are numbered, filled if feasible, ringed if on the front.
 
-    `mode`: the one this report is about, which is marked in the table.
+    `mode`: the mode of this report, which is marked in the table.
     """
     points: Sequence[Mapping[str, Any]] = document.get("points", [])
     shown = [point for point in points if point["latency_ns"] and point["power_mw"]]

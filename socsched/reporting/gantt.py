@@ -1,4 +1,4 @@
-"""Timelines of the page: figures with a window of a trace (`gantt_data`), drawn and moved in by `assets/gantt.js`."""
+"""Timelines of the page: figures with a window of a trace (`gantt_data`), drawn and panned by `assets/gantt.js`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     pass
 
 SHORT = 1000
-"""Bars up to which a trace is shown as a whole."""
+"""Largest number of bars of a trace that is shown as a whole."""
 MOST_TOLD = 40
 _KEYS = (
     "← → move, + − (or ↑ ↓) zoom, 0 first view, End whole window, n and p next and previous job, Esc nothing selected. "
@@ -30,15 +30,15 @@ _HINT = (
 
 
 def hyperperiod_ns(plan: Plan) -> int:
-    """Return the least common multiple of all sensor and timer periods; 0 when there are none."""
+    """Return the least common multiple of all sensor and timer periods; 0 if there are none."""
     periods = _periods(plan)
     return math.lcm(*periods) if periods else 0
 
 
 def steady_window(plan: Plan, trace: Trace) -> tuple[int, int]:
-    """Return a hyperperiod in steady state, or as much of one as the trace holds.
+    """Return a hyperperiod in steady state, or as much of it as the trace contains.
 
-    It starts after the first one (which starts from idle) where the trace is long enough.
+    If the trace is long enough, the window starts after the first hyperperiod, which starts from idle.
     """
     length = hyperperiod_ns(plan) or trace.duration_ns
     start = length if trace.duration_ns >= 2 * length else 0
@@ -48,13 +48,13 @@ def steady_window(plan: Plan, trace: Trace) -> tuple[int, int]:
 
 
 def first_view(plan: Plan, window: tuple[int, int]) -> tuple[int, int]:
-    """Return the part of `window` to show first: three of the longest period, in which bars are still readable."""
+    """Return the part of `window` to show first: three of the longest periods, so that bars are readable."""
     start, end = window
     return start, min(end, start + 3 * max(_periods(plan), default=end - start))
 
 
 def shown_window(record: Recorded, trace: Trace, steady: tuple[int, int]) -> tuple[int, int]:
-    """Return what the first timeline holds: the whole trace where that is short, else its steady window."""
+    """Return the window of the first timeline: the whole trace if short, else its steady window."""
     whole = 0, max(trace.duration_ns, steady[1])
     return whole if len(record.stays.first) <= SHORT else steady
 
@@ -75,8 +75,8 @@ def gantt(
 ) -> str:
     """Return the timeline of `window` (ns) as a figure with its data; `name` identifies it on the page.
 
-    `view`: the part shown first, the whole window if None.  `room`: bars to draw at most, see `ROOM`.  `chosen`: task
-    and frame of the job that is selected at first.  `limit`: when (ns) the frame shown is due, and what it is called.
+    `view`: the part shown first, the whole window if None.  `room`: maximum number of bars, see `ROOM`.  `chosen`:
+    task and frame of the job selected initially.  `limit`: deadline (ns) of the frame shown, and its label.
     """
     data = document(record, window, view or window, room)
     wanted = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]
@@ -125,7 +125,7 @@ def gantt(
 
 
 def _told(marks: list[list[Any]], start: int) -> str:
-    """Return the marks of a window in words, at most `MOST_TOLD` of them; nothing where there is none."""
+    """Return the marks of a window in words, at most `MOST_TOLD` of them; empty if there are none."""
     if not marks:
         return ""
     items = "".join(
@@ -138,7 +138,7 @@ def _told(marks: list[list[Any]], start: int) -> str:
 
 
 def title(plan: Plan, steady: tuple[int, int], window: tuple[int, int]) -> str:
-    """Return what the first timeline shows."""
+    """Return the title of the first timeline."""
     length, hyper = steady[1] - steady[0], hyperperiod_ns(plan)
     name = f"One hyperperiod ({format_duration(length)})"
     if length != hyper:

@@ -1,8 +1,8 @@
-"""One window of a trace as the data that `assets/gantt.js` draws: who occupied which engine when, and with whose data.
+"""One window of a trace as the data drawn by `assets/gantt.js`: the jobs on every engine over time and their inputs.
 
-A job's stay on lanes is one bar, its segments joined.  Where a window holds more than the page has room for, short
-stays that follow one another on a lane become one bar that says how many they are; what was late never does, nor does
-what is shown first as long as that is no more than half of the room.
+The stay of a job on its lanes is one bar, with its segments joined.  If a window has too many bars for the page, short
+consecutive stays on a lane are joined into one bar labelled with their count.  Late jobs are never joined; nor are the
+bars of the initial view, as long as they take no more than half of the room.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from socsched.trace.stays import Arrows, Stays
 
 ROOM = 4000
-"""Bars that a timeline of the page holds at most, late ones aside."""
+"""Maximum number of bars in a timeline of the page, not counting late ones."""
 MARKS = {
     "miss": "missed",
     "drop": "dropped",
@@ -33,7 +33,7 @@ MOST_MARKS = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A trace with what its timelines share: lanes in use, stays, and who took data from whom."""
+    """A trace with the data shared by its timelines: lanes in use, stays, and the data flow between jobs."""
 
     plan: Plan
     columns: Columns
@@ -44,7 +44,7 @@ class Recorded:
     @classmethod
     def of(cls, plan: Plan, trace: Trace) -> Recorded:
         """Return the record of `trace`."""
-        # here, for arrays are loaded only when there is something to draw
+        # imported here, so that NumPy is loaded only if there is something to draw
         from socsched.trace.stays import arrows, stays
 
         columns = trace.columns
@@ -60,13 +60,13 @@ def _rows(plan: Plan, columns: Columns) -> dict[tuple[str, int], int]:
 
 
 def colours(plan: Plan) -> dict[str, int]:
-    """Return the number of the colour of every engine that has a task, the same in every picture (1 to 7)."""
+    """Return the colour number (1 to 7) of every engine that has a task, the same in every picture."""
     used = {task.engine for task in plan.tasks}
     return {engine: i % 7 + 1 for i, engine in enumerate(e.id for e in plan.engines if e.id in used)}
 
 
 def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], room: int = ROOM) -> dict[str, Any]:
-    """Return what `assets/gantt.js` draws, times in ns from the window's start."""
+    """Return the data for `assets/gantt.js`, with times in ns from the window's start."""
     import numpy as np
 
     columns, held, jobs = record.columns, record.stays, record.columns.jobs
@@ -125,7 +125,7 @@ def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], r
 
 
 def states(record: Recorded, jobs: Ints) -> Ints:
-    """Return what became of jobs: 0 on time, 1 late, 2 dropped, 3 aborted, 4 unfinished at the end."""
+    """Return the outcome of each job: 0 on time, 1 late, 2 dropped, 3 aborted, 4 unfinished at the end."""
     import numpy as np
 
     from socsched.trace.columns import ABORTED, DONE, DROPPED
@@ -152,7 +152,7 @@ def _named_rows(record: Recorded) -> list[list[Any]]:
 
 
 def _latest(record: Recorded, jobs: Ints, room: int) -> set[int]:
-    """Return at most `room` of `jobs`: those that never ended, then those that ended latest after their deadline."""
+    """Return at most `room` of `jobs`: those that never ended, then those with the largest lateness."""
     import numpy as np
 
     table = record.columns.jobs
@@ -161,7 +161,7 @@ def _latest(record: Recorded, jobs: Ints, room: int) -> set[int]:
 
 
 Bar = tuple[int, int, int, int, int]
-"""Begin, end (ns), job or -(jobs in one), engine, lane code."""
+"""Begin, end (ns), job or -(number of joined jobs), engine, lane code."""
 
 
 def _thinned(
@@ -174,7 +174,7 @@ def _thinned(
     window: tuple[int, int],
     room: int,
 ) -> tuple[list[Bar], int]:
-    """Return the bars in order, and below which length (ns) those on time may have been joined; 0 if none was."""
+    """Return the bars in order, and the length (ns) below which on-time bars may be joined; 0 if none was."""
     rows = list(zip(*(column.tolist() for column in (begins, ends, job, engine, lanes)), strict=True))
     rows.sort(key=lambda bar: bar[:2])
     width, bars = 0, rows
@@ -185,7 +185,7 @@ def _thinned(
 
 
 def _joined(rows: Iterable[Bar], keep: Collection[int], width: int) -> list[Bar]:
-    """Join bars shorter than `width` that begin less than `width` after the last one on their lanes ended."""
+    """Join bars shorter than `width` that begin less than `width` after the end of the previous one on their lanes."""
     found: list[Bar] = []
     last: dict[tuple[int, int], int] = {}
     for bar in rows:
@@ -207,7 +207,7 @@ def _joined(rows: Iterable[Bar], keep: Collection[int], width: int) -> list[Bar]
 
 
 def _senders(record: Recorded, kept: list[int], numbers: dict[int, int]) -> dict[int, list[int]]:
-    """Return for each job in `kept` the places of those in `kept` whose data it took."""
+    """Return for each job in `kept` the indices of the jobs in `kept` whose data it read."""
     import numpy as np
 
     links = record.arrows
@@ -221,7 +221,7 @@ def _senders(record: Recorded, kept: list[int], numbers: dict[int, int]) -> dict
 
 
 def _marks(columns: Columns, window: tuple[int, int]) -> list[list[Any]]:
-    """Return at most `MOST_MARKS` instants, evenly taken of each kind where there are more."""
+    """Return at most `MOST_MARKS` instants, sampled evenly from each kind if there are more."""
     from socsched.trace.convert import instants_of
 
     start, end = window

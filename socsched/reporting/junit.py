@@ -1,6 +1,6 @@
-"""A result as JUnit XML: one test case per requirement, so that a CI system shows which one broke, and by how much.
+"""A result as JUnit XML: one test case per requirement, so that a CI system shows which requirement broke, and how far.
 
-Suites: what the plan proves (`plan`), what was simulated or measured, and the comparison with a baseline.  The layout
+Suites: guarantees of the plan (`plan`), simulated or measured outcomes, and the comparison with a baseline.  The layout
 is that of Jenkins' junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
 """
 
@@ -20,7 +20,7 @@ Node = ElementTree.Element
 
 
 def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = None) -> str:
-    """Return the XML; failure texts are the verdict's terms, errors are what could not be decided.
+    """Return the XML; failure texts are the verdict's terms, errors are undecided requirements.
 
     `against` is the comparison with a baseline: a failure for every figure that got worse by more than allowed.
     """
@@ -35,7 +35,7 @@ def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = Non
 
 
 def failed(name: str, message: str, hint: str) -> str:
-    """Return the XML of a guard that ended without a verdict: one case, an error."""
+    """Return the XML of a guard that ended without a verdict: one case with an error."""
     root = Node("testsuites", name=name)
     suite = ElementTree.SubElement(root, "testsuite", name="plan")
     case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
@@ -48,12 +48,12 @@ def _text(root: Node) -> str:
         _counted(suite, suite)
     _counted(root, root.iter("testsuite"))
     ElementTree.indent(root)
-    text = printable(ElementTree.tostring(root, encoding="unicode"))  # XML has no way to say a control character
+    text = printable(ElementTree.tostring(root, encoding="unicode"))  # XML cannot represent control characters
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
 def _proved(suite: Node, plan: Plan) -> None:
-    """Add a case for every requirement of a plan: those that can be read off it, and others it violates."""
+    """Add a case for every requirement of a plan: those derived from the plan, and any others it violates."""
     broken: dict[str, list[Violation]] = {}
     for violation in plan.violations:
         broken.setdefault(requirement(violation), []).append(violation)
@@ -102,7 +102,7 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
 
 
 def _compared(suite: Node, against: PlanDiff) -> None:
-    """Add a case for the verdict, for every chain that is gone, and for every figure that both plans have."""
+    """Add a case for the verdict, for every missing chain, and for every figure common to both plans."""
     cases = [("verdict", text) for text in against.worse] or [("verdict", "")]
     cases += [(f"{row.name} {row.figure}", row.regression() if row.regressed else "") for row in against.figures]
     for name, text in cases:
@@ -124,7 +124,7 @@ def _counted(node: Node, cases_in: Any) -> None:
 
 
 def requirement(violation: Violation) -> str:
-    """Return what a violation is of, without the lane or number it names: one case for all lanes of an engine."""
+    """Return the requirement of a violation, without its lane or number: one case for all lanes of an engine."""
     return violation.requirement.split(" lane ")[0].split(" (")[0]
 
 
@@ -138,7 +138,7 @@ def violation_text(item: Violation) -> str:
 
 
 def lateness(entry: Mapping[str, Any], chain: ChainResult) -> str:
-    """Return how many frames of a chain were late or dropped, and the worst; "" where none was."""
+    """Return the number of late or dropped frames of a chain, and the worst one; "" if there are none."""
     if not entry.get("missed", 0) + entry.get("dropped", 0):
         return ""
     worst = (entry.get("response_time_ns") or {}).get("max")

@@ -1,4 +1,4 @@
-"""The front over power modes as a table, as plain data and as a figure: latency against power, one colour a mode."""
+"""The Pareto front over power modes as a table, plain data and a figure: latency against power, one colour per mode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLOURS = (
 
 
 def view(points: Sequence[Point]) -> RenderableType:
-    """Return the table, and under it why networks are not cut or elsewhere in each mode."""
+    """Return the table, followed by the reasons for the placement and splitting of networks in each mode."""
     rows = [
         [
             "●" if point.on_front else "",
@@ -59,7 +59,7 @@ def view(points: Sequence[Point]) -> RenderableType:
         f"latency: expected, all chains summed; longest: the longest chain; energy: of {period}; "
         "operations: the networks' share by engine; cuts: points where networks change engine",
         *(f"{point.mode}, {_cut(*cut)}" for point in points for cut in point.cuts),
-        # Of several plans in a mode the last one tells most: it is the one for energy.
+        # The last of several plans in a mode is the most informative: it is optimised for energy.
         *{note[:2]: ": ".join(note) for point in points for note in _against(point.plan)}.values(),
     ]
     return Group(
@@ -86,7 +86,7 @@ def _cut(stage: str, places: Sequence[str], cuts: Sequence[str]) -> str:
 
 
 def _against(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield (mode, what, why): what is violated, and why networks are where they are and as they are."""
+    """Yield (mode, subject, reason): violations, and the reasons for the placement and splitting of networks."""
     for violation in plan.violations:
         show = facts.formatter(violation.unit)
         yield plan.mode, violation.requirement, f"{show(violation.demand)} > {show(violation.bound)}"
@@ -97,7 +97,7 @@ def _against(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def document(points: Sequence[Point]) -> dict[str, Any]:
-    """Return the points as plain data, the plans left out."""
+    """Return the points as plain data, without the plans."""
     return {
         "points": [
             {
@@ -125,7 +125,7 @@ def document(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def draw(path: Path, points: Sequence[Point]) -> None:
-    """Write the figure to `path` (.svg); UsageError for another suffix, and when it cannot be written."""
+    """Write the figure to `path` (.svg); UsageError for another suffix, and if it cannot be written."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: the front is drawn as SVG", "use -o FILE.svg")
     try:
@@ -135,7 +135,7 @@ def draw(path: Path, points: Sequence[Point]) -> None:
 
 
 def figure(points: Sequence[Point]) -> str:
-    """Return latency against power as a complete SVG; what is infeasible is hollow, the front is joined."""
+    """Return latency against power as a complete SVG; infeasible points are hollow, the front is a line."""
     shown = [point for point in points if point.plan.tasks]
     right = max((point.power_mw for point in shown), default=1) / 1000 * 1.08
     top = max((point.latency_ns for point in shown), default=1) / 1e6 * 1.08

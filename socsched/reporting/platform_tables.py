@@ -1,4 +1,4 @@
-"""Tables of a platform for people: engines in a power mode with their peaks, modes, rails, limits, sources."""
+"""Tables describing a platform: engines in a power mode with their peaks, modes, rails, limits, sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRECISIONS = ("fp32", "fp16", "int8")
 
 
 def view(platform: Platform, mode: PowerMode) -> Iterator[RenderableType]:
-    """Yield everything `platforms show` prints."""
+    """Yield everything that `platforms show` prints."""
     yield Text(f"{platform.title}  ({platform.vendor})", "bold")
     yield from memory(platform, mode)
     yield Text("")
@@ -36,7 +36,7 @@ def view(platform: Platform, mode: PowerMode) -> Iterator[RenderableType]:
 
 
 def memory(platform: Platform, mode: PowerMode) -> Iterator[Text]:
-    """Yield what is known of the main memory, and what a mode leaves of it."""
+    """Yield the known properties of the main memory, and its bandwidth in a mode."""
     dram = platform.dram
     line = f"DRAM {format_size(round(dram.size.value))}, peak {_told(dram.peak, format_bandwidth)}, "
     line += f"achievable {_told(dram.achievable, format_bandwidth)}"
@@ -74,7 +74,7 @@ def _engine(engine: Engine, mode: PowerMode) -> list[str]:
 
 
 def rate(value: float) -> str:
-    """Return operations/s for people, three digits and a prefix."""
+    """Return operations/s as human-readable text with three digits and a prefix."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= factor:
             return f"{value / factor:.3g} {prefix}"
@@ -82,7 +82,7 @@ def rate(value: float) -> str:
 
 
 def totals(platform: Platform, mode: PowerMode) -> Iterator[Text]:
-    """Yield the accelerators' INT8 total of a mode, against what the vendor states, and the mode's remarks."""
+    """Yield the accelerators' INT8 total of a mode, against the vendor's figure, and the mode's remarks."""
     total = accelerated_int8(platform, mode)
     if total.dense:
         line = f"INT8 without CPUs: {total.dense / 1e12:.1f} TOPS dense"
@@ -98,7 +98,7 @@ def totals(platform: Platform, mode: PowerMode) -> Iterator[Text]:
 
 
 def modes(platform: Platform, chosen: PowerMode) -> RenderableType:
-    """Return every power mode: what is online at which clock, and the caps."""
+    """Return every power mode: online units with their clocks, and the caps."""
     rows = []
     for mode in platform.modes:
         online = ", ".join(
@@ -114,7 +114,7 @@ def modes(platform: Platform, chosen: PowerMode) -> RenderableType:
 
 
 def _alike(platform: Platform, mode: PowerMode) -> dict[tuple[str, int, int], list[str]]:
-    """Return the ids of engines that differ by a final digit only (dla0, dla1), by name, units online and clock."""
+    """Return the ids of engines that differ only in a final digit (dla0, dla1), by name, units online and clock."""
     stems = [engine.id.rstrip("0123456789") for engine in platform.engines]
     groups: dict[tuple[str, int, int], list[str]] = {}
     for engine, stem in zip(platform.engines, stems, strict=True):
@@ -131,7 +131,7 @@ def _together(ids: list[str]) -> str:
 
 
 def rails(platform: Platform) -> RenderableType | None:
-    """Return the supplies with a power meter, None when the board has none."""
+    """Return the supplies with a power meter, None if the board has none."""
     rows = [
         [
             name,
@@ -146,13 +146,13 @@ def rails(platform: Platform) -> RenderableType | None:
 
 
 def thermal(platform: Platform) -> RenderableType | None:
-    """Return the temperature limits, None when none are known."""
+    """Return the temperature limits, None if none are known."""
     rows = [[name, _told(figure, lambda v: f"{v:g} C"), figure.note] for name, figure in platform.thermal.items()]
     return table("Thermal limits", ["limit", "temperature", ""], rows) if rows else None
 
 
 def operating_points(engine: Engine) -> RenderableType | None:
-    """Return the operating points of an engine, None when the descriptor lists none."""
+    """Return the operating points of an engine, None if the descriptor lists none."""
     if engine.points is None:
         return None
     rows = [

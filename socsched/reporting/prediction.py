@@ -1,8 +1,8 @@
-"""Plan, simulation and run of one deployment in one table: what was predicted, what was measured, how far apart.
+"""Plan, simulation and run of one deployment in one table: predicted figures, measured figures, and the errors.
 
-The error of a figure is |predicted - measured| / measured, where the simulation predicts if there is one and else the
-plan.  A run agrees with its prediction when the mean error over chains of p50 and of p99, the mean error of the stages'
-medians, and the share of frames lost beyond the predicted one are each within their tolerance.
+The error of a figure is |predicted - measured| / measured; the prediction is that of the simulation if available, else
+that of the plan.  A run agrees with its prediction if the mean error over chains of p50 and of p99, the mean error of
+the stages' medians, and the share of frames lost in excess of the prediction are each within their tolerance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIGURES = ("p50", "p99", "p99_9")
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Largest mean errors (0.05 is 5 %), and the largest share of frames lost beyond what was predicted."""
+    """Largest mean errors (0.05 is 5 %), and the largest share of frames lost in excess of the prediction."""
 
     p50: float = 0.05
     p99: float = 0.15
@@ -29,7 +29,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of a stage, chain or of the whole, as planned, simulated and measured (ns, or mJ for energy)."""
+    """One figure of a stage, a chain or the whole, as planned, simulated and measured (ns, or mJ for energy)."""
 
     what: str
     name: str
@@ -40,12 +40,12 @@ class Line:
 
     @property
     def predicted(self) -> float | None:
-        """What the figure is held against."""
+        """Return the value that the measurement is compared with."""
         return self.simulated if self.simulated is not None else self.planned
 
     @property
     def error(self) -> float | None:
-        """Signed error of the prediction relative to the measurement."""
+        """Return the signed error of the prediction relative to the measurement."""
         if self.predicted is None or not self.measured:
             return None
         return (self.predicted - self.measured) / self.measured
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """All lines, the mean errors by what they are of, and what is beyond its tolerance."""
+    """All lines, the mean errors by subject, and the errors beyond their tolerance."""
 
     lines: tuple[Line, ...]
     errors: Mapping[str, float | None]
@@ -98,12 +98,12 @@ def _chains(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[s
             found = [
                 _figure(result, "chains", chain.name, "response_time_ns", figure) for result in (simulated, measured)
             ]
-            # a bound is no prediction of a percentile, so it stands beside the largest one only when nothing else does
+            # a bound does not predict a percentile: list it next to the largest one only if no other prediction exists
             yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, *found)
 
 
 def _energy(simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Line:
-    """Energy a second, as runs and simulations differ in length: mJ a second is mW."""
+    """Return the energy per second, as runs and simulations differ in length: mJ per second is mW."""
     return Line("energy", "module", "mW", None, _power(simulated), _power(measured))
 
 

@@ -1,4 +1,4 @@
-"""A scan as the LiDAR sees it: azimuth across, elevation up, with the boxes found in it and the true ones."""
+"""A scan as the LiDAR sees it: azimuth across, elevation up, with the detected and the true boxes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from socsched.reporting.birdseye import BACKGROUND, BRIGHT, CLASS_COLOURS, RAMP,
 
 Array = npt.NDArray[Any]
 NEAR, FAR = 4.0, 70.0
-"""Metres between which points are shaded, near ones light."""
+"""Distances (m) between which points are shaded; near points are light."""
 EDGES = ((0, 1), (1, 2), (2, 3), (3, 0), (4, 5), (5, 6), (6, 7), (7, 4), (0, 4), (1, 5), (2, 6), (3, 7))
 
 
 @dataclass(frozen=True, slots=True)
 class RangeView:
-    """What part of the view is shown (degrees; azimuth to the left is positive) and how large (pixels)."""
+    """Visible part of the view (degrees; azimuth to the left is positive) and its size (pixels)."""
 
     width: int = 1048
     height: int = 250
@@ -49,7 +49,7 @@ def draw_range(
     path: str | Path,
     view: RangeView | None = None,
 ) -> Path:
-    """Write a PNG of a scan as a range image and return its path; arguments as of `birdseye.draw`."""
+    """Write a PNG of a scan as a range image and return its path; arguments as in `birdseye.draw`."""
     from PIL import Image, ImageDraw
 
     view = view or RangeView()
@@ -60,7 +60,7 @@ def draw_range(
     order = np.argsort(-distance, kind="stable")  # near points over far ones
     place, colours = view.place(points[order, :3]).astype(int), _shade(distance[order])
     for dx in range(-1, 2):
-        for dy in range(-2, 3):  # beams lie further apart than firings
+        for dy in range(-2, 3):  # beams are further apart than firings
             x, y = place[:, 0] + dx, place[:, 1] + dy
             inside = (x >= 0) & (x < pixels.shape[1]) & (y >= view.margin * k) & (y < pixels.shape[0])
             pixels[y[inside], x[inside]] = colours[inside]
@@ -97,7 +97,7 @@ def _wires(pen: Any, view: RangeView, box: Array, colour: tuple[int, int, int], 
 
 
 def stack(top: str | Path, below: str | Path, path: str | Path) -> Path:
-    """Write one PNG over another, both as wide as the wider one."""
+    """Write a PNG with one picture above another, both as wide as the wider one."""
     from PIL import Image
 
     images = [Image.open(file).convert("RGB") for file in (top, below)]

@@ -1,4 +1,4 @@
-"""The sections on what an engineer pays with: power, energy, bandwidth, clocks, temperature, queues."""
+"""The sections on resources: power, energy, bandwidth, clocks, temperature, queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Result = Mapping[str, Any]
 MOST_OTHERS = 12
-"""Charts of other counters; what is beyond is for Perfetto, and the page says so."""
+"""Maximum number of charts of other counters; the page refers to Perfetto for the rest."""
 
 
 def power(plan: Plan, trace: Trace, result: Result) -> str:
@@ -69,7 +69,7 @@ def _energy(plan: Plan, result: Result) -> str:
 
 
 def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return DRAM traffic over time against what the memory reaches; nothing where it was not recorded."""
+    """Return DRAM traffic over time against the achievable bandwidth; empty if it was not recorded."""
     columns = trace.columns
     planned, most = plan.bandwidth.get("expected_gbps"), plan.bandwidth.get("cap_gbps")
     said = ""
@@ -90,7 +90,7 @@ def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
 
 
 def others(plan: Plan, trace: Trace) -> str:
-    """Return charts of what else was recorded over time: clocks, temperatures, rails, queues."""
+    """Return charts of the other recorded counters: clocks, temperatures, rails, queues."""
     columns = trace.columns
     known = [name for name in columns.counters if name not in ("power_mw", "bandwidth_gbps") and _moves(columns, name)]
     if not known:
@@ -115,7 +115,7 @@ def _other(columns: Columns, name: str, end_ns: int) -> str:
 
 
 def unit_of(counter: str) -> tuple[float, str]:
-    """Return by what a counter is multiplied to be shown, and in which unit."""
+    """Return the display factor of a counter, and its unit."""
     if counter.startswith(CLOCK) or counter.endswith("_hz"):
         return 1e-6, "MHz"
     if counter.startswith(("rail_mw.", "engine_mw.")) or counter.endswith("_mw"):

@@ -17,10 +17,10 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1060, 680, 70, 20, 36, 80
 COLOURS = ("#1b6ca8", "#c8553d", "#2f7d4f", "#7b4ea3", "#b8860b", "#3d7f8c", "#8c3d5a", "#555555")
 DASHES = {"fp32": None, "fp16": "10 3", "int8": "3 2"}
 FILLS = {"fp16": "#ffffff", "int8": "#f3e6c8"}
-"""Of a stage's mark; in other precisions it has the engine's colour."""
+"""Fill colour of a stage's mark by precision; for other precisions it is the engine's colour."""
 SHAPES = ((24, 0.0, 1.0), (4, 45.0, 1.0), (4, 0.0, 1.0), (3, -90.0, 1.0), (3, 90.0, 1.0), (10, -90.0, 0.45),
           (8, 0.0, 0.4), (5, -90.0, 1.0), (3, 0.0, 1.0), (3, 180.0, 1.0), (6, 0.0, 1.0))  # fmt: skip
-"""Marks of stages: corners, angle of the first in degrees, radius of every other corner."""
+"""Marks of stages: corners, angle of the first corner in degrees, radius of every other corner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Axes:
 def draw(path: Path, roofs: Sequence[Roof], points: Sequence[Point], title: str, notes: Sequence[str]) -> None:
     """Write the figure to `path` (.svg); the same input gives the same bytes.
 
-    Raises UsageError for another suffix, InputError when the file cannot be written.
+    Raises UsageError for another suffix, InputError if the file cannot be written.
     """
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: rooflines are drawn as SVG", "use FILE.svg")
@@ -57,7 +57,7 @@ def draw(path: Path, roofs: Sequence[Roof], points: Sequence[Point], title: str,
 def figure(roofs: Sequence[Roof], points: Sequence[Point], title: str, notes: Sequence[str]) -> str:
     """Return the complete SVG: a colour for each group of engines, a dash and fill for each precision, marks of stages.
 
-    `notes` are lines of text below.
+    `notes`: lines of text below the figure.
     """
     axes = _axes(roofs, points)
     groups = list(dict.fromkeys(roof.engines for roof in roofs))
@@ -112,7 +112,7 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 def _roof(axes: _Axes, roof: Roof, colour: Mapping[str, str]) -> str:
-    """Return the roof of an engine, and thin the rate that convolutions reach."""
+    """Return the roof of an engine and, as a thin line, the rate that convolutions reach."""
 
     def line(intensities: Sequence[float], height: Callable[[float], float], **style: object) -> str:
         places = " ".join(f"{axes.x(at):.1f},{axes.y(height(at)):.1f}" for at in intensities)

@@ -1,4 +1,4 @@
-"""Rooflines with the stages of a plan under them, as SVG with a table of what the picture shows."""
+"""Rooflines with the stages of a plan, as SVG with a table of the values shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 66, 20, 30, 46
 
 
 def rooflines(roofs: Sequence[Roof], points: Sequence[Point], colours: Mapping[str, int]) -> str:
-    """Return roofs (a colour an engine, a dash a precision) and numbered stages, and the table behind the numbers."""
+    """Return roofs (a colour per engine, a dash per precision) and numbered stages, and the table for the numbers."""
     shown = [r.ridge for r in roofs] + [p.intensity for p in points]
     low, high = min([*shown, 1.0]) / 3, max([*shown, 10.0]) * 4
     rates = [p.predicted for p in points] + [r.attainable(low) for r in roofs]
@@ -58,7 +58,7 @@ def rooflines(roofs: Sequence[Roof], points: Sequence[Point], colours: Mapping[s
 
 
 def free_place(at: tuple[float, float], taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return a place (pixels) for a number at its point, or beside it where another number is."""
+    """Return a place (pixels) for a number at its point, or next to it if another number is there."""
     around = [(0, 0), (19, 0), (-19, 0), (0, 19), (19, 19), (-19, 19), (38, 0), (-38, 0), (0, 38), (38, 19), (-38, 19)]
     places = [(at[0] + dx, at[1] + dy) for dx, dy in around]
     return next((p for p in places if all(math.dist(p, other) > 18 for other in taken)), at)
@@ -108,7 +108,7 @@ def _group(ids: Sequence[str]) -> str:
 
 
 def rate(value: float, unit: str = "op/s") -> str:
-    """Return a rate of operations for people."""
+    """Return a rate of operations as human-readable text."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= factor:
             return f"{value / factor:.3g} {prefix}{unit}"

@@ -223,7 +223,7 @@ def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None
 
 
 def roofline(plan: Plan, background: Background) -> str:
-    """Return the rooflines of the engines in use with their stages, or the reason why there are none."""
+    """Return the rooflines of the engines in use with their stages, or the reason they are missing."""
     head = element("h2", "Roofline")
     if not background.roofs:
         return head + element("p", escape(background.missing.get("roofline", "No engine states a peak.")), class_="dim")

@@ -1,7 +1,7 @@
-"""A table that stays readable on a narrow terminal: words are not torn, and what does not fit goes below its row.
+"""A table that stays readable on a narrow terminal: words are not split, and columns that do not fit go below the row.
 
-Layouts, the first that fits: all columns side by side; without those that are empty; those named in `below` on lines of
-their own under each row; every row as a list of its cells.
+It uses the first layout that fits: all columns side by side; without the empty columns; the columns in `below` on
+separate lines under each row; every row as a list of its cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TORN = 20
 
 
 class Sheet:
-    """Plain cells under their heads; columns in `right` align right and are never broken."""
+    """Plain cells under column headings; columns in `right` align right and never wrap."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Sheet:
         self.right = set(right)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay the table out for the width there is."""
+        """Lay out the table for the available width."""
         every = list(range(len(self.columns)))
         filled = [i for i in every if any(row[i] for row in self.rows)] or every
         beside = [i for i in filled if i not in self.below]
@@ -51,17 +51,17 @@ class Sheet:
         return max((cell_len(line) for line in cell.split("\n")), default=0)
 
     def _least(self, column: int) -> int:
-        """Return how narrow a column may become: its longest word, a number as a whole."""
+        """Return the minimum width of a column: its longest word; numbers are not split."""
         if column in self.right:
             return self._natural(column)
         cells = [row[column] for row in self.rows]
         longest = max((cell_len(word) for cell in (self.columns[column], *cells) for word in cell.split()), default=0)
-        # sentences read badly in a column of single words
+        # sentences are hard to read in a column one word wide
         sentence = 24 if any(cell.count(" ") > 3 for cell in cells) else 0
         return max(min(longest, TORN), min(sentence, self._natural(column)))
 
     def _widths(self, chosen: Sequence[int], room: int) -> list[int] | None:
-        """Return the widths of columns: natural ones where they fit, else the widest ones give way; None: too many."""
+        """Return the column widths: natural if they fit, else with the widest columns narrowed; None if too many."""
         widths, least = [self._natural(i) for i in chosen], [self._least(i) for i in chosen]
         spare = room - GAP * (len(chosen) - 1)
         if sum(least) > spare:
@@ -93,7 +93,7 @@ class Sheet:
             yield part
 
     def _told(self, row: Sequence[str], under: Sequence[int], room: int) -> str:
-        """Return what goes below a row: a text alone, or figures with their names, which are not torn apart."""
+        """Return the text below a row: a text alone, or figures, each on one line with its name."""
         if len(under) == 1:
             return row[under[0]]
         lines: list[str] = []

@@ -16,9 +16,9 @@ from socsched.units import format_duration, format_power
 
 
 def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
-    """Return the verdict, what every chain did, why the worst frame was late, and where each stage runs.
+    """Return the verdict, the outcome of every chain, the reason the worst frame was late, and the mapping of stages.
 
-    `trace` is None and `result` empty of a plan that could not be simulated, because a stage has no engine.
+    `trace` is None and `result` empty for a plan that could not be simulated because a stage has no engine.
     """
     lost, released = facts.totals(result)
     good = plan.verdict == "feasible" and not lost
@@ -63,13 +63,13 @@ def _chain_row(chain: ChainResult, result: Mapping[str, Any]) -> list[str]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a Markdown table; what would end a cell is escaped."""
+    """Return a Markdown table; characters that would end a cell are escaped."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     return lines + ["| " + " | ".join(map(plain, row)) + " |" for row in rows]
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Return text escaped so that Markdown shows it literally."""
     for sign in "\\`*_|<[":
         text = text.replace(sign, "\\" + sign)
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""The few drawing primitives the report needs: elements as escaped text, axes with round ticks, downsampling."""
+"""Drawing primitives of the report: elements as escaped text, round ticks, text fitting and tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text(content: object, x: float, y: float, **attributes: object) -> str:
 
 
 def picture(body: str, width: float, height: float, label: str, kind: str = "") -> str:
-    """Return a complete SVG in a box that scrolls on narrow screens; `label` says what it shows."""
+    """Return a complete SVG in a box that scrolls on narrow screens; `label` describes it."""
     drawing = element(
         "svg",
         element("title", escape(label)) + body,
@@ -57,7 +57,7 @@ def ticks(low: float, high: float, count: int = 6) -> list[float]:
 
 
 def fit(content: str, width: float, size: float = 11) -> str:
-    """Return `content`, shortened with an ellipsis until it fits `width` pixels at font `size`; empty when hopeless."""
+    """Return `content`, shortened with an ellipsis to fit `width` pixels at font `size`; empty if nothing fits."""
     room = int(width / (size * 0.6))
     if len(content) <= room:
         return content

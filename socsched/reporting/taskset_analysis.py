@@ -1,4 +1,4 @@
-"""What the analysis of a task set says: plain data in the file's own unit, and tables."""
+"""The analysis of a task set as plain data in the file's unit, and as tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERDICTS = {True: "feasible", False: "infeasible", None: "undecided"}
 
 
 def document(analysis: Analysis) -> dict[str, Any]:
-    """Return verdict, the tightest bound of every task and measure of the chain, and every test."""
+    """Return the verdict, the tightest bound of every task and of every measure of the chain, and every test."""
     taskset = analysis.taskset
     unit = taskset.unit_ns
 
@@ -67,14 +67,14 @@ def _test(outcome: Outcome, unit: int) -> dict[str, Any]:
         "cpus": list(outcome.cpus),
         "schedulable": answer.schedulable,
         "note": answer.note,
-        "compared": [{"name": name, "value": value} for name, value in answer.terms],  # ns, or ppm where it says so
+        "compared": [{"name": name, "value": value} for name, value in answer.terms],  # ns, or ppm where stated
         "bounds": {name: _in(found.value, unit) for name, found in answer.bounds.items()},
         "chain": {name: _in(found.value, unit) for name, found in answer.chain.items()},
     }
 
 
 def _why(analysis: Analysis, name: str, test: str, chain: bool) -> str:
-    """Say what the chosen bound is tighter than, or that it is the only one."""
+    """Return the bounds that the chosen bound is tighter than, or that it is the only one."""
     others = []
     for outcome in analysis.outcomes:
         found = (outcome.answer.chain if chain else outcome.answer.bounds) if outcome.answer else {}
@@ -88,7 +88,7 @@ def _why(analysis: Analysis, name: str, test: str, chain: bool) -> str:
 
 
 def _in(value: int, unit: int) -> int | float:
-    """Return ns in the file's unit: a whole number where it is one."""
+    """Return ns in the file's unit, as an int if it is a whole number."""
     exact = Fraction(value, unit)
     return int(exact) if exact.denominator == 1 else float(exact)
 
@@ -98,7 +98,7 @@ def _text(value: int, unit: int) -> str:
 
 
 def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
-    """Return the tables `socsched analyze` prints of a task set."""
+    """Return the tables that `socsched analyze` prints for a task set."""
     from rich.console import Group
     from rich.text import Text
 

@@ -27,10 +27,10 @@ def console(width: int) -> Console:
 
 
 class _Printable(RenderHook):
-    """Spells control characters out: names and messages come from files, a terminal would obey them."""
+    """Escapes control characters: names and messages come from files, and a terminal would interpret them."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Return what is to be shown, to be rendered without them."""
+        """Return the renderables with control characters escaped."""
         return [_Shown(each) for each in renderables]
 
 
@@ -50,12 +50,12 @@ def table(
     right: Iterable[int] = (),
     below: Iterable[int] = (),
 ) -> RenderableType:
-    """Return a plain table under its title; columns in `right` align right, those in `below` may go under their row."""
+    """Return a plain table under its title; columns in `right` align right, those in `below` may go under the row."""
     return Group(Text(title, "bold"), Sheet(columns, list(rows), tuple(right), tuple(below)))
 
 
 def verdict(plan: Plan) -> Text:
-    """Return the one-line answer: does the plan meet every requirement?"""
+    """Return one line stating whether the plan meets every requirement."""
     style = {"feasible": "bold green", "infeasible": "bold red"}.get(plan.verdict, "bold yellow")
     mark = {"feasible": "✓", "infeasible": "✗"}.get(plan.verdict, "?")
     rest = f"  {plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
@@ -63,7 +63,7 @@ def verdict(plan: Plan) -> Text:
 
 
 def stages(plan: Plan) -> RenderableType:
-    """Return where each stage and conversion runs, at what cost, and why."""
+    """Return the engine, cost and reason of each stage and conversion."""
     rows = [
         [
             task.name,
@@ -117,7 +117,7 @@ def violations(plan: Plan) -> RenderableType:
 
 
 def open_questions(plan: Plan) -> list[str]:
-    """Return what the errors of costs leave open: ties, and what to measure first."""
+    """Return the questions that cost errors leave open: ties, and the stages to measure first."""
     found, lines = plan.uncertainty, []
     unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
     show = facts.formatter(unit) if unit else lambda value: f"{value:.3g}"
@@ -169,7 +169,7 @@ def _violation(item: Violation) -> RenderableType:
 
 
 def plan_view(plan: Plan) -> RenderableType:
-    """Return everything `socsched plan` prints."""
+    """Return everything that `socsched plan` prints."""
     if not plan.tasks:
         return Group(verdict(plan), Text(""), violations(plan), conflicts(plan))
     parts: list[RenderableType] = [
@@ -192,7 +192,7 @@ def plan_view(plan: Plan) -> RenderableType:
 def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
     """Return every chain's frames, misses and response times as simulated or measured.
 
-    Of a run that is not `paced` by its sensors, frames a second stand where late frames would.
+    For a run that is not `paced` by its sensors, frames per second replace the late frames.
     """
     rows, seconds = [], result.get("duration_ns", 0) / 1e9
     for name, entry in result.get("chains", {}).items():
@@ -213,14 +213,14 @@ def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
 
 
 def given_up(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
-    """Return how many jobs each stage gave up, by reason."""
+    """Return the number of jobs abandoned by each stage, by reason."""
     reasons = list(next(iter(counts.values()), {}))
     rows = [[name, *(str(entry[reason]) for reason in reasons)] for name, entry in counts.items()]
     return table("Jobs given up", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
 
 
 def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
-    """Return what the stages detected in each frame, counted by class."""
+    """Return the detections of the stages in each frame, counted by class."""
     rows = []
     for frame in sorted(details):
         for key in ("detections", "image_detections"):
@@ -242,7 +242,7 @@ def engines(result: Mapping[str, Any]) -> RenderableType:
 
 
 def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
-    """Return observed power against the cap in one line; empty when none was observed."""
+    """Return observed power against the cap in one line; empty if no power was observed."""
     power = result.get("power_mw") or {}
     if not power.get("mean"):
         return (
@@ -256,7 +256,7 @@ def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
 
 
 def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> RenderableType:
-    """Return predicted and measured median and 99th percentile of every stage, each next to its like."""
+    """Return predicted and measured median and 99th percentile of every stage, side by side."""
     rows = [
         [
             row.stage,
@@ -274,7 +274,7 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Rendera
 
 
 def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
-    """Return everything `socsched analyze` prints."""
+    """Return everything that `socsched analyze` prints."""
     parts: list[RenderableType] = [verdict(plan), Text("")]
     for chain in document["chains"]:
         bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
@@ -315,7 +315,7 @@ def _bound(value: int | None) -> str:
 
 
 def _spare(document: Mapping[str, Any]) -> list[RenderableType]:
-    """Return what may grow by how much, and what is lost first when it grows more."""
+    """Return the margin for growth of each quantity, and the requirement that fails first beyond it."""
     found = document["sensitivity"]
     if found is None:
         return [Text("Nothing may grow: the deadlines are not proved as they are.")]

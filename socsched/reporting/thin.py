@@ -1,4 +1,4 @@
-"""Long records made short enough to draw, without losing their extremes."""
+"""Downsampling of long records for drawing, preserving their extremes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def steps(times: Ints, values: Floats, end: int, buckets: int) -> list[tuple[int, float, float, float]]:
-    """Return a step function over `buckets` equal parts of [0, end) as (start ns, mean by time, least, largest).
+    """Return a step function over `buckets` equal parts of [0, end) as (start ns, mean over time, min, max).
 
-    `times` ascend; the value before the first step is taken as that one's.
+    `times` ascend; before the first step, its value is used.
     """
     if not len(times) or end <= 0:
         return []
@@ -26,7 +26,7 @@ def steps(times: Ints, values: Floats, end: int, buckets: int) -> list[tuple[int
     if not len(values):
         return []
     points = np.union1d(times, edges[:-1])
-    # of several steps at an instant the last one holds
+    # of several steps at the same instant the last one applies
     held = values[np.searchsorted(times, points, side="right") - 1]
     widths = np.diff(points, append=end)
     begins = np.searchsorted(points, edges[:-1])
@@ -37,7 +37,7 @@ def steps(times: Ints, values: Floats, end: int, buckets: int) -> list[tuple[int
 
 
 def highest(times: Ints, values: Ints, end: int, buckets: int) -> NDArray[np.intp]:
-    """Return which points to keep, in order of time: of every part of [0, end) the highest and the lowest one."""
+    """Return the indices of the points to keep, in order of time: the highest and lowest in every part of [0, end)."""
     if len(times) <= 2 * buckets:
         return np.argsort(times, kind="stable")
     place = np.minimum(times * buckets // max(end, 1), buckets - 1)
@@ -50,9 +50,9 @@ def highest(times: Ints, values: Ints, end: int, buckets: int) -> NDArray[np.int
 
 
 def ranks(count: int, points: int) -> list[int]:
-    """Return ranks (from 0) of `count` ordered values to draw a distribution by: at equal steps, and all of the tail.
+    """Return ranks (from 0) of `count` ordered values at which to draw a distribution: equal steps and the whole tail.
 
-    The largest 1 % is drawn value by value as long as that is no more than `points`, so that no late frame is lost.
+    The largest 1 % is drawn value by value up to `points` values, so that no late frame is lost.
     """
     if count <= points * 2:
         return list(range(count))

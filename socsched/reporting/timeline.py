@@ -1,4 +1,4 @@
-"""The section of timelines: a hyperperiod, and the worst frames of chains with the way they took."""
+"""The timeline section: a hyperperiod, and the worst frames of chains with their paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW_TO_READ = (
     "ended. Triangles are frames of sensors."
 )
 MOST_WORST = 4
-"""Chains whose worst frame is drawn."""
+"""Maximum number of chains whose worst frame is drawn."""
 
 
 def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
@@ -58,7 +58,7 @@ def _worst_title(worst: Worst) -> str:
 
 
 def _hops(worst: Worst) -> str:
-    """Return the way of the worst frame job by job: the timeline in words."""
+    """Return the path of the worst frame job by job: the timeline in words."""
     rows = []
     for hop in worst.hops:
         rows.append(

@@ -1,4 +1,4 @@
-"""Why a frame was late, for people: a table whose times add up, and the answer in a sentence."""
+"""Explanation of a late frame: a table whose times add up, and a one-sentence summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOST = {
 
 
 def headline(found: Explanation) -> str:
-    """Return what became of the frame in one sentence."""
+    """Return the outcome of the frame in one sentence."""
     name = f"{found.chain}, frame {found.frame}"
     allowed = f"{format_duration(found.deadline_ns)} allowed"
     after = format_duration(found.response_ns)
@@ -32,14 +32,14 @@ def headline(found: Explanation) -> str:
 
 
 def who(cause: Cause) -> str:
-    """Return who a cause is due to: task and frames, and why where that was noted."""
+    """Return the task and frames responsible for a cause, and the reason if recorded."""
     frames = ", ".join(map(str, cause.frames[:3])) + (f" and {len(cause.frames) - 3} more" if cause.frames[3:] else "")
     name = f"{cause.by} {frames}".strip()
     return f"{name}: {cause.note}" if cause.note else name
 
 
 def sentence(found: Explanation) -> str:
-    """Return the largest cause beyond the plan in a sentence; "" where all went as planned."""
+    """Return the largest cause beyond the plan in a sentence; "" if the frame ran as planned."""
     cause = found.main_cause()
     if cause is None:
         return ""
@@ -49,7 +49,7 @@ def sentence(found: Explanation) -> str:
 
 
 def view(found: Explanation) -> RenderableType:
-    """Return everything `socsched why` prints; its times add up to the nanosecond."""
+    """Return everything that `socsched why` prints; its times add up to the nanosecond."""
     unit, scale, digits = ("ms", 1e6, 6) if found.response_ns >= 1_000_000 else ("us", 1e3, 3)
 
     def show(ns: int) -> str:
@@ -64,7 +64,7 @@ def view(found: Explanation) -> RenderableType:
     before = ""
     for cause in found.causes():
         style = "" if cause.kind in PLANNED else "yellow"
-        # a conversion is called after both its ends: one a line
+        # a conversion is named after both its ends: one end per line
         stage = "" if cause.task == before else cause.task.replace(">", ">\n")
         made.add_row(*map(escape, (stage, show(cause.ns), KINDS[cause.kind], cause.engine, who(cause))), style=style)
         before = cause.task
@@ -79,7 +79,7 @@ def view(found: Explanation) -> RenderableType:
         ("-", found.deadline_ns, "deadline"),
         ("=", abs(found.lateness_ns), "late" if found.lateness_ns > 0 else "to spare"),
     )
-    # of a frame that was lost only the way up to there can be told
+    # for a lost frame, only the path up to the loss is known
     for sign, ns, text in sums if found.outcome == "completed" or found.lateness_ns > 0 else sums[:3]:
         summed.add_row(sign, show(ns), f"{unit} {text}")
     mark, style = ("✓", "bold green") if found.met else ("✗", "bold red")

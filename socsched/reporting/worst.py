@@ -1,4 +1,4 @@
-"""The worst frame of each chain: furthest past its deadline, or else with the least slack, and the way it took."""
+"""The worst frame of each chain: furthest past its deadline, or else with the least slack, and its path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A job on the way of a frame: when it was ready, started and ended (ns), and for how long it ran."""
+    """A job on the path of a frame: its ready, start and end times (ns), and its execution time."""
 
     task: str
     engine: str
@@ -30,9 +30,9 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The worst frame of a chain (ns); `response_ns` is None where no frame arrived at all, `hops` are empty then.
+    """The worst frame of a chain (ns); `response_ns` is None and `hops` empty if no frame arrived at all.
 
-    `window` is the time around it that is worth looking at.
+    `window`: the interval around it to show.
     """
 
     chain: ChainResult
@@ -44,12 +44,12 @@ class Worst:
 
     @property
     def pressure(self) -> float:
-        """Response over deadline; what never arrived is worse than everything."""
+        """Return the response over the deadline; a frame that never arrived ranks worst."""
         return float("inf") if self.response_ns is None else self.response_ns / self.chain.deadline_ns
 
 
 def worst_frames(plan: Plan, trace: Trace) -> list[Worst]:
-    """Return the worst frame of every chain that has frames, the worst of all first."""
+    """Return the worst frame of every chain that has frames, worst first."""
     record = record_of(trace, plan)
     found = [worst for chain in plan.chains for worst in _worst(record, plan, chain)]
     return sorted(found, key=lambda worst: -worst.pressure)
@@ -95,7 +95,7 @@ def _hops(record: Record, plan: Plan, chain: ChainResult, finish_ns: int) -> lis
     for task, producer in pairwise(chain.path[::-1]):
         taken = int(record.taken(producer, task, np.array([frame]))[0])
         conversion = conversions.get((producer, task))
-        # a conversion bears the number of the frame it converts
+        # a conversion has the number of the frame it converts
         for name in (conversion, producer):
             if name in engines:
                 own = record.rows(name)

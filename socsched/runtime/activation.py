@@ -1,4 +1,4 @@
-"""A job on its way through the executor, and the frames that producers hand on."""
+"""A job's state in the executor, and the frames that producers hand on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from socsched.trace.trace import Job
 Outputs = Mapping[str, Any]
 """Output port name -> array of one stage or sensor."""
 Values = dict[str, Outputs]
-"""Stage or sensor name -> what it put out."""
+"""Stage or sensor name -> its outputs."""
 Origin = dict[str, tuple[int, int]]
 """Sensor or timer -> (frame, release in ns) of the oldest data."""
 NOBODY: frozenset[str] = frozenset()
@@ -22,10 +22,10 @@ NOBODY: frozenset[str] = frozenset()
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """A job with what it needs to run; `blockers` are running jobs of lower priority on its lanes.
+    """A job with its run-time state; `blockers` are running jobs of lower priority on its lanes.
 
-    `cheap`: it runs the stage's cheaper variant.  `void`: its plan was replaced while it ran, nobody wants its outputs.
-    `handed`: the tasks that got its outputs before it was finished, chained on the device.
+    `cheap`: it runs the stage's cheaper variant.  `void`: its plan was replaced while it ran; its outputs are unused.
+    `handed`: the tasks that got its outputs before it finished, chained on the device.
     """
 
     task: Task
@@ -46,7 +46,7 @@ class Activation:
 
 @dataclass(slots=True)
 class Delivery:
-    """A frame as a producer hands it on."""
+    """A frame as handed on by a producer."""
 
     release_ns: int
     origin: Origin
@@ -55,7 +55,7 @@ class Delivery:
 
 
 def oldest(origins: list[Origin]) -> Origin:
-    """Return, for every source, the oldest frame any of `origins` knows."""
+    """Return, for every source, the oldest frame in any of `origins`."""
     merged: Origin = {}
     for origin in origins:
         for name, mark in origin.items():

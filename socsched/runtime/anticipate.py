@@ -1,9 +1,9 @@
-"""Ready when the next job comes: what is released by the clock, and what follows a job that is running.
+"""Waking workers ahead of expected jobs: time-triggered releases, and successors of running jobs.
 
-A release is known beforehand, the end of a job from the shortest time it took of late.  A worker is told to be awake a
-little before, for `awake_ns` at most, unless somebody else has its lanes; see `parking`.  The thread that releases goes
-through the motions once on books nobody reads: the code and tables of the executor have left the caches since the last
-time, and fetching them back takes longer than what they are for.
+Release times are known in advance; the end of a job is predicted from its shortest recent execution time.  A worker is
+woken shortly before and stays awake for at most `awake_ns`, unless another job holds its lanes; see `parking`.  The
+release thread first rehearses the release on a throw-away dispatcher: the executor's code and tables have been evicted
+from the caches since the last release, and refetching them takes longer than using them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from socsched.runtime.worker import Worker
 
 REHEARSAL_NS = 400_000
-"""How long before a release its rehearsal begins: several times what it takes."""
+"""Time before a release at which its rehearsal begins: several times its duration."""
 LEAD_NS = 150_000
-"""How long before: what a sleeping processor needs to be up, on a virtual machine too."""
+"""Lead time of a wake-up: enough for a sleeping core to become ready, even on a virtual machine."""
 AUTO_NS = 300_000
-"""How long workers stay awake for a job where their processors are theirs."""
+"""Time workers stay awake for a job if they own their cores."""
 _FORGET = 64
-"""A shortest time seen gains one part in this many with every job that took longer."""
+"""The recorded shortest time grows by 1/`_FORGET` with every longer job."""
 
 
 class Anticipation:
-    """What is expected in a version of a plan; `awake_ns` 0: nothing.
+    """Expected jobs in a version of a plan; with `awake_ns` 0, none are expected.
 
-    Workers without processors of their own are left alone.  Seats are looked at without the guard: a mistake costs a
-    wake-up.
+    Workers that are not pinned to cores are left alone.  Seats are read without the guard: a mistake costs only a
+    needless wake-up.
     """
 
     def __init__(self, version: Version, awake_ns: int) -> None:
@@ -51,7 +51,7 @@ class Anticipation:
                         self._waiting.setdefault(name, []).append((worker, seats))
 
     def released(self, source: str, at_ns: int, taken: Container[Hashable]) -> set[int]:
-        """Expect what follows a sensor or is a timer at a moment (monotonic ns); return the processors kept awake."""
+        """Expect the jobs that a sensor or timer releases at `at_ns` (monotonic); return the cores kept awake."""
         kept: set[int] = set()
         for worker, seats in self._waiting.get(source, ()):
             if not any(seat in taken for seat in seats):
@@ -60,18 +60,18 @@ class Anticipation:
         return kept
 
     def began(self, task: str, now_ns: int, taken: Container[Hashable]) -> None:
-        """Expect what follows a job that begins now."""
+        """Expect the successors of a job that begins now."""
         if task in self._waiting and (shortest := self._shortest.get(task)):
             self.released(task, now_ns + shortest, taken)
 
     def ended(self, task: str, lasted_ns: int) -> None:
-        """Take note of how long a job took."""
+        """Record the execution time of a job."""
         before = self._shortest.get(task, lasted_ns)
         self._shortest[task] = min(lasted_ns, before + before // _FORGET)
 
 
 class Rehearsal:
-    """The release of a frame and the start of its first jobs, without consequences.  Used by one thread."""
+    """A dry run of a frame's release and the start of its first jobs.  Used by one thread only."""
 
     def __init__(self, version: Version, needs: Mapping[str, set[str]]) -> None:
         self._trace = Trace("rehearsed", 0, 0)

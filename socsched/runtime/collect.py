@@ -1,11 +1,11 @@
-"""What a run found in each frame: detections always, figures of every intermediate tensor on request.
+"""Results of a run for each frame: detections always, figures of every intermediate tensor on request.
 
-Detections are kept as arrays and put into words later, since that takes long, and the interpreter: when the run is
-over, or where the run has a file for them by the thread that writes it.
+Detections are kept as arrays and serialised later, since that is slow and holds the interpreter lock: at the end of
+the run or, if the run has a file for them, by the thread that writes it.
 
-The figures are those a reference implementation is compared by: shape, mean, population standard deviation, least and
-greatest value and Euclidean norm, all in double precision, and digests of the voxels.  Collecting is done in a thread
-of its own from outputs the stages have let go; with figures it takes processor time from the stages.
+The figures are those used to compare against a reference implementation: shape, mean, population standard deviation,
+minimum, maximum and Euclidean norm, all in double precision, and digests of the voxels.  A dedicated thread collects
+them from outputs the stages have released; computing figures takes CPU time from the stages.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from socsched.runtime.frames_file import NAME, FramesFile
 from socsched.trace.trace import Trace
 
 TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
-"""Output port -> name in the figures, where they differ."""
+"""Output port -> name in the figures, if different."""
 DETECTION_PORTS = ("boxes", "scores", "labels")
-"""Outputs that together are detections; those of a camera carry the prefix "image_"."""
+"""Outputs that together form detections; camera detections have the prefix "image_"."""
 PREFIXES = ("", "image_")
 _BACKLOG = 16
 
@@ -72,20 +72,20 @@ def _worded(arrays: Sequence[Any], classes: Sequence[str]) -> Iterator[dict[str,
 
 
 def _prefix(outputs: Mapping[str, Any]) -> str | None:
-    """Return the prefix of the ports in which detections stand, None where there are none."""
+    """Return the prefix of the detection ports, None without detections."""
     return next((p for p in PREFIXES if all(p + port in outputs for port in DETECTION_PORTS)), None)
 
 
 def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
-    """Return, for every stage with a built-in model, the names of the classes it finds."""
+    """Return, for every stage with a built-in model, the names of the classes it detects."""
     return {stage.name: get_model(stage.model, stage.params).classes for stage in pipeline.stages if stage.model}
 
 
 class Collector:
-    """Turns stage outputs into `Trace.details`, one dict a frame, or lines of `file`; a context manager around the run.
+    """Turns stage outputs into `Trace.details`, one dict per frame, or lines of `file`; a context manager for the run.
 
-    `classes` names, for every stage that gives labels, what they stand for.  An exception while collecting is kept and
-    raised on exit.
+    `classes` gives, for every stage with labels, the class names.  An exception while collecting is kept and raised on
+    exit.
     """
 
     def __init__(
@@ -123,25 +123,25 @@ class Collector:
         self._keep(frame, facts)
 
     def wants(self, stage: str, outputs: Any) -> bool:
-        """Whether anything is made of a stage's outputs: their ports are the same for every frame."""
+        """Return whether a stage's outputs are collected; the answer is cached, since ports do not change."""
         wanted = self._wanted.get(stage)
         if wanted is None:
             wanted = self._wanted[stage] = self._figures or _prefix(outputs) is not None
         return wanted
 
     def add(self, frame: int, stage: str, outputs: Mapping[str, Any]) -> None:
-        """Hand over what a stage put out for a frame; waits when figures cannot keep up."""
+        """Hand over a stage's outputs for a frame; block while figures cannot keep up."""
         prefix = _prefix(outputs)
         if prefix is None:
             if self._figures:
                 self._queue.put((frame, stage, outputs))
             return
-        arrays = [np.array(outputs[prefix + port]) for port in DETECTION_PORTS]  # what they lie in may be used again
+        arrays = [np.array(outputs[prefix + port]) for port in DETECTION_PORTS]  # their buffers may be reused
         found = (stage, *arrays) if self._file is None else _worded(arrays, self._classes[stage])
         self._keep(frame, {f"{prefix}detections": found})
 
     def drain(self) -> None:
-        """Wait until everything handed over is collected."""
+        """Wait until all outputs handed over are collected."""
         self._queue.join()
 
     def _keep(self, frame: int, part: Mapping[str, Any]) -> None:
@@ -179,7 +179,7 @@ class Collector:
 
 
 def write_frames(trace: Trace, folder: str | Path) -> Path:
-    """Write `Trace.details` as frames.jsonl (one object a frame, in frame order) into `folder`; returns the file."""
+    """Write `Trace.details` as frames.jsonl (one object per frame, in frame order) into `folder`; return its path."""
     path = Path(folder) / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(trace.details[frame]) + "\n" for frame in sorted(trace.details)]

@@ -1,7 +1,7 @@
-"""How much stages slow each other down, and what conversions cost, measured on this machine.
+"""Slowdowns of co-running stages and costs of conversions, measured on this machine.
 
-Of every ordered pair of stages with a model on disjoint lanes, one runs its job again and again while the other is
-measured.  Conversions are timed on tensors the stages really put out.
+For every ordered pair of stages with a model on disjoint lanes, the aggressor repeats its job while the victim is
+measured.  Conversions are timed on real stage outputs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from socsched.runtime.worker import pool_of, warn
 
 _WARM = 2
 _SETTLE_S = 0.02
-"""How long the aggressor runs before its victim is measured."""
+"""Time the aggressor runs before its victim is measured."""
 _PREPARING = threading.Lock()
 
 
 class Recorded:
-    """A run's backends, wrapped: keeps what each stage was given and put out last."""
+    """A wrapper around a run's backends that keeps each stage's latest inputs and outputs."""
 
     title, real = "recorded", True
 
@@ -44,7 +44,7 @@ class Recorded:
         self._backends = Instances(backends)
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
-        """Return the stage as it is, with an ear at its ends."""
+        """Return the stage's callable, recording its inputs and outputs."""
         call = prepare(task, setting, self._backends)
 
         def heard(values: Mapping[str, Outputs]) -> Outputs:
@@ -59,7 +59,7 @@ def record(
     plan: Plan, pipeline: Pipeline, platform: Platform, scans: Sequence[Path] | None, weights: Path | None,
     backends: Mapping[str, Backend] | None = None,
 ) -> Recorded:  # fmt: skip
-    """Run one frame and return what every stage with a model was given and put out."""
+    """Run one frame and return the inputs and outputs of every stage with a model."""
     ear = Recorded(backends or {})
     wrapped: dict[str, Backend] = dict.fromkeys(("network", "function"), ear)
     trace = execute(plan, pipeline, scans=scans, weights=weights, frames=1, pace="asap", alone=True, platform=platform,
@@ -72,7 +72,7 @@ def contention(
     plan: Plan, setting: Setting, heard: Recorded, *, repeat: int = 10, note: Callable[[str], None] = warn,
     backends: Mapping[str, Backend] | None = None,
 ) -> tuple[CoRun, ...]:  # fmt: skip
-    """Return the slowdown of every stage by every other one that has lanes of its own."""
+    """Return the slowdown of every stage by every other stage on disjoint lanes."""
     tasks = [task for task in plan.tasks if task.name in heard.given and sort_of(task, setting) != "synthetic"]
     instances, board = Instances(backends or {}), LocalBoard(setting.platform)
     found = []
@@ -91,7 +91,7 @@ def _measured(
     victim: Task, aggressor: Task | None, setting: Setting, heard: Recorded, repeat: int, instances: Instances,
     board: LocalBoard,
 ) -> list[int]:  # fmt: skip
-    """Return the times of `victim`, in a thread on its lanes, while `aggressor` runs in another."""
+    """Return the execution times of `victim`, in a thread on its lanes, while `aggressor` runs in another."""
     times: list[int] = []
     failures: list[BaseException] = []
     over, going = threading.Event(), threading.Event()
@@ -151,7 +151,7 @@ def _measured(
 def conversions(
     heard: Recorded, platform: Platform, *, repeat: int = 10, note: Callable[[str], None] = warn
 ) -> tuple[MeasuredConversion, ...]:
-    """Return what it takes here to bring stages' tensors into the layouts and types engines of `platform` want."""
+    """Return measured costs of converting stage outputs to the layouts and types of the engines of `platform`."""
     from socsched.compiler.layouts import parse_layout
     from socsched.errors import UsageError
 
@@ -162,7 +162,7 @@ def conversions(
                 try:
                     parse_layout(precision.layout)
                 except UsageError:
-                    continue  # a vendor's own format, which only the vendor's code converts
+                    continue  # a vendor format that only the vendor's code converts
                 wanted.add((precision.layout, dtype))
     found = []
     for stage, outputs in heard.made.items():

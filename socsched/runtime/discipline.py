@@ -1,10 +1,10 @@
-"""Who may run where and when: the executor as planned, and the plain ones it is compared with.
+"""Dispatch rules, where and when jobs may run: the planned executor and the baselines it is compared with.
 
-event-chained     every job on the lanes the plan gives it, in the order of the planned policy; a finished stage starts
-                  the next one, and device stages are chained on the device
+event-chained     every job on its planned lanes, in the order of the planned policy; a finished stage starts the next
+                  one, and device stages are chained on the device
 sequential        one job at a time, frame after frame
-stream-per-frame  every frame in flight has a thread (and device streams) of its own that runs its stages in turn; the
-                  engines are shared by whoever comes, as with one CUDA stream a frame
+stream-per-frame  every frame in flight has a dedicated thread (and device streams) that runs its stages in turn;
+                  engines are shared without arbitration, as with one CUDA stream per frame
 shared-queue      all ready jobs in one queue, served by threads that can run any of them and wait for each to end
 """
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 Key = tuple[int, ...]
 Gates = Mapping[str, Callable[[], bool]]
 WorkerKey = tuple[str, tuple[int, ...], str]
-"""Engine, lanes, and class of urgency where a device keeps several queues: names one worker thread."""
+"""Identity of a worker thread: engine, lanes, and urgency class if the device has several queues."""
 
 DISORDER = 64
-"""Frames by which stages may deliver out of order where several threads serve one stage."""
+"""Frames by which stages may deliver out of order if several threads serve one stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job runs: the seats it takes (nobody else may hold them) and the worker that serves it."""
+    """Where a job runs: the seats it holds exclusively and the worker that serves it."""
 
     seats: tuple[Hashable, ...]
     worker: WorkerKey
@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """A worker to start: the tasks it must be able to run, and the lanes whose processors it may use."""
+    """A worker to start: the tasks it must be able to run, and the lanes whose cores it may use."""
 
     tasks: tuple[Task, ...]
     lanes: tuple[int, ...]
@@ -50,8 +50,8 @@ class Crew:
 class Discipline(Protocol):
     """The rules of one executor.
 
-    `blocking`: a job of lower priority on the same lanes counts as blocking.  `chained`: stages of one device follow
-    each other there.  `disorder`: by how many frames a stage may deliver out of order.
+    `blocking`: a lower-priority job on the same lanes counts as blocking.  `chained`: consecutive stages of one device
+    are chained there.  `disorder`: the number of frames by which a stage may deliver out of order.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Discipline(Protocol):
     disorder: int
 
     def key(self, act: Activation) -> Key:
-        """Return what ready jobs are ordered by, least first."""
+        """Return the sort key of a ready job, least first."""
         ...
 
     def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
-        """Return where a job can start now, None when it has to wait."""
+        """Return the place where a job can start now, None if it must wait."""
         ...
 
     def crews(self) -> Mapping[WorkerKey, Crew]:
@@ -75,11 +75,11 @@ class Discipline(Protocol):
 class EventChained:
     """The plan as it stands.
 
-    `depths` maps a task to how many of its engine's jobs may be queued on the device, `gates` a task with which frames
-    enter a device to whether there is room for another.
+    `depths` maps a task to the number of its engine's jobs that may be queued on the device.  `gates` maps a task with
+    which frames enter a device to a function that tells whether the device has room for another frame.
 
-    With `steal`, a job whose lanes are taken may run on idle lanes of the same number, on its own engine or one that is
-    declared alike; the bounds of the analysis, which knows fixed lanes, no longer cover it.
+    With `steal`, a job whose lanes are taken may run on the same number of idle lanes, on its own engine or an
+    identically declared one; the analysis assumes fixed lanes, so its bounds no longer apply.
     """
 
     name, blocking, chained = "event-chained", True, True
@@ -102,12 +102,12 @@ class EventChained:
         self._orders = {t.name: (self._policies[t.engine], self._order[t.name]) for t in plan.tasks}
 
     def key(self, act: Activation) -> Key:
-        """Order as the engine's planned policy does."""
+        """Return the key of the engine's planned policy."""
         rule, order = self._orders[act.task.name]
         return (*rule(act.job, act.task), order, act.job.frame)
 
     def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
-        """Return the planned place if it is free, else with `steal` a like one."""
+        """Return the planned place if it is free; otherwise, with `steal`, an equivalent one."""
         name = act.task.name
         if name in self._gates and not self._gates[name]():
             return None
@@ -120,7 +120,7 @@ class EventChained:
         return None
 
     def crews(self) -> Mapping[WorkerKey, Crew]:
-        """Return one worker a lane set, and one a class of urgency on devices with queues."""
+        """Return one worker per lane set, and one per urgency class on devices with queues."""
         found: dict[WorkerKey, list[Task]] = {}
         for task in self._plan.tasks:
             found.setdefault(self._homes[task.name], []).append(task)
@@ -155,9 +155,9 @@ class EventChained:
 
 
 class Sequential:
-    """One job at a time, those of the oldest frame first; with `straight` those that became ready last.
+    """One job at a time, oldest frame first; with `straight`, the most recently readied job first.
 
-    Straight on, a stage finds the data of the one before in the caches, as where stages have lanes of their own.
+    With `straight`, a stage finds its predecessor's data in the caches, as it would on dedicated lanes.
     """
 
     name, blocking, chained, disorder = "sequential", False, False, 0
@@ -170,16 +170,16 @@ class Sequential:
             self._crews[key] = Crew(tuple(tasks), key[1], key[0])
 
     def key(self, act: Activation) -> Key:
-        """Order by release or from the last to become ready, then by the stages' order in the plan."""
+        """Order by release (with `straight`, most recent activation first), then by stage order in the plan."""
         first = -act.job.activation_ns if self._straight else act.release_ns
         return (first, self._order[act.task.name], act.job.frame)
 
     def place(self, act: Activation, taken: Container[Hashable]) -> Place | None:
-        """Return the planned lanes when nothing else runs."""
+        """Return the planned lanes if no other job runs."""
         return None if "machine" in taken else Place(("machine",), (act.task.engine, tuple(act.task.lanes), ""))
 
     def crews(self) -> Mapping[WorkerKey, Crew]:
-        """Return one worker a lane set."""
+        """Return one worker per lane set."""
         return self._crews
 
 
@@ -202,13 +202,13 @@ class StreamPerFrame:
         return None if worker in taken else Place((worker,), worker)
 
     def crews(self) -> Mapping[WorkerKey, Crew]:
-        """Return one worker a stream, each able to run everything, on all planned lanes."""
+        """Return one worker per stream, each able to run every task, on all planned lanes."""
         lanes = _all_lanes(self._plan)
         return {("stream", (n,), ""): Crew(self._plan.tasks, lanes, "stream") for n in range(self._streams)}
 
 
 class SharedQueue:
-    """Threads that take the oldest ready job whatever it is."""
+    """Threads that take the oldest ready job, whatever its stage."""
 
     name, blocking, chained, disorder = "shared-queue", False, False, DISORDER
 
@@ -229,7 +229,7 @@ class SharedQueue:
         return None
 
     def crews(self) -> Mapping[WorkerKey, Crew]:
-        """Return the threads, each able to run everything, on all planned lanes."""
+        """Return the threads, each able to run every task, on all planned lanes."""
         lanes = _all_lanes(self._plan)
         return {("queue", (n,), ""): Crew(self._plan.tasks, lanes, "queue") for n in range(self._threads)}
 
@@ -246,7 +246,7 @@ def _all_lanes(plan: Plan) -> tuple[int, ...]:
 
 
 def _declared(engine: PlannedEngine) -> tuple[object, ...]:
-    """Return everything an engine declares but its name: engines with the same are alike."""
+    """Return all declared properties of an engine except its name; engines with equal ones are interchangeable."""
     return tuple(getattr(engine, name) for name in PlannedEngine.__slots__ if name != "id")
 
 
@@ -266,7 +266,7 @@ def discipline(
     steal: bool = False,
     gates: Gates | None = None,
 ) -> Discipline:
-    """Return an executor's rules for `in_flight` frames at once; UsageError when there is none of that name."""
+    """Return an executor's rules for `in_flight` concurrent frames; raise UsageError if `name` is unknown."""
     if name not in EXECUTORS:
         raise UsageError(f"executor {name!r} is unknown", f"executors: {', '.join(EXECUTORS)}")
     return EXECUTORS[name](plan, in_flight, depths or {}, steal, gates or {})

@@ -1,12 +1,12 @@
-"""The executor's bookkeeping: which job is ready, which may start, what is dropped, whose data flows where.
+"""The executor's bookkeeping: which jobs are ready, which may start, which are dropped, and where data flows.
 
-No thread, clock or model is touched here: the executor reports releases and finished jobs with the time they happened
-and gets back the jobs to start now.  A job needs all seats its discipline asks for (lanes of its engine, usually);
-ready jobs are served in the discipline's order, and jobs of lower priority fill lanes that are left: the rule of the
-simulator, which the bounds of the analysis hold for.
+This module touches no thread, clock or model: the executor reports releases and finished jobs with their timestamps
+and gets back the jobs to start now.  A job needs all seats its discipline asks for (usually lanes of its engine).
+Ready jobs are served in the discipline's order, and lower-priority jobs fill the remaining lanes.  The simulator uses
+the same rule, and the analysis bounds hold for it.
 
-What a successor waits for comes first: `ended` frees seats and hands data on, `start` says who runs; `record` writes
-down what happened, any time later.
+Work on a successor's critical path comes first: `ended` frees seats and hands data on, and `start` selects the jobs
+to run.  `record` writes the trace entries and may run any time later.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["Activation", "Dispatcher", "Outputs"]
 
 
 class Dispatcher:
-    """The state of one plan as it runs; records every job, slice and drop in `trace`.  Not thread safe.
+    """The state of a running plan; records every job, slice and drop in `trace`.  Not thread safe.
 
     `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).  `lossless` lets
-    every frame wait instead of dropping what does not fit a queue: for measuring, and where releases wait for room.
-    `shield` keeps less critical jobs from starting beside more critical ones.
+    every frame wait instead of dropping those that do not fit a queue: for measurements, and where releases wait for
+    room.  `shield` keeps less critical jobs from starting concurrently with more critical ones.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Dispatcher:
         self._lost: set[str] = set()
         self._shield = Shield(plan, not lossless) if shield else None
 
-    # -- what happens
+    # -- events
 
     def release(self, name: str, frame: int, release_ns: int, now_ns: int, outputs: Outputs) -> None:
-        """Take frame `frame` of a sensor, with its data, or of a timer task."""
+        """Release frame `frame` of a sensor, with its data, or of a timer task."""
         self.trace.releases.setdefault(name, []).append(release_ns)
         if self._shield is not None:
             self._shield.released(name, release_ns)
@@ -82,7 +82,7 @@ class Dispatcher:
         ticket.let_go()
 
     def lose(self, sensor: str, frame: int, release_ns: int, why: str) -> None:
-        """Take a frame of a sensor that came but cannot be used: it is dropped before any job sees it."""
+        """Drop a sensor frame that arrived but cannot be used, before any job sees it."""
         if self._shield is not None:
             self._shield.released(sensor, release_ns)
         self.trace.releases.setdefault(sensor, []).append(release_ns)
@@ -91,13 +91,13 @@ class Dispatcher:
         self.ledger.release(sensor, frame).let_go(DROPPED)
 
     def start(self, now_ns: int) -> list[Activation]:
-        """Return the jobs that occupy their places from now on, and drop what no longer fits the queues."""
+        """Return the jobs that start now, and drop jobs that no longer fit the queues."""
         started = self.pick(now_ns)
         self.tidy(now_ns)
         return started
 
     def pick(self, now_ns: int) -> list[Activation]:
-        """Do the part of `start` others wait for; `tidy` must follow."""
+        """Do the latency-critical part of `start`; `tidy` must follow."""
         started: list[Activation] = []
         place_of, seats = self._place, self.seats
         shield = self._shield
@@ -121,26 +121,26 @@ class Dispatcher:
         return started
 
     def tidy(self, now_ns: int) -> None:
-        """Drop what no longer fits the queues, and note how deep they are."""
+        """Drop jobs that no longer fit the queues, and record the queue depths."""
         if self._changed:
             if not self._lossless:
                 self._overflow(now_ns)
             self._depths(now_ns)
 
     def launched(self, act: Activation, outputs: Outputs, now_ns: int, followers: frozenset[str]) -> None:
-        """Hand the outputs of a job that is queued on its device to `followers`, which the device will keep waiting."""
+        """Hand the outputs of a job queued on its device to `followers`, which the device orders after it."""
         if act.void or not followers:
             return
         act.handed = followers
         self._deliver(act.task.name, act.job.frame, self._outcome(act, outputs), now_ns, only=followers)
 
     def finish(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs, title: str = "") -> None:
-        """Take the end of a started job and hand its outputs on to the tasks behind it; `title` names its slice."""
+        """Finish a started job and hand its outputs on to its successors; `title` names its slice."""
         self.ended(act, start_ns, end_ns, outputs)
         self.record(act.task, act.job, act.index, title)
 
     def ended(self, act: Activation, start_ns: int, end_ns: int, outputs: Outputs) -> None:
-        """Do the part of `finish` others wait for; `record` must follow, in time."""
+        """Do the latency-critical part of `finish`; `record` must follow eventually."""
         job, task, overload = act.job, act.task, self._overload
         job.start_ns, job.finish_ns, job.exec_ns = start_ns, end_ns, end_ns - start_ns
         self._vacate(act, end_ns)
@@ -154,14 +154,14 @@ class Dispatcher:
         elif late and overload is not None and overload.aborts(task):
             self._abort(act, end_ns, "too late to be of use")
         else:
-            job.status = "done"  # last of all and once: the journal writes down what has a status
+            job.status = "done"  # set once and last: the journal writes a job as soon as it has a status
             if self._wiring.followers[task.name] or task.name in self._wiring.sampled:
                 self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
             for ticket in act.tickets:
                 ticket.let_go()
 
     def record(self, task: Task, job: Job, index: int, title: str = "") -> None:
-        """Write down a job that has ended, `index` in the trace."""
+        """Record an ended job, number `index` in the trace."""
         end = job.finish_ns
         self.trace.slices.append(Slice(task.engine, task.lanes, index, title or task.name, job.start_ns, end))
         if (late := end - job.deadline_ns) > 0:
@@ -169,9 +169,9 @@ class Dispatcher:
             self.trace.instants.append(Instant(end, "miss", task.name, job.frame, text))
 
     def abandon(self, act: Activation, start_ns: int, end_ns: int, why: str = "") -> None:
-        """Take a started job that failed or hangs: it has no outputs, what it did remains in the trace.
+        """Give up a started job that failed or hangs: it has no outputs, but its slice stays in the trace.
 
-        With `why` it is aborted; without it stays unfinished, for a run that ends here.
+        With `why` the job is aborted; without, it stays unfinished, for a run that ends here.
         """
         task = act.task
         act.job.start_ns, act.job.exec_ns = start_ns, end_ns - start_ns
@@ -183,7 +183,7 @@ class Dispatcher:
             let_go(act.tickets, ABORTED)
 
     def retire(self, worker: WorkerKey, tasks: Iterable[str], now_ns: int) -> None:
-        """Take a worker out: frames that need one of `tasks` are aborted from now on."""
+        """Take a worker out of service: frames that need one of `tasks` are aborted from now on."""
         self._lost |= set(tasks)
         for act in [act for act in self._ready if act.task.name in self._lost]:
             self._leave_queue(act)
@@ -191,7 +191,7 @@ class Dispatcher:
             self._abort(act, now_ns, f"{worker[0]} is out of service")
 
     def close(self, now_ns: int) -> None:
-        """Abort everything that waits, and let what runs end in vain: another plan takes over."""
+        """Abort all waiting jobs and void the running ones: another plan takes over."""
         for act in list(self._ready):
             self._leave_queue(act)
             self.outstanding -= 1
@@ -205,22 +205,22 @@ class Dispatcher:
         self._depths(now_ns)
 
     def inherit(self, other: Dispatcher) -> None:
-        """Take over the latest outputs another plan's stages left, for those who sample them."""
+        """Take over the latest outputs of another plan's stages, for the tasks that sample them."""
         sampled = self._wiring.sampled
         self._latest.update((name, latest) for name, latest in other._latest.items() if name in sampled)
 
     def settle(self) -> None:
-        """End the run: frames that joins still hold were dropped for want of a partner, open ones are aborted."""
+        """End the run: frames still held by joins count as dropped for want of a partner, open ones as aborted."""
         for deliveries in self._joins.values():
             for delivery in deliveries:
                 let_go(delivery.tickets, DROPPED)
         self._joins.clear()
 
     def waiting(self, task: str) -> int:
-        """Return how many jobs of a task wait."""
+        """Return the number of waiting jobs of a task."""
         return self._waiting.get(task, 0)
 
-    # -- how it is done
+    # -- implementation
 
     def _outcome(self, act: Activation, outputs: Outputs) -> Delivery:
         name, wiring = act.task.name, self._wiring
@@ -228,7 +228,7 @@ class Dispatcher:
         if not carry:
             return Delivery(act.release_ns, act.origin, {}, act.tickets)
         values = {**act.values, name: outputs}
-        if name in wiring.replaces:  # a conversion: what follows reads its source's tensors as it leaves them
+        if name in wiring.replaces:  # a conversion: its successors read the source's tensors in converted form
             source = wiring.replaces[name]
             values[source] = {**values.get(source, {}), **outputs}
         carried = {key: values[key] for key in carry if key in values}
@@ -243,7 +243,7 @@ class Dispatcher:
         only: frozenset[str] | None = None,
         but: frozenset[str] = NOBODY,
     ) -> None:
-        """Hand a frame to the tasks behind `name`: to all `but` those that have it, or to `only` some."""
+        """Hand a frame to the successors of `name`: to all `but` those that already have it, or `only` to some."""
         if only is None and name in self._wiring.sampled and frame >= self._latest.get(name, (-1,))[0]:
             self._latest[name] = (frame, delivery)
         for task in self._wiring.followers.get(name, ()):
@@ -262,13 +262,16 @@ class Dispatcher:
                 self._activate(task, frame, arrived, now_ns)
 
     def _forget_older(self, task: str, frame: int) -> None:
-        """Producers deliver in frame order, up to the discipline's disorder: what is older will never be complete."""
+        """Drop joins older than `frame`, which will never be complete.
+
+        Producers deliver in frame order, up to the discipline's disorder.
+        """
         for key in [k for k in self._joins if k[0] == task and k[1] < frame]:
             for delivery in self._joins.pop(key):
                 let_go(delivery.tickets, DROPPED)
 
     def _activate(self, task: Task, frame: int, inputs: list[Delivery], now_ns: int) -> None:
-        """Make a job of `inputs`; the holds on their tickets become the job's."""
+        """Create a job from `inputs`; the holds on their tickets pass to the job."""
         name = task.name
         if len(inputs) == 1:
             (given,) = inputs
@@ -280,7 +283,7 @@ class Dispatcher:
         job = Job(name, frame, now_ns, release + task.deadline_ns)
         act = Activation(task, job, self.ledger.jobs, release, origin, values, tickets)
         act.key = self.discipline.key(act)
-        self.ledger.jobs += 1  # the journal may have taken jobs out of the trace
+        self.ledger.jobs += 1  # not len(trace.jobs): the journal may have removed jobs from the trace
         self.trace.jobs.append(job)
         if name in self._lost:
             self._abort(act, now_ns, f"{task.engine} is out of service")
@@ -302,7 +305,7 @@ class Dispatcher:
         self._changed.add(act.task.name)
 
     def _sample(self, act: Activation, now_ns: int) -> bool:
-        """Read the latest outputs of `reads`; False (and dropped) when the model lacks one it needs."""
+        """Read the latest outputs of `reads`; return False, and drop the job, if the model lacks a needed one."""
         task = act.task
         if task.reads:
             sampled: dict[str, int] = {}
@@ -318,7 +321,7 @@ class Dispatcher:
         return not missing
 
     def _worthwhile(self, act: Activation, now_ns: int) -> bool:
-        """Whether a job should start under its stage's overload policy; sets `cheap`, drops what should not."""
+        """Return whether a job should start under its stage's overload policy; set `cheap`, or drop the job."""
         assert self._overload is not None
         choice = self._overload.choose(act.task, act.job.deadline_ns - now_ns)
         act.cheap = choice == "degrade"
@@ -350,7 +353,7 @@ class Dispatcher:
         let_go(act.tickets, ABORTED)
 
     def _vacate(self, act: Activation, end_ns: int) -> None:
-        """Free a job's seats; who waited because of it has waited that long."""
+        """Free a job's seats, and record the blocking time of the jobs it blocked."""
         seats = self.seats
         self.running.pop(act.index, None)
         for seat in act.place.seats if act.place else ():

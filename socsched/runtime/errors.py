@@ -1,4 +1,4 @@
-"""What can end a run early."""
+"""Errors that can end a run early."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from socsched.trace.trace import Trace
 
 
 class StageFailed(MachineError):
-    """A stage raised an exception while it ran; `trace` holds everything up to then, with a fault mark."""
+    """A stage raised an exception at run time; `trace` holds everything up to then, with a fault mark."""
 
     def __init__(self, stage: str, frame: int, cause: BaseException, trace: Trace) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
 """Run a plan on this machine: the planned stages, frame after frame, against their deadlines.
 
-`execute` is the whole of it; `session.py` has the threads.  Running jobs are never preempted by the executor.
+`execute` is the only entry point; `session.py` owns the threads.  The executor never preempts running jobs.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def execute(
     board: Board | None = None,
     accounts: dict[str, dict[str, int]] | None = None,
 ) -> Trace:
-    """Run `plan` on this machine and return what happened, in the simulator's vocabulary.
+    """Run `plan` on this machine and return its trace, in the simulator's vocabulary.
 
-    `scans` are files that feed the sensors they fit in turn (`input_files`), round again only with `loop` or if
-    `frames` asks for more; other sensors see what is made up for them. `scales` is the file `socsched calibrate` wrote,
-    for stages in int8. `frames` counts frames of the LiDAR, or of the first sensor where there is none. `pace` "rate"
-    releases at the planned rates, "asap" as soon as fewer than `options.in_flight` frames are under way. `on_frame` is
-    called in this thread for every chain end. `stats` adds figures of all intermediate tensors to `Trace.details`,
-    which costs processor time. `alone` lets one job run at a time, whatever its lanes. An interrupt (SIGINT) ends the
-    run after the jobs under way. `board` is where the lanes and meters are, this machine if none; `platform` and
-    `backends` replace its platform and how stages are run.
-    `accounts` takes, for every sensor and timer, how many frames were released, completed, dropped and aborted.
+    `scans` are files that feed the matching sensors in turn (`input_files`); they repeat only with `loop` or if
+    `frames` asks for more. Other sensors get synthetic data. `scales` is the file written by `socsched calibrate`, for
+    stages in int8. `frames` counts frames of the LiDAR, or of the first sensor if there is none. `pace` "rate"
+    releases at the planned rates, "asap" as soon as fewer than `options.in_flight` frames are in progress. `on_frame`
+    is called in this thread for every chain end. `stats` adds figures of all intermediate tensors to `Trace.details`,
+    which costs CPU time. `alone` lets only one job run at a time, whatever its lanes. An interrupt (SIGINT) ends the
+    run after the jobs in progress. `board` provides the lanes and meters, by default this machine; `platform` and
+    `backends` replace its platform and its backends.
+    `accounts` receives, for every sensor and timer, the number of frames released, completed, dropped and aborted.
 
-    Raises UsageError for a plan this machine cannot run, StageFailed (with the trace so far) when a stage raises and no
-    plan can take over.
+    Raises UsageError for a plan this machine cannot run, and StageFailed (with the trace so far) if a stage raises and
+    no plan can take over.
     """
     if pace not in ("rate", "asap"):
         raise UsageError(f"pace {pace!r} is unknown", "use 'rate' or 'asap'")
@@ -103,6 +103,6 @@ def execute(
 
 
 def _ready(pipeline: Pipeline, stage: str) -> bool:
-    """Return whether a stage's network comes with weights, so that nothing needs to be given."""
+    """Return whether a stage's network includes its weights, so that no weights file is needed."""
     chosen = next((one for one in pipeline.stages if one.name == stage), None)
     return bool(chosen and chosen.model and get_model(chosen.model, chosen.params).ready)

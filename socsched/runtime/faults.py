@@ -1,11 +1,11 @@
-"""Faults to inject into a run, in the file format of simulations, and engines that fail or hang.
+"""Faults to inject into a run, in the file format of the simulator, plus engines that fail or hang.
 
 dropouts:  [{sensor: lidar, from: 2 s, until: 3 s}]             frames released in the window are lost
 slowdowns: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  everything on the engine takes factor times as long
 overruns:  [{stage: head, probability: 0.01, factor: 2}]        a job takes factor times as long
 failures:  [{engine: cpu, lanes: [1], at: 2 s, kind: hang}]     the first job there from then on hangs, or fails
 
-Times count from the first release.  A slowed job computes as ever and then keeps its lanes busy for the rest.
+Times count from the first release.  A slowed job computes at normal speed and then occupies its lanes for the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS = ("hang", "fail")
 
 
 class InjectedFailure(MachineError):
-    """A stage failed because a faults file said so."""
+    """A stage failure injected by a faults file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Faults:
 
 @dataclass(slots=True)
 class Injector:
-    """The faults at work; `origin_ns` is the monotonic time of the first release, -1 before it."""
+    """Injects the faults; `origin_ns` is the monotonic time of the first release, -1 before it."""
 
     faults: Faults
     seed: int
@@ -91,11 +91,11 @@ class Injector:
     spent: set[int] = field(default_factory=set)
 
     def loses(self, sensor: str, release_ns: int) -> bool:
-        """Whether a frame never arrives."""
+        """Return whether a frame is lost to a dropout."""
         return any(f.sensor == sensor and f.from_ns <= release_ns < f.until_ns for f in self.faults.dropouts)
 
     def before(self, task: Task) -> None:
-        """Hang or fail, if this job is to; a hang lasts until the run ends."""
+        """Hang or fail if a fault applies to this job; a hang lasts until the run ends."""
         if self.origin_ns < 0 or not self.faults.failures:
             return
         now = time.monotonic_ns() - self.origin_ns
@@ -108,7 +108,7 @@ class Injector:
                 self.freed.wait()
 
     def after(self, task: Task, frame: int, start_ns: int) -> None:
-        """Keep the lanes busy for as much longer as the faults make a job that began at `start_ns` (monotonic)."""
+        """Occupy the lanes for the extra time the faults add to a job that began at `start_ns` (monotonic)."""
         if self.origin_ns < 0 or not (self.faults.slowdowns or self.faults.overruns):
             return
         factor, since = 1.0, start_ns - self.origin_ns
@@ -125,7 +125,7 @@ class Injector:
 
 
 def load_faults(path: str | Path, plan: Plan) -> Faults:
-    """Read a faults file (YAML or JSON) against the names of `plan`; DescriptorError with every finding."""
+    """Read a faults file (YAML or JSON) against the names of `plan`; raise DescriptorError with all findings."""
     from socsched.descriptor.source import read
 
     document = read(path)

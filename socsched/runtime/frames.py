@@ -1,4 +1,4 @@
-"""What a sensor's source of frames is: arrays by port name, one frame after the other."""
+"""The interface of a sensor's frame source: arrays by port name, frame by frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a sensor: arrays by port name, what it is called, and why it cannot be used (empty: it can)."""
+    """One frame of a sensor: arrays by port name, a title, and the reason it is unusable (empty if usable)."""
 
     outputs: Mapping[str, Any]
     title: str = ""
@@ -17,7 +17,7 @@ class Frame:
 
 
 class FrameSource(Protocol):
-    """Frames of one sensor; `count` is how many there are before they repeat, 0 when that has no meaning."""
+    """Frames of one sensor; `count` is the number of frames before they repeat, 0 if not applicable."""
 
     count: int
 
@@ -26,9 +26,9 @@ class FrameSource(Protocol):
         ...
 
     def warm(self) -> Frame:
-        """Return a sound frame to warm up with."""
+        """Return a usable frame for warm-up."""
         ...
 
     def preload(self, frames: int) -> None:
-        """Make what takes long to make of the first `frames` frames, before the run."""
+        """Generate the expensive parts of the first `frames` frames before the run."""
         ...

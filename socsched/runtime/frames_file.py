@@ -1,9 +1,9 @@
-"""What a run found, in a file that grows as it goes: `frames.jsonl`, one object a line.
+"""The results of a run in a file that grows during the run: `frames.jsonl`, one object per line.
 
-Parts of frames are noted as they come and written four times a second by a thread nobody waits for, so that a process
-that is killed leaves all but its last quarter of a second.  Parts come in the order things happen; when the run is over
-they are put together to one object a frame, in frame order.  Memory holds a quarter of a second's parts, and no more
-than `_BACKLOG` where the disk is slow: then who adds another one waits.
+Parts of frames are queued as they arrive and written four times a second by a background thread, so a killed process
+loses at most its last quarter of a second.  Parts are written in order of arrival; at the end of the run they are
+merged into one object per frame, in frame order.  Memory holds a quarter of a second of parts, and at most `_BACKLOG`
+if the disk is slow: then `add` blocks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NAME = "frames.jsonl"
 INTERVAL_S = 0.25
 _BACKLOG = 1024
 _AT_ONCE = 8
-"""Detections put into words before others may have the interpreter: some 50 us of work."""
+"""Detections serialised before the interpreter lock is offered to other threads: some 50 us of work."""
 _FRAME = re.compile(rb'\{"frame": (\d+)')
 
 Part = Mapping[str, Any]
-"""What is known of a frame, by name; a value may be an iterator of plain data, which is used up in writing."""
+"""Data about a frame, by name; a value may be an iterator of plain data, which writing consumes."""
 
 
 class FramesFile:
-    """Writes parts of frames to `path`; a context manager around the run.  `error` is what writing failed with."""
+    """Writes parts of frames to `path`; a context manager around the run.  `error` holds a write failure, if any."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class FramesFile:
             settle(self._path)
 
     def add(self, frame: int, part: Part) -> None:
-        """Note a part of a frame."""
+        """Queue a part of a frame for writing."""
         if self.error is None:
             self._room.acquire()
             self._parts.append((frame, part))
@@ -73,15 +73,15 @@ class FramesFile:
                 if self.error is None:
                     self._file.write("".join(_pieces(frame, part)))
             if self.error is None:
-                self._file.flush()  # the system has it now, whatever becomes of this process
+                self._file.flush()  # the kernel has it now, even if this process dies
         except Exception as error:
             self.error = error
             self._parts.clear()
-            self._room.release(_BACKLOG)  # who waits for room goes on
+            self._room.release(_BACKLOG)  # unblock threads that wait for room
 
 
 def _pieces(frame: int, part: Part) -> Iterator[str]:
-    """Yield the line of a part; the interpreter is offered to others between a few rows."""
+    """Yield the line of a part, offering the interpreter lock to other threads every `_AT_ONCE` rows."""
     yield json.dumps({"frame": frame})[:-1]
     for name, value in part.items():
         yield f", {json.dumps(name)}: "
@@ -98,7 +98,7 @@ def _pieces(frame: int, part: Part) -> Iterator[str]:
 
 
 def read_frames(path: str | Path) -> Iterator[dict[str, Any]]:
-    """Yield what is known of every frame, in frame order, also of a run that was killed; a torn line is left out."""
+    """Yield the data of every frame, in frame order, even for a killed run; a truncated line is skipped."""
     places = _places(Path(path))
     with Path(path).open("rb") as file:
         for _, offsets in sorted(places.items()):
@@ -106,10 +106,13 @@ def read_frames(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def settle(path: Path) -> None:
-    """Make the file one object a frame, in frame order; memory holds a few numbers a frame.  An empty one goes."""
+    """Merge the file into one object per frame, in frame order; delete it if empty.
+
+    Memory holds only a few numbers per frame.
+    """
     places = _places(path)
     if not places:
-        path.unlink()  # nothing was there to be found
+        path.unlink()  # the run produced no data
         return
     if all(len(found) == 1 for found in places.values()) and list(places) == sorted(places):
         return
@@ -119,7 +122,7 @@ def settle(path: Path) -> None:
 
 
 def _places(path: Path) -> dict[int, list[int]]:
-    """Return, for every frame, where the lines about it begin."""
+    """Return, for every frame, the file offsets of its lines."""
     found: dict[int, list[int]] = {}
     offset = 0
     with path.open("rb") as file:

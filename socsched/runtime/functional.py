@@ -1,6 +1,6 @@
-"""What a plan for another board computes: its stages executed here, every engine with its precision and layout.
+"""Functional execution of a plan for another board: its stages run here with each engine's precision and layout.
 
-Time is not measured: it comes from the simulation, whose trace takes in what is found here (a *simulated target*).
+Time is not measured: it comes from the simulation, whose trace includes the results found here (a *simulated target*).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from socsched.runtime.executor import execute
 
 
 class _Nothing:
-    """Stages known by their time only, and conversions, which happen where tensors are handed over."""
+    """A no-op for stages with only a planned time, and for conversions, which happen where tensors are handed over."""
 
     title = "nothing to compute"
     real = False
@@ -42,9 +42,9 @@ def compute(
     seed: int = 0,
     stats: bool = False,
 ) -> dict[int, dict[str, Any]]:
-    """Return what the stages of `plan` find in each frame, as `Trace.details` has it.
+    """Return the results of the stages of `plan` for each frame, in the form of `Trace.details`.
 
-    `platform` is the plan's; parameters are those of `executor.execute`, and so are the errors.
+    `platform` is the plan's; parameters and errors are those of `executor.execute`.
     """
     trace = execute(
         plan,

@@ -1,9 +1,9 @@
-"""Where jobs end and start: the state every thread of a run shares, behind one guard.
+"""Job completion and dispatch: the state shared by all threads of a run, behind one guard.
 
-The path from the end of a job to the start of the next is what a run pays for every stage, so it comes first: seats are
-freed, data handed on, successors submitted to their workers.  A worker that wakes up needs the interpreter, and waits a
-second time when somebody has it; so what happened is only noted, and written down later, by threads nobody waits for.
-Nobody is notified who does not wait: the calling thread looks by itself for frames to tell of.
+The path from the end of a job to the start of the next is the overhead of every stage, so it comes first: seats are
+freed, data is handed on, successors are submitted to their workers.  A woken worker needs the interpreter lock and
+sleeps a second time if another thread holds it; so events are only queued here and recorded later, off the critical
+path.  Only threads that actually wait are notified: the calling thread polls for frames to report.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from socsched.runtime.worker import Worker
 from socsched.trace.trace import Job, Trace
 
 LOOK_S = 0.1
-"""How often waiting threads look for an interrupt."""
+"""Interval at which waiting threads check for an interrupt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameReport:
-    """A chain that reached its end with frame `frame` of its source as the oldest data; times in ns from the start."""
+    """The completion of a chain with source frame `frame` as its oldest data; times in ns from the start."""
 
     chain: str
     frame: int
@@ -42,21 +42,21 @@ class FrameReport:
 
     @property
     def response_ns(self) -> int:
-        """Time from the release of that frame to the end of the chain."""
+        """Return the time from the release of the frame to the end of the chain."""
         return self.finish_ns - self.release_ns
 
     @property
     def met(self) -> bool:
-        """Whether the chain's deadline held."""
+        """Return whether the chain met its deadline."""
         return self.response_ns <= self.deadline_ns
 
 
 class Hub:
-    """The plan in charge, its dispatcher, and what is under way.
+    """The active plan, its dispatcher, and the work in progress.
 
-    `losses` is told of jobs that failed; `reporting` says whether finished frames are told of.  `collector` takes
-    outputs, `warming` too while stages warm up; `keeping` has a job for each whose outputs it is taking.  All but
-    `done`, `launched` and `write` are called with `guard` held.
+    `losses` handles failed jobs; `reporting` tells whether finished frames are reported.  `collector` receives
+    outputs, as does `warming` while stages warm up; `keeping` holds the jobs whose outputs are being collected.  All
+    methods but `done`, `launched` and `write` are called with `guard` held.
     """
 
     def __init__(self, plan: Plan, needs: Mapping[str, set[str]], policies: Policies, reporting: bool) -> None:
@@ -89,18 +89,18 @@ class Hub:
     # -- called by workers
 
     def done(self, worker: Worker, act: Activation, start: int, end: int, result: Outputs | BaseException) -> None:
-        """Take the end of a job (monotonic ns): hand its data on, start what is ready now, write it down."""
+        """Handle the end of a job (monotonic ns): hand its data on, start ready jobs, queue its record."""
         outputs = None if isinstance(result, BaseException) else result
         collector = self.collector
         if collector is None or outputs is None or not collector.wants(act.task.name, outputs):
             outputs = None
         elif collector.slow and not act.void and not worker.dead:
-            collector.add(act.job.frame, act.task.name, outputs)  # it may wait, and what comes next is to wait, too
+            collector.add(act.job.frame, act.task.name, outputs)  # may block; successors must then wait too
             outputs = None
         with self.guard:
             owner = self.owners.pop(act, None)
             if owner is None or worker.dead:
-                return  # it was given up long ago
+                return  # it was abandoned before
             dispatcher, version = owner
             frames = dispatcher.ledger.open
             under_way = len(frames)
@@ -123,7 +123,7 @@ class Hub:
                 self.state.notify_all()
             keep = outputs is not None and not act.void
             if keep:
-                self.keeping.append(act)  # the run does not end before it is kept
+                self.keeping.append(act)  # the run does not end before its outputs are collected
         if keep and outputs is not None and collector is not None:
             try:
                 collector.add(act.job.frame, act.task.name, outputs)
@@ -131,12 +131,12 @@ class Hub:
                 self.keeping.popleft()
 
     def begun(self, task: str, now_ns: int) -> None:
-        """Take the start of a job: what follows it is expected."""
+        """Handle the start of a job: expect its successors."""
         if self.anticipation is not None:
             self.anticipation.began(task, now_ns, self.dispatcher.seats)
 
     def launched(self, act: Activation, outputs: Outputs) -> None:
-        """Take note of a job that is queued on its device: queue what follows it there, too."""
+        """Handle a job queued on its device: queue its chained successors there too."""
         with self.guard:
             owner = self.owners.get(act)
             if owner is not None:
@@ -145,9 +145,9 @@ class Hub:
                 self.dispatch()
 
     def write(self) -> None:
-        """Write down what ended since the last time."""
+        """Record the jobs that ended since the last call."""
         while self._unwritten:
-            with self.guard:  # one at a time, so that no job waits long
+            with self.guard:  # take the guard per record, so that no job waits long
                 if self._unwritten:
                     dispatcher, task, job, index, title, told = self._unwritten.popleft()
                     dispatcher.record(task, job, index, title)
@@ -155,7 +155,7 @@ class Hub:
                         self._report(job, told)
 
     def look(self) -> None:
-        """Write down what ended, and start what a shield has held back long enough, for nothing else may happen."""
+        """Record ended jobs, and start jobs the shield has held back long enough, since no event may trigger that."""
         self.write()
         if self.shield:
             with self.guard:
@@ -177,7 +177,7 @@ class Hub:
         dispatcher.tidy(now)
 
     def wait(self) -> None:
-        """Sleep until something ended, or an interrupt should be looked for."""
+        """Sleep until notified, or until it is time to check for an interrupt."""
         self.waiters += 1
         try:
             self.state.wait(LOOK_S)
@@ -185,13 +185,13 @@ class Hub:
             self.waiters -= 1
 
     def notify(self) -> None:
-        """Wake whoever waits."""
+        """Wake all waiting threads."""
         self.state.notify_all()
 
     def put_in_charge(
         self, version: Version, trace: Trace, ledger: Ledger | None = None, warming: bool = False
     ) -> None:
-        """Let a plan begin with fresh books; while warming up every stage runs, whatever its policy and queue."""
+        """Activate a plan with a fresh dispatcher; during warm-up every stage runs, whatever its policy and queue."""
         wanted = not warming and (self.policies.stages or self.policies.shed_below)
         overload = Overload(self.policies) if wanted else None
         lossless = warming or self.lossless
@@ -208,17 +208,17 @@ class Hub:
         return time.monotonic_ns() - self.origin_ns
 
     def busy(self) -> set[int]:
-        """Return the processors that run jobs now; looked at without the guard, so a hint."""
+        """Return the cores that run jobs now; read without the guard, so only a hint."""
         places = [act.place for act in [*self.dispatcher.running.values()] if act.place]
         return {cpu for place in places for cpu in self.version.workers[place.worker].cpus}
 
     @property
     def over(self) -> bool:
-        """Whether the run must end now."""
+        """Return whether the run must end now."""
         return self.failure is not None or self.interrupted
 
     def _report(self, job: Job, origin: Origin) -> None:
-        """Tell of every chain that ended with a job and has come to a frame of its source not told of yet."""
+        """Queue a report for every chain that ends with this job and has reached a source frame not yet reported."""
         for chain in self._ends[job.task]:
             if chain.path[0] not in origin:
                 continue

@@ -1,7 +1,7 @@
 """Frames of sensors from files: LiDAR scans (.bin), camera images, and arrays by port name (.npz).
 
-A file serves every sensor whose ports it has something for, so that a folder may hold scans for the LiDAR and images
-for the camera.  What fits no port is refused before anything runs.
+A file serves every sensor with matching ports, so that a folder may hold scans for the LiDAR and images for the camera.
+A file that matches no port is refused before the run.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm")
 SUFFIXES = (SCAN, ARRAYS, *IMAGES)
 POINTS = "points"
 LARGEST = 1 << 30
-"""Bytes that the arrays of one file may take, and pixels of an image times three: more is a damaged or hostile file."""
+"""Limit on the bytes of a file's arrays, and on three times an image's pixels: larger files are damaged or hostile."""
 _KINDS = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
 _HINT = f"expected {SCAN} scans of float32 rows x, y, z, intensity, images ({', '.join(IMAGES)}) or {ARRAYS}"
 
 Ports = Mapping[str, TensorType]
-"""The ports a sensor provides, with what their stages expect."""
+"""The ports a sensor provides, with the types their stages expect."""
 
 
 def list_frames(path: str | Path) -> tuple[Path, ...]:
-    """Return the files that `path` stands for: itself, or all scans, images and .npz of a folder in order of name.
+    """Return `path` itself, or all scans, images and .npz files of a folder in order of name.
 
-    Raises InputError when there is nothing there, or nothing of these kinds.
+    Raises InputError if the path does not exist or has no files of these kinds.
     """
     path = Path(path)
     if path.is_dir():
@@ -52,7 +52,7 @@ def list_frames(path: str | Path) -> tuple[Path, ...]:
 
 @dataclass(slots=True)
 class InputFiles:
-    """Files in turn, a row of an .npz at a time; an unusable one is reported to stderr every time its turn comes."""
+    """Files in turn, an .npz row by row; an unusable file is reported to stderr each time it is read."""
 
     ports: Ports
     places: Sequence[tuple[Path, int]]
@@ -63,7 +63,7 @@ class InputFiles:
         self.count = len(self.places)
 
     def frame(self, number: int) -> Frame:
-        """Return what file `number` holds, or why it cannot be used."""
+        """Return the contents of file `number`, or the reason it cannot be used."""
         path, row = self.places[number % self.count]
         try:
             return self._read(path, row)
@@ -72,14 +72,14 @@ class InputFiles:
             return Frame({}, path.name, str(error))
 
     def warm(self) -> Frame:
-        """Return the first sound frame, a synthetic one when there is none."""
+        """Return the first usable frame, or a synthetic one if there is none."""
         for path, row in self.places:
             with suppress(InputError):
                 return self._read(path, row)
         return self.spare.warm()
 
     def preload(self, frames: int) -> None:
-        """A file is read in milliseconds, ahead of its release: nothing to do."""
+        """Do nothing: a file is read in milliseconds, ahead of its release."""
 
     def _read(self, path: Path, row: int) -> Frame:
         suffix = path.suffix.lower()
@@ -91,9 +91,9 @@ class InputFiles:
 
 
 def of_files(files: Sequence[Path], ports: Ports, spare: FrameSource) -> InputFiles | None:
-    """Return the frames that files hold for a sensor with `ports`, None where none is for it.
+    """Return the frames that files hold for a sensor with `ports`, None if they hold none.
 
-    Raises InputError for arrays of another type or shape than the port's.
+    Raises InputError for arrays whose type or shape differs from the port's.
     """
     places: list[tuple[Path, int]] = []
     for path in files:
@@ -106,7 +106,7 @@ def of_files(files: Sequence[Path], ports: Ports, spare: FrameSource) -> InputFi
 
 
 def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Ports) -> None:
-    """Raise InputError for a file that no sensor takes: a wrong folder would pass for a right one."""
+    """Raise InputError for a file that no sensor takes: otherwise a wrong folder would go unnoticed."""
     used = {path for one in found for path, _ in one.places}
     unused = next((path for path in files if path not in used), None)
     if unused is None:
@@ -148,12 +148,12 @@ def _image(path: Path) -> Any:
 
 
 def _free(name: str, kind: TensorType) -> bool:
-    """Whether a port takes arrays of any size: points, and images that are scaled to the network's size."""
+    """Return whether a port takes arrays of any size: points, and images that are scaled to the network's size."""
     return name == POINTS or (kind.dtype == "uint8" and len(kind.shape) == 4)
 
 
 def _rows(path: Path, ports: Ports) -> int:
-    """Return how many frames an .npz has for `ports`, 0 where it names none of them; only headers are read."""
+    """Return the number of frames an .npz has for `ports`, 0 if it names none of them; only headers are read."""
     headers = _headers(path)
     counts = {}
     for name, kind in ports.items():
@@ -198,7 +198,7 @@ def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def _arrays(path: Path, ports: Ports, row: int) -> dict[str, Any]:
-    """Return frame `row` of an .npz whose headers were found to fit."""
+    """Return frame `row` of an .npz whose headers have been checked."""
     import numpy as np
 
     try:

@@ -1,8 +1,8 @@
-"""Where the frames of a run come from: files in turn, a synthetic street scene, seeded camera images, or nothing.
+"""Sources of a run's frames: files in turn, a synthetic street scene, seeded camera images, or no data.
 
-A source gives frame k as arrays by port name, or says why the frame is unusable; it is read ahead of its release, so
-that reading is no part of a response time.  More frames than files go round the files again; a run without a number of
-frames ends with the last file.
+A source returns frame k as arrays by port name, or the reason it is unusable.  Frames are read ahead of their release,
+so that reading is not part of a response time.  If more frames than files are wanted, the files repeat; a run without
+a number of frames ends with the last file.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from socsched.runtime.frames import Frame, FrameSource
 from socsched.runtime.input_files import POINTS, InputFiles, of_files, require_used
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
-"""Models that look all around: the synthetic LiDAR gives them its full turn, others what a camera ahead sees."""
+"""Models that get the synthetic LiDAR's full 360 degrees; others get a front camera's field of view."""
 SCENES = 32
-"""Synthetic scenes kept in memory; longer runs go round them."""
+"""Synthetic scenes kept in memory; longer runs repeat them."""
 _IMAGES = 4
 
 
 @dataclass(slots=True)
 class Scenes:
-    """A drive through the synthetic street, a scene every tenth of a second; scenes are made in turn and kept."""
+    """A drive through the synthetic street, one scene per 100 ms; scenes are generated in turn and cached."""
 
     seed: int
     all_round: bool = False
@@ -35,12 +35,12 @@ class Scenes:
     drive: Iterator[Any] | None = None
 
     def frame(self, number: int) -> Frame:
-        """Return the points the rotating-LiDAR model sees of scene `number` modulo `SCENES`."""
+        """Return the points of scene `number` modulo `SCENES`, as seen by the rotating-LiDAR model."""
         self.preload(number % SCENES + 1)
         return self.made[number % SCENES]
 
     def preload(self, frames: int) -> None:
-        """Make the first `frames` scenes, `SCENES` at most."""
+        """Generate the first `frames` scenes, at most `SCENES`."""
         from socsched.models.lidar.sensor import KITTI_CAMERA
         from socsched.models.pointpillars.scene import sequence
 
@@ -57,7 +57,7 @@ class Scenes:
 
 @dataclass(slots=True)
 class Images:
-    """Seeded noise in the shape the camera's stage expects: timing does not depend on what is seen."""
+    """Seeded noise in the shape the camera's stage expects: timing does not depend on image content."""
 
     port: str
     shape: tuple[int, ...]
@@ -81,7 +81,7 @@ class Images:
         return self.frame(0)
 
     def preload(self, frames: int) -> None:
-        """Make the images."""
+        """Generate the images."""
         for number in range(min(frames, _IMAGES)):
             self.frame(number)
 
@@ -101,16 +101,16 @@ class Nothing:
         return Frame({})
 
     def preload(self, frames: int) -> None:
-        """There is nothing to make."""
+        """Do nothing: there is no data to generate."""
 
 
 def sources(
     pipeline: Pipeline, bound: Mapping[str, Mapping[str, str]], files: Sequence[Path] | None, seed: int
 ) -> dict[str, FrameSource]:
-    """Return the source of every sensor; `bound` (`registry.bindings`) says which ports a sensor provides.
+    """Return the source of every sensor; `bound` (`registry.bindings`) gives the ports a sensor provides.
 
-    `files` (`input_files.list_frames`) feed the sensors they fit, the others see what is made up for them.  Raises
-    InputError for a file that fits none.
+    `files` (`input_files.list_frames`) feed the matching sensors; the others get synthetic data.  Raises InputError for
+    a file that matches no sensor.
     """
     found: dict[str, FrameSource] = {}
     read: list[InputFiles] = []

@@ -1,11 +1,11 @@
-"""The trace of a run as it grows, in a file that survives the end of the process.
+"""The growing trace of a run, in a file that survives the end of the process.
 
-A thread appends lines (a JSON object each) four times a second with all that was added since: a process that is killed
-leaves everything but its last quarter of a second.  A line that was cut off in writing is left out when it is read.
-Lines are short, since the interpreter is not handed over while one is made.
+A thread appends lines (one JSON object each) four times a second with the new records: a killed process loses at most
+its last quarter of a second.  A truncated line is skipped on reading.  Lines are short, since the interpreter lock is
+held while a line is serialised.
 
-What is written is taken out of the trace, so that memory holds a quarter of a second of it however long a run goes on;
-`close` gives it back.
+Written records are removed from the trace, so that memory holds only a quarter of a second however long the run;
+`close` restores them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FORMAT, PLAN = "socsched-journal", "plan.json"
 INTERVAL_S = 0.25
 _HINT = "give a folder that `socsched run -o` wrote to"
 _LONGEST = 4 * 2**20
-"""Bytes of a line: a quarter of a second of releases and counters, generously."""
+"""Maximum bytes per line: a generous bound for a quarter of a second of releases and counters."""
 _ROWS = 32
-"""Jobs or slices in a line: well below a tenth of a millisecond of work."""
+"""Jobs or slices per line: well below 0.1 ms of work."""
 _JOB = (
     "task", "frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "status",
     "sampled",
@@ -37,7 +37,7 @@ _JOB = (
 
 
 _JobRow = tuple[Count, Text, Time, Time, Time, Time, Time, Time, Time, Status, Mapping[Text, Amount]]
-"""Its number, and the fields of `_JOB`."""
+"""A job's number, and the fields of `_JOB`."""
 _SliceRow = tuple[Text, tuple[Lane, ...], Count, Text, Time, Time]
 
 
@@ -61,8 +61,8 @@ class _Row:
 class Journal:
     """Writes a trace that other threads append to; a context manager around the run.
 
-    `gather` is called before every look at the trace: it may add to its counters.  A journal that cannot be written
-    says so in `error` and leaves the trace alone from then on.
+    `gather` is called before every write and may add to the trace's counters.  If writing fails, the journal sets
+    `error` and leaves the trace alone from then on.
     """
 
     def __init__(self, path: Path, trace: Trace) -> None:
@@ -90,7 +90,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Write the rest, end, and make the trace whole again."""
+        """Write the rest, stop, and restore the complete trace."""
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join(timeout=5)
@@ -103,7 +103,10 @@ class Journal:
             self._append()
 
     def _append(self, last: bool = False) -> None:
-        """Write what is new and take it out of the trace, which others only append to: what came first is complete."""
+        """Write new records and remove them from the trace.
+
+        Other threads only append to it, so a copied prefix is complete.
+        """
         trace = self._trace
         try:
             self.gather()
@@ -131,7 +134,7 @@ class Journal:
             for name, times in releases.items():
                 del trace.releases[name][: len(times)]
             for name, steps in counters.items():
-                self._known[name] = 1  # the last step stays, too: who adds the next one looks whether it is another
+                self._known[name] = 1  # keep the last step: the next one is compared with it before it is added
                 del trace.counters[name][: len(steps) - 1]
         except OSError as error:
             self.error = error
@@ -142,7 +145,7 @@ class Journal:
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line, separators=(",", ":"), default=dict) + "\n")
-        self._file.flush()  # the system has it now, whatever becomes of this process
+        self._file.flush()  # the kernel has it now, even if this process dies
 
     def _give_back(self) -> None:
         trace = self._trace
@@ -159,9 +162,9 @@ class Journal:
 
 
 def recover(path: str | Path) -> Trace:
-    """Return the trace a journal tells of; InputError when it is none, or of another plan than plan.json there.
+    """Return the trace of a journal; raise InputError if it is not one, or its plan differs from plan.json there.
 
-    Jobs whose end is not in it are left out; the trace lasts until the last thing it tells.
+    Jobs whose end is not in the journal are left out; the trace lasts until the last slice or release in it.
     """
     _require_plan(Path(path))
     trace, jobs = _read(path)
@@ -173,14 +176,14 @@ def recover(path: str | Path) -> Trace:
 
 
 def _require_plan(path: Path) -> None:
-    """Raise InputError when the plan in the journal's folder is not the one the run began with."""
+    """Raise InputError if the plan in the journal's folder is not the one the run began with."""
     head = next(_rows(path), None)
     if not isinstance(head, _Head) or not head.plan:
         return
     try:
         same = head.plan == file_digest(path.with_name(PLAN))
     except OSError:
-        return  # said where the plan is read
+        return  # reported when the plan is read
     if not same:
         raise InputError(
             f"{path}: the journal of another run than {PLAN} there is of: a later one was cut off before it began",
@@ -189,7 +192,7 @@ def _require_plan(path: Path) -> None:
 
 
 def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:
-    """Return what a journal tells but for its jobs, and these by their number."""
+    """Return a journal's trace without its jobs, and the jobs by number."""
     jobs: dict[int, Job] = {}
     trace: Trace | None = None
     for row in _rows(path):
@@ -210,9 +213,9 @@ def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:
 
 
 def _rows(path: str | Path) -> Iterator[_Head | _Row]:
-    """Yield the lines of a journal, a head first; the last one is left out where it breaks off.
+    """Yield the lines of a journal, the head first; a truncated last line is skipped.
 
-    Raises InputError for a file that cannot be read or a line that no run wrote.
+    Raises InputError for a file that cannot be read or an invalid line.
     """
     from socsched.descriptor.json_file import JsonFile
 
@@ -235,7 +238,7 @@ def _rows(path: str | Path) -> Iterator[_Head | _Row]:
 
 
 def _number(trace: Trace, jobs: dict[int, Job]) -> None:
-    """Put `jobs` into a trace in the order of their numbers, and let its slices tell their places."""
+    """Put `jobs` into a trace in the order of their numbers, and renumber its slices accordingly."""
     places = {index: place for place, index in enumerate(sorted(jobs))}
     trace.jobs = [jobs[index] for index in places]
     trace.slices = [piece for piece in trace.slices if piece.job in places]

@@ -1,7 +1,7 @@
-"""What became of every frame: released = completed + dropped + aborted, kept while frames flow, checked at the end.
+"""Frame accounting: released = completed + dropped + aborted, kept during the run and checked at the end.
 
-A frame is open as long as a job works on its data, waits to, or a join holds it for its partners.  Each of these holds
-the frame's ticket; the frame is booked, once, when the last of them lets go.
+A frame is open while a job runs or waits to run on its data, or a join holds it for its partners.  Each of these holds
+the frame's ticket; the frame is booked once, when the last hold is released.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WORST = (COMPLETED, DROPPED, ABORTED)
 
 @dataclass(slots=True)
 class Account:
-    """Frames of one sensor or timer: all that were released, and how they ended."""
+    """Frame counts of one sensor or timer: released, and by outcome."""
 
     released: int = 0
     completed: int = 0
@@ -24,12 +24,12 @@ class Account:
 
     @property
     def balanced(self) -> bool:
-        """Whether every released frame is accounted for."""
+        """Return whether every released frame is accounted for."""
         return self.released == self.completed + self.dropped + self.aborted
 
 
 class Ticket:
-    """One frame of one source; it starts held once, by whoever opened it."""
+    """One frame of one source; starts with one hold, owned by its creator."""
 
     __slots__ = ("_ledger", "_outcome", "_users", "frame", "source")
 
@@ -42,7 +42,7 @@ class Ticket:
         self._users += 1
 
     def let_go(self, outcome: str = COMPLETED) -> None:
-        """Give one hold up, with what happened to this part of the frame; the worst part decides."""
+        """Release one hold, with the outcome of this part of the frame; the worst outcome counts."""
         if outcome != COMPLETED:
             self._outcome = max(self._outcome, _WORST.index(outcome))
         self._users -= 1
@@ -51,7 +51,7 @@ class Ticket:
 
 
 class Ledger:
-    """The accounts of a run by sensor and timer, and the frames still open; `jobs` counts those made of them."""
+    """The accounts of a run by sensor and timer, and the frames still open; `jobs` counts the jobs created."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
@@ -66,13 +66,13 @@ class Ledger:
         return ticket
 
     def close(self, ticket: Ticket, outcome: str) -> None:
-        """Book a frame; what is booked already stays as it was."""
+        """Book a frame; a frame already booked is unchanged."""
         if self.open.pop(ticket, ticket) is None:
             account = self.accounts[ticket.source]
             setattr(account, outcome, getattr(account, outcome) + 1)
 
     def settle(self) -> None:
-        """Book every frame still open as aborted: the run is over."""
+        """Book every frame still open as aborted at the end of the run."""
         for ticket in list(self.open):
             self.close(ticket, ABORTED)
 
@@ -82,6 +82,6 @@ class Ledger:
 
 
 def let_go(tickets: Iterable[Ticket], outcome: str = COMPLETED) -> None:
-    """Give up one hold on each of `tickets`."""
+    """Release one hold on each of `tickets`."""
     for ticket in tickets:
         ticket.let_go(outcome)

@@ -1,7 +1,7 @@
-"""Plans for when lanes or engines are lost, made before the run: what is left must do, as well as it can.
+"""Failover plans for the loss of lanes or engines, made before the run for the remaining hardware.
 
-For every set of lanes the plan uses, the pipeline is planned again on a platform without them.  Where nothing is left,
-or a stage has no other engine, there is no such plan, and its frames are aborted when the engine is lost.
+For every set of lanes the plan uses, the pipeline is planned again on a platform without them.  If no lanes remain, or
+a stage has no other engine, there is no such plan, and its frames are aborted when the engine is lost.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ Lanes = frozenset[tuple[str, int]]
 
 
 def limp_home_plans(plan: Plan, pipeline: Pipeline, platform: Platform, work: WorkOf) -> tuple[Plan, ...]:
-    """Return a plan for the loss of each lane set of `plan`, those with the smaller loss first.
+    """Return a plan for the loss of each lane set of `plan`, smaller losses first.
 
-    `platform` is the plan's own, `work` what its planner used.  A returned plan may miss deadlines: its verdict says.
+    `platform` is the plan's own; `work` is the argument its planner used.  A returned plan may miss deadlines: see its
+    verdict.
     """
     each = {lost_with(task.engine, task.lanes) for task in plan.tasks}
     losses = sorted(each, key=lambda lost: (len(lost), sorted(lost)))
@@ -35,12 +36,12 @@ def limp_home_plans(plan: Plan, pipeline: Pipeline, platform: Platform, work: Wo
 
 
 def lost_with(engine: str, lanes: Iterable[int]) -> Lanes:
-    """Return what is lost with a worker of these lanes."""
+    """Return the lanes lost with a worker of these lanes."""
     return frozenset((engine, lane) for lane in lanes)
 
 
 def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, work: WorkOf) -> Plan | None:
-    """Return a plan that uses none of the lanes `lost`, None when there is none."""
+    """Return a plan that uses none of the lanes `lost`, None if none exists."""
     gone: dict[str, set[int]] = {}
     for engine, lane in lost:
         gone.setdefault(engine, set()).add(lane)
@@ -61,7 +62,7 @@ def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, wor
 
 
 def _reduced(platform: Platform, mode: str, left: dict[str, list[int]], gone: dict[str, set[int]]) -> Platform:
-    """Return the platform with fewer units, engines without any left out."""
+    """Return the platform with fewer units; engines without units are left out."""
 
     def units(engine: str, before: int) -> int:
         return max(before - len(gone.get(engine, ())), 0) if len(left.get(engine, [0])) else 0

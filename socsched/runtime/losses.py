@@ -1,4 +1,4 @@
-"""Stages that fail and engines that hang: what is given up, and which plan takes over."""
+"""Handling of failed stages and hung engines: abandoned jobs, and failover to another plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from socsched.trace.trace import Instant
 
 
 class Losses:
-    """The lanes lost so far; `versions` are the plans that may take over, best first, behind the one that began.
+    """The lanes lost so far; `versions` are the initial plan and then the failover plans, best first.
 
     All methods are called with the hub's guard held.
     """
@@ -23,7 +23,7 @@ class Losses:
         self._lost: set[tuple[str, int]] = set()
 
     def failed(self, act: Activation, start: int, end: int, error: BaseException, dispatcher: Dispatcher) -> None:
-        """Take a stage that raised: another plan takes over, or the run ends."""
+        """Handle a stage that raised: fail over to another plan, or end the run."""
         hub, text = self._hub, f"{type(error).__name__}: {error}"
         if hub.collector is not None and self._replacement(act) is not None:
             dispatcher.abandon(act, start, end, text)
@@ -34,7 +34,7 @@ class Losses:
         dispatcher.abandon(act, start, end)
 
     def hung(self, act: Activation, now: int, text: str) -> None:
-        """Take a job that does not end: its engine is out of service."""
+        """Handle a hung job: its engine is out of service."""
         hub = self._hub
         owner = hub.owners.pop(act, None)
         if owner is None or act.place is None:
@@ -43,7 +43,7 @@ class Losses:
         version.workers[act.place.worker].dead = True
         self._give_up(act, dispatcher, now, text)
         for other in [o for o in dispatcher.running.values() if o.place and o.place.worker == act.place.worker]:
-            if hub.owners.pop(other, None):  # queued behind it: nobody will report its end either
+            if hub.owners.pop(other, None):  # queued behind it: its end will not be reported either
                 self._give_up(other, dispatcher, now, f"queued behind a job that hangs: {text}")
         if self._replacement(act) is not None:
             self._take_over(act, now, text)
@@ -68,7 +68,7 @@ class Losses:
         self._lost |= {(act.task.engine, lane) for lane in act.task.lanes}
 
     def _replacement(self, act: Activation) -> Version | None:
-        """Return the first plan that does without the lanes lost, those of `act` included."""
+        """Return the first plan that uses none of the lost lanes, including those of `act`."""
         lost = self._lost | {(act.task.engine, lane) for lane in act.task.lanes}
         for version in self._versions[1:]:
             used = {(task.engine, lane) for task in version.plan.tasks for lane in task.lanes}

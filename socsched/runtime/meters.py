@@ -1,4 +1,4 @@
-"""Meters that sample in a thread or process of their own: INA3221 sensors, tegrastats, NVML."""
+"""Meters that sample in a dedicated thread or process: INA3221 sensors, tegrastats, NVML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANNELS = (1, 2, 3)
 class SamplingMeter:
     """Calls `read` (counter name -> value) every `interval_s` in a thread; a context manager around the run.
 
-    Samples are kept until they are asked for.
+    Samples are buffered until `counters` is called.
     """
 
     def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:
@@ -50,9 +50,9 @@ class SamplingMeter:
 
 
 class TegrastatsMeter:
-    """Reads the lines a `tegrastats` process prints; a context manager around the run.
+    """Reads the output lines of a `tegrastats` process; a context manager around the run.
 
-    Lines that cannot be understood are counted in `skipped`.  Where the command does not exist nothing is sampled.
+    Lines that cannot be parsed are counted in `skipped`.  If the command does not exist, nothing is sampled.
     """
 
     def __init__(self, command: Sequence[str] = ("tegrastats", "--interval", "100"), power: bool = True) -> None:
@@ -92,20 +92,20 @@ class TegrastatsMeter:
                 self.skipped += 1
                 continue
             values = sample.counters()
-            if not self._power:  # another meter knows better
+            if not self._power:  # another meter measures power more accurately
                 values = {n: v for n, v in values.items() if n != "power_mw" and not n.startswith("rail_mw.")}
             self._samples.append((time.monotonic_ns(), values))
 
 
 def taken(samples: list[tuple[int, Mapping[str, float]]]) -> list[tuple[int, Mapping[str, float]]]:
-    """Take out of a list, to which another thread appends, what is in it."""
+    """Remove and return the current contents of a list to which another thread appends."""
     found = samples[:]
     del samples[: len(found)]
     return found
 
 
 def as_steps(samples: Sequence[tuple[int, Mapping[str, float]]], start_ns: int) -> Steps:
-    """Return samples by counter, from `start_ns` on; the last one before it counts as its first step."""
+    """Return samples by counter, from `start_ns` on; the last earlier sample becomes the first step."""
     found: Steps = {}
     for time_ns, values in list(samples):
         for name, value in values.items():
@@ -129,20 +129,22 @@ def ina3221_rails(root: Path = Path("/")) -> dict[str, tuple[Path, Path]]:
 
 
 def read_rails(rails: Mapping[str, tuple[Path, Path]]) -> dict[str, float]:
-    """Return the power of every rail in mW and the module's, `power_mw`; without a rail that cannot be read."""
+    """Return the power of every readable rail and of the module (`power_mw`), in mW."""
     found: dict[str, float] = {}
     for label, (voltage, current) in rails.items():
         volts, amperes = read_text(voltage), read_text(current)
         if volts and amperes:
             found[label] = int(volts) * int(amperes) / 1000
     if len(found) != len(rails) or not found:
-        return {f"rail_mw.{label}": value for label, value in found.items()}  # a sum of some is no module's power
+        return {f"rail_mw.{label}": value for label, value in found.items()}  # a partial sum is not the module's power
     whole = next((found[name] for name in TOTALS if name in found), sum(found.values()))
     return {f"rail_mw.{label}": value for label, value in found.items()} | {"power_mw": whole}
 
 
 class Nvml:
-    """Power, clocks and load of one NVIDIA GPU from the driver's library, by ctypes; `available` says if there is one.
+    """Power, clocks and load of one NVIDIA GPU, read from the driver's library through ctypes.
+
+    `available` tells whether a GPU was found.
 
     NVML reports mW, MHz and per cent (nvmlDeviceGetPowerUsage, nvmlDeviceGetClockInfo,
     nvmlDeviceGetUtilizationRates).
@@ -164,7 +166,7 @@ class Nvml:
         )
 
     def read(self) -> dict[str, float]:
-        """Return gpu_power_mw, gpu_hz and gpu_memory_hz as far as the device tells them."""
+        """Return those of gpu_power_mw, gpu_hz and gpu_memory_hz that the device reports."""
         found: dict[str, float] = {}
         value = ctypes.c_uint()
         if not self.available:

@@ -1,7 +1,7 @@
-"""Watches a run from outside: jobs that take longer than planned, jobs that hang, queues that only grow.
+"""Watches a run from outside for jobs that overrun or hang, and for queues that only grow.
 
-One thread looks a few times a period; it never touches the path of a job.  Deadline misses are noticed where jobs end,
-and here for jobs that have not ended.
+One thread samples the state a few times per period and never touches the path of a job.  Deadline misses are detected
+where jobs end, and here for jobs that have not ended.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from socsched.trace.trace import Instant
 from socsched.units import format_duration
 
 _LOOKS = 16
-"""Looks in the shortest period."""
+"""Samples in the shortest period."""
 _LEAST_S, _MOST_S = 0.001, 0.02
 _GROWN = 3
-"""Periods in a row in which a queue must have grown to be told."""
+"""Consecutive periods in which a queue must have grown to be reported."""
 _PATIENCE_NS = 10_000_000_000
 
 
 def hang_limit(task: Task, replaceable: bool, given_ns: int = 0) -> int:
-    """Return after how many ns a running job counts as hanging.
+    """Return the time in ns after which a running job counts as hanging.
 
-    With a plan to take over it is less than a period, so that this plan is in charge within two; without one there is
-    nothing to win by haste.
+    With a failover plan the limit is less than a period, so that this plan takes over within two periods; without one,
+    a short limit gains nothing.
     """
     if given_ns:
         return given_ns
@@ -40,10 +40,10 @@ def hang_limit(task: Task, replaceable: bool, given_ns: int = 0) -> int:
 
 
 class Monitor:
-    """The watching thread; a context manager.
+    """The monitor thread; a context manager.
 
-    `current` returns the dispatcher in charge, `state` guards it.  `hung` is told of a job beyond its limit, with the
-    guard held.  `origin_ns` is the monotonic time the trace counts from.  `also` is called after every look.
+    `current` returns the active dispatcher, `state` guards it.  `hung` is called for a job beyond its limit, with the
+    guard held.  `origin_ns` is the monotonic time of the trace's zero.  `also` is called after every sample.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Monitor:
             self._also()
 
     def look(self, monotonic_ns: int) -> None:
-        """Look at everything once; the guard is held."""
+        """Sample all running jobs and queues once; the guard is held."""
         dispatcher, now = self._current(), monotonic_ns - self._origin
         for act in list(dispatcher.running.values()):
             if act.begun_ns >= 0 and not act.void:
@@ -104,7 +104,7 @@ class Monitor:
             dispatcher.trace.instants.append(Instant(now, "late", name, act.job.frame, text))
 
     def _first(self, what: str, frame: int) -> bool:
-        """Whether this is told for the first time; old entries go, as frames only count up."""
+        """Return whether this is the first report; old entries are discarded, since frame numbers only increase."""
         key = (what, frame)
         if key in self._told:
             return False
@@ -112,7 +112,7 @@ class Monitor:
         return True
 
     def _queues(self, dispatcher: Dispatcher, now: int) -> None:
-        """Tell of a queue that was deeper at the end of each of some periods than at the end of the one before."""
+        """Report a queue that was deeper at the end of each of `_GROWN` periods than at the end of the one before."""
         for name, task in dispatcher.tasks.items():
             seen = self._depths.setdefault(name, [(now, dispatcher.waiting(name))])
             if now - seen[-1][0] < task.period_ns:

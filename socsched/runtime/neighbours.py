@@ -1,4 +1,4 @@
-"""How much of this machine others took while something ran: times mean little without it."""
+"""CPU load from other processes during a measurement, without which measured times mean little."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 
 STAT = Path("/proc/stat")
 MUCH = 0.2
-"""Processors others may take before a reader has to be told."""
+"""Cores that other processes may use before a warning is due."""
 _BUSY = (0, 1, 2, 5, 6, 7)
-"""Columns of /proc/stat that are no idleness: user, nice, system, irq, softirq, steal (proc(5))."""
+"""Columns of /proc/stat that count busy time: user, nice, system, irq, softirq, steal (proc(5))."""
 
 
 class Neighbours:
-    """Counts from its making on; `read` returns /proc/stat, `own` the processor seconds of us and our children."""
+    """Counts from construction on.
+
+    `read` returns /proc/stat, `own` the CPU seconds of this process and its children.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,7 @@ class Neighbours:
         self._start = (self._busy(), own(), now())
 
     def taken(self) -> float | None:
-        """Return how many processors others took on average since then, None where the system does not say."""
+        """Return the average number of cores used by other processes since construction, None if unknown."""
         busy, own, since = self._start
         found, elapsed = self._busy(), self._now() - since
         if busy is None or found is None or elapsed <= 0:
@@ -35,7 +38,7 @@ class Neighbours:
         return max((found - busy - (self._own() - own)) / elapsed, 0.0)
 
     def _busy(self) -> float | None:
-        """Return the seconds all processors together were not idle."""
+        """Return the busy time of all cores together, in seconds."""
         try:
             total = self._read().split("\n", 1)[0].split()
             return sum(int(total[1 + column]) for column in _BUSY) / os.sysconf("SC_CLK_TCK")

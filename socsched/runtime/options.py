@@ -1,4 +1,4 @@
-"""How a plan is run, where the plan itself leaves it open."""
+"""Options of a run that the plan leaves open."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from socsched.runtime.overload import Policies
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`executor`: one of `discipline.EXECUTORS`.  `in_flight`: frames under way at once when they are released as fast
-    as it goes, and the streams of stream-per-frame.  `steal`: idle lanes take jobs of like ones.
-    `shield`: while a more critical job is under way, less critical ones do not start, for a period of theirs at most.
+    """`executor`: one of `discipline.EXECUTORS`.  `in_flight`: concurrent frames if frames are released as soon as
+    possible, and the streams of stream-per-frame.  `steal`: idle lanes take jobs of equivalent lanes.
+    `shield`: less critical jobs wait while a more critical one is in progress, for at most one of their periods.
 
-    `awake_ns`: how long a worker whose next job is expected may stay awake for it on its processors; None means
-    `anticipate.AUTO_NS` where these are its own by real-time scheduling, else not at all.
+    `awake_ns`: how long a worker may stay awake on its cores for an expected job; None means `anticipate.AUTO_NS` if it
+    owns its cores by real-time scheduling, otherwise 0.
 
-    `realtime`: off, auto, fifo or deadline (`realtime.chosen_class`).  `limp_home`: plans that may take over when an
-    engine is lost, best first.  `hang_ns`: how long a job may run before its engine counts as lost; by default longer
-    than its planned time, and with a plan to take over within its period.  `journal`: the file in which the trace
-    survives the end of the process, `frames` the one for what is found in frames (`Trace.details` stays
-    empty then); with both, memory does not grow however long a run goes on.
+    `realtime`: off, auto, fifo or deadline (`realtime.chosen_class`).  `limp_home`: failover plans for a lost engine,
+    best first.  `hang_ns`: how long a job may run before its engine counts as lost; by default longer than its planned
+    time and, with a failover plan, within its period.  `journal`: the file in which the trace survives the end of the
+    process.  `frames`: the file for per-frame results (`Trace.details` then stays empty).  With both files, memory does
+    not grow with the length of the run.
     """
 
     executor: str = "event-chained"

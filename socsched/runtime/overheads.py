@@ -1,7 +1,7 @@
-"""What the executor itself costs, from a trace: how late releases come, how long a ready job waits for its start.
+"""Overheads of the executor, from a trace: release jitter, and the dispatch latency of ready jobs.
 
-A job is ready when it was activated and everything that held its lanes before has ended; from then to its start it
-waits for nothing but the executor.
+A job is ready once it is activated and all previous holders of its lanes have ended; from then to its start it waits
+only for the executor.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from socsched.trace.trace import Trace
 
 RELEASE = "release_late_ns."
-"""Prefix of the counters in which a run records how late each release came."""
+"""Prefix of the counters in which a run records the lateness of each release."""
 
 
 def overheads(trace: Trace) -> dict[str, Any]:
-    """Return `dispatch_ns` by stage and over all, and `release_jitter_ns` by source: p50, p99 and max, and how many."""
+    """Return `dispatch_ns` by stage and overall, and `release_jitter_ns` by source: p50, p99, max and count."""
     waits = dispatch_waits(trace)
     late = {n.removeprefix(RELEASE): [int(v) for _, v in s] for n, s in trace.counters.items() if n.startswith(RELEASE)}
     return {
@@ -27,7 +27,7 @@ def overheads(trace: Trace) -> dict[str, Any]:
 
 
 def dispatch_waits(trace: Trace) -> dict[str, list[int]]:
-    """Return, for every task, from when each of its jobs could have started to when it did, in ns."""
+    """Return, for every task, the time from when each job could have started to when it did, in ns."""
     freed: dict[tuple[str, int], int] = {}
     found: dict[str, list[int]] = {}
     for piece in sorted(trace.slices, key=lambda piece: piece.start_ns):
@@ -41,7 +41,7 @@ def dispatch_waits(trace: Trace) -> dict[str, list[int]]:
 
 
 def summary(values: Sequence[int]) -> dict[str, int] | None:
-    """Return p50, p99, max and count (nearest rank); None of nothing."""
+    """Return p50, p99, max and count (nearest rank); None without values."""
     if not values:
         return None
     ordered = sorted(values)

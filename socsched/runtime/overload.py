@@ -1,7 +1,7 @@
-"""What a stage does when there is more work than time, by policies the user sets per stage.
+"""Overload handling by policies that the user sets per stage.
 
 skip     a job that would end late is dropped before it starts
-abort    a job that ends late is thrown away: nothing behind it runs
+abort    a job that ends late is discarded: none of its successors runs
 degrade  a job that would end late runs the stage's cheaper compiled variant
 shed     while jobs of stages at least as critical as `shed.below` miss deadlines, stages below it get no jobs
 
@@ -32,14 +32,14 @@ class StagePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What the policy file says; `shed_below` empty: nothing is shed."""
+    """The contents of a policy file; with an empty `shed_below`, nothing is shed."""
 
     stages: Mapping[str, StagePolicy] = field(default_factory=dict)
     shed_below: str = ""
     shed_ns: int = 1_000_000_000
 
     def cheaper(self, task: Task) -> Task | None:
-        """Return the task as its cheaper variant, None when it has none."""
+        """Return the cheaper variant of the task, None if it has none."""
         chosen = self.stages.get(task.name)
         if chosen is None or chosen.policy != "degrade":
             return None
@@ -47,7 +47,7 @@ class Policies:
 
 
 class Overload:
-    """The policies at work; times in ns.  Not thread safe."""
+    """Applies the policies; times in ns.  Not thread safe."""
 
     def __init__(self, policies: Policies) -> None:
         self._stages = policies.stages
@@ -62,12 +62,12 @@ class Overload:
         return chosen.policy
 
     def aborts(self, task: Task) -> bool:
-        """Whether a job of `task` that ended late is thrown away."""
+        """Return whether a job of `task` that ended late is discarded."""
         chosen = self._stages.get(task.name)
         return chosen is not None and chosen.policy == "abort"
 
     def missed(self, task: Task, now_ns: int) -> bool:
-        """Take note of a missed deadline; True when shedding begins with it."""
+        """Record a missed deadline; return True if shedding begins with it."""
         if not self._below or CRITICALITIES.index(task.criticality) < self._below:
             return False
         began = now_ns >= self._until
@@ -75,12 +75,12 @@ class Overload:
         return began
 
     def sheds(self, task: Task, now_ns: int) -> bool:
-        """Whether a new job of `task` is not to be run at present."""
+        """Return whether new jobs of `task` are currently shed."""
         return now_ns < self._until and CRITICALITIES.index(task.criticality) < self._below
 
 
 def load_policies(path: str | Path, plan: Plan) -> Policies:
-    """Read a policy file (YAML or JSON) against the names of `plan`; DescriptorError with every finding."""
+    """Read a policy file (YAML or JSON) against the names of `plan`; raise DescriptorError with all findings."""
     from socsched.descriptor.overload_file import load_overload
 
     file = load_overload(path, (task.name for task in plan.tasks))

@@ -1,8 +1,8 @@
-"""Where a worker waits for jobs: a queue whose owner can be told to be awake when a job is expected.
+"""Job queues of workers; a queue's owner can stay awake while a job is expected.
 
-Waking a thread on a processor that sleeps takes tens of microseconds.  An owner who expects a job stays awake for a
-bounded time, outside the interpreter, on the processor it is pinned to.  Where C cannot be compiled, or the system has
-no futex, the queue is Python's own and expectations are ignored.
+Waking a thread on a sleeping core takes tens of microseconds.  An owner that expects a job stays awake for a bounded
+time, without the interpreter lock, on the core it is pinned to.  If C cannot be compiled, or the system has no futex,
+the queue is Python's own and expectations are ignored.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from socsched.compiler.native.shared_object import shared_object
 
 
 class Mailbox(Protocol):
-    """A queue with one owner, who alone calls `get`."""
+    """A queue with one owner; only the owner calls `get`."""
 
     def put(self, item: Any) -> None:
         """Add an item, and wake the owner if it sleeps."""
         ...
 
     def get(self) -> Any:
-        """Return the oldest item; waits for one."""
+        """Return the oldest item, waiting for one if necessary."""
         ...
 
     def expect(self, from_ns: int, until_ns: int) -> None:
-        """Let the owner be awake from one moment to another (monotonic ns), unless an item comes before."""
+        """Keep the owner awake from `from_ns` to `until_ns` (monotonic), or until an item arrives."""
         ...
 
 
 def mailbox() -> Mailbox:
-    """Return a queue whose owner can expect items, where there is one."""
+    """Return a queue whose owner can expect items if the system supports it, else a plain queue."""
     return _Parked(*found) if (found := _code()) else _Plain()
 
 
 class _Plain(SimpleQueue[Any]):
     def expect(self, from_ns: int, until_ns: int) -> None:
-        """Nothing can be done about it."""
+        """Do nothing: a plain queue cannot keep its owner awake."""
 
 
 class _Box(ctypes.Structure):
@@ -52,12 +52,12 @@ class _Box(ctypes.Structure):
         ("unused", ctypes.c_uint32),
         ("from_ns", ctypes.c_int64),
         ("until_ns", ctypes.c_int64),
-        ("line", ctypes.c_uint8 * 32),  # nothing else in its cache line
+        ("line", ctypes.c_uint8 * 32),  # pads to a full cache line
     )
 
 
 class _Parked:
-    """`keeping` calls keep the interpreter, `leaving` ones let it go."""
+    """A queue in C; `keeping` calls hold the interpreter lock, `leaving` calls release it."""
 
     def __init__(self, leaving: Any, keeping: Any) -> None:
         self._items: deque[Any] = deque()
@@ -69,7 +69,7 @@ class _Parked:
     def put(self, item: Any) -> None:
         self._items.append(item)
         if self._box.awake:
-            self._hand_over(self._at)  # it needs the interpreter now, and would sleep for want of it
+            self._hand_over(self._at)  # the owner needs the interpreter lock now and would otherwise sleep for it
         else:
             self._post(self._at)
 

@@ -1,4 +1,4 @@
-"""In which order the executor serves ready jobs: the rules the plan's analysis and the simulator use, for real jobs."""
+"""Service orders of ready jobs in the executor: the rules of the plan's analysis and the simulator, for real jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICIES: dict[str, Key] = {"edf": edf, "fp": fp, "fifo": fifo}
 
 
 def policy(name: str) -> Key:
-    """Return the ordering rule of this name; UsageError when the executor has none."""
+    """Return the ordering rule `name`; raise UsageError if the executor has none."""
     if name not in POLICIES:
         raise UsageError(f"policy {name!r} cannot be run on a machine", f"policies: {', '.join(POLICIES)}; plan again")
     return POLICIES[name]

@@ -1,12 +1,12 @@
 """Measure every stage of a plan alone on this machine, for `socsched plan --profile`.
 
-Stages with a model run on real data in dependency order, one at a time, on the lanes the plan gives them and, where
-that is more than one, on a single lane as well.  Two untraced frames warm up first.  Frames are added until the median
-of every stage is known within `interval`, twice as many each time, up to `most`.  Stages known by their times only are
-left out: there is nothing to measure.
+Stages with a model run on real data in dependency order, one at a time, on their planned lanes and, if these are more
+than one, on a single lane as well.  Two untraced frames warm up first.  The number of frames is doubled until the
+median of every stage is known within `interval`, up to `most`.  Stages with only a planned time are left out: there is
+nothing to measure.
 
-The interval of a median is that between the order statistics n/2 -+ 0.98 sqrt(n), which holds it with 95 % whatever the
-distribution (David & Nagaraja, Order Statistics, 3rd ed., section 7.1).
+The interval of a median lies between the order statistics n/2 -+ 0.98 sqrt(n), which contains it with 95 % whatever
+the distribution (David & Nagaraja, Order Statistics, 3rd ed., section 7.1).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from socsched.runtime.worker import warn
 from socsched.units import format_duration
 
 QUANTILES = 200
-"""Times of a stage kept in a profile: the simulator draws from them, so its percentiles are those of the machine."""
+"""Times of a stage kept in a profile: the simulator draws from them, so its percentiles match the machine."""
 LEAST_ERROR = 0.02
-"""Relative uncertainty stated at least: the same code measures so differently from one start to the next."""
+"""Minimum relative uncertainty: measurements of the same code vary this much between process starts."""
 
 
 def measure(
@@ -54,10 +54,10 @@ def measure(
 ) -> Profile:
     """Return measured costs of the plan's stages: the 99th percentile of `repeat` frames in ns, at each share tried.
 
-    With `interval` (relative half width) more frames are run while a stage's median is not known that well.  A cost is
-    planned with as if it were the longest there is, so it is taken from the slow end (with less than 100 frames it is
-    the longest seen); its error reaches down to the median.  `note` is told each result.
-    Raises UsageError when the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
+    With `interval` (relative half width) more frames are run until every stage's median is known that well.  The plan
+    treats a cost as a worst case, so it is taken from the slow end (with fewer than 100 frames it is the longest seen);
+    its error reaches down to the median.  `note` is called with each result.
+    Raises UsageError if the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
     """
     modelled = {stage.name for stage in pipeline.stages if stage.model}
     if not modelled & {task.name for task in plan.tasks}:
@@ -72,7 +72,7 @@ def measure(
             tell("measuring", before + report.frame + 1, most if interval else repeat, "frames", names)
 
         while wanted:
-            # frames of the warm-up are not reported, and building the stages takes a while: say what is coming
+            # warm-up frames are not reported and building the stages takes a while: announce the measurement first
             tell("measuring", before, most if interval else repeat, "frames", names)
             trace = execute(
                 variant,
@@ -109,7 +109,7 @@ def _variants(plan: Plan) -> Iterator[Plan]:
 
 
 def half_width(values: Sequence[int]) -> float:
-    """Return half the width of the 95 % interval of the median, relative to the median; infinite of too few values."""
+    """Return the relative half width of the median's 95 % interval; infinite for too few values."""
     ordered, count = sorted(values), len(values)
     low, high = math.floor(count / 2 - 0.98 * math.sqrt(count)), math.ceil(count / 2 + 0.98 * math.sqrt(count))
     if low < 1 or high > count:
@@ -132,7 +132,7 @@ def _cost(task: Task, plan: Plan, values: Sequence[int], note: Callable[[str], N
 
 
 def quantiles(ordered: Sequence[int]) -> tuple[int, ...]:
-    """Return all of a few values, else `QUANTILES` of them in the middle of equal steps."""
+    """Return all values if at most `QUANTILES`, else `QUANTILES` of them at the midpoints of equal steps."""
     if len(ordered) <= QUANTILES:
         return tuple(ordered)
     return tuple(ordered[(2 * step + 1) * len(ordered) // (2 * QUANTILES)] for step in range(QUANTILES))

@@ -1,8 +1,8 @@
-"""What Linux offers a real-time program: scheduling classes, locked memory, absolute sleeps, a quiet interpreter.
+"""Linux real-time facilities: scheduling classes, locked memory, absolute sleeps, a quiet interpreter.
 
-Everything is asked for and checked; what the system refuses is said once, in words, and the run goes on as an ordinary
-program.  SCHED_FIFO priorities follow the plan's order (rate or deadline monotonic), SCHED_DEADLINE takes budget,
-deadline and period of the plan itself (sched(7), Linux Documentation/scheduler/sched-deadline.rst).
+Each facility is requested and checked; a refusal is reported once, in words, and the run continues as an ordinary
+program.  SCHED_FIFO priorities follow the plan's order (rate or deadline monotonic); SCHED_DEADLINE takes budget,
+deadline and period from the plan itself (sched(7), Linux Documentation/scheduler/sched-deadline.rst).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLASSES = ("off", "auto", "fifo", "deadline")
 _FIFO_TOP = 80
 """Above ordinary real-time programs, below the watchdog and migration threads of the kernel at 99."""
 _SWITCH_S = 2e-4
-"""How long one thread may keep the interpreter while others wait; Python's own interval is 5 ms."""
+"""Time a thread may hold the interpreter lock while others wait; Python's default is 5 ms."""
 _SET_ATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_DEADLINE, _RESET_ON_FORK = 6, 1
 _LOCK_ALL = 1 | 2  # MCL_CURRENT | MCL_FUTURE
@@ -35,13 +35,13 @@ _TRIM, _MMAP_MOST, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA
 _TIMER_SLACK = 29  # PR_SET_TIMERSLACK
 _ABSOLUTE = 1  # TIMER_ABSTIME
 _SPARE_BYTES, _SPARE_OBJECTS = 16 * 2**20, 4 * 2**20
-"""Memory kept ready for C and for small objects of the interpreter."""
-_OBJECT = 400  # with its header below 512 bytes: the largest that the interpreter puts in its arenas
-_SHORT_NS = 100_000  # the shortest turn the kernel lets an ordinary thread ask for
+"""Memory reserved for C and for small objects of the interpreter."""
+_OBJECT = 400  # with its header below 512 bytes: the largest size the interpreter allocates from its arenas
+_SHORT_NS = 100_000  # the shortest time slice the kernel lets an ordinary thread request
 
 
 class _Attr(ctypes.Structure):
-    """struct sched_attr of the kernel."""
+    """The kernel's struct sched_attr."""
 
     _fields_ = (
         ("size", ctypes.c_uint32),
@@ -81,10 +81,10 @@ def fifo_priority(tasks: Sequence[Task], everything: Sequence[Task]) -> int:
 
 
 def reservation(tasks: Sequence[Task]) -> Reservation:
-    """Return a budget that serves every task of a worker in its period: the least period, the share they add up to.
+    """Return a budget that serves every task of a worker in its period: the total utilisation over the least period.
 
     With utilisations U_i = wcet_i / period_i the budget is sum(U_i) of the shortest period, at least the longest job's
-    share of its deadline; never more than the whole processor.
+    share of its deadline; never more than the whole core.
     """
     period = min(task.period_ns for task in tasks)
     used = sum(task.wcet_ns / task.period_ns for task in tasks)
@@ -94,7 +94,10 @@ def reservation(tasks: Sequence[Task]) -> Reservation:
 
 
 def set_fifo(priority: int) -> str:
-    """Put the calling thread into SCHED_FIFO; returns why not, empty when it worked.  Threads it starts follow."""
+    """Put the calling thread into SCHED_FIFO; return the reason for a refusal, empty on success.
+
+    Threads it starts inherit the class.
+    """
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
     except (OSError, AttributeError) as error:
@@ -103,9 +106,10 @@ def set_fifo(priority: int) -> str:
 
 
 def set_deadline(wanted: Reservation) -> str:
-    """Put the calling thread into SCHED_DEADLINE; returns why not.  Threads it starts afterwards are ordinary ones.
+    """Put the calling thread into SCHED_DEADLINE; return the reason for a refusal, empty on success.
 
-    The kernel wants such a thread free to move within its root domain, so its affinity is widened first.
+    Threads it starts afterwards are ordinary ones.  The kernel requires such a thread to be free to move within its
+    root domain, so its affinity is widened first.
     """
     number = _SET_ATTR.get(platform.machine())
     if number is None:
@@ -129,7 +133,7 @@ def set_ordinary() -> None:
 def chosen_class(wanted: str, processors: int) -> tuple[str, str]:
     """Return the scheduling class for workers on `processors` CPUs, and a notice; the class is off, fifo or deadline.
 
-    "auto" takes SCHED_FIFO where it is permitted and leaves at least one usable CPU to everybody else.
+    "auto" takes SCHED_FIFO if it is permitted and leaves at least one usable CPU to other processes.
     """
     if wanted not in CLASSES:
         raise UsageError(f"real-time class {wanted!r} is unknown", f"classes: {', '.join(CLASSES)}")
@@ -143,7 +147,7 @@ def chosen_class(wanted: str, processors: int) -> tuple[str, str]:
 
 
 def refusal() -> str:
-    """Return why SCHED_FIFO is refused, asked in a thread that ends at once."""
+    """Return the reason SCHED_FIFO is refused, empty if it is granted; tried in a short-lived thread."""
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(set_fifo(1)))
     thread.start()
@@ -152,7 +156,7 @@ def refusal() -> str:
 
 
 def lock_memory() -> str:
-    """Keep all pages of this process in memory, now and later; returns why not, empty when it worked."""
+    """Lock all present and future pages of this process; return the reason for a refusal, empty on success."""
     libc = _libc()
     if not _may_lock():
         return "memory not locked: the limit is below what the process needs (`ulimit -l unlimited`)"
@@ -162,10 +166,11 @@ def lock_memory() -> str:
 
 
 def keep_memory() -> None:
-    """Let memory that is freed stay with the process: no trimming, no mapping of its own for a large block, one heap.
+    """Keep freed memory in the process: no trimming, no separate mapping for a large block, a single heap.
 
-    Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame; and
-    with a heap a thread, what one thread frees of another's is not used by a third: each heap grows to its own worst.
+    Otherwise every large array of a host function is mapped, faulted in page by page and unmapped again each frame.
+    With one heap per thread, memory that a thread frees on behalf of another is not reused by a third, so each heap
+    grows to its own maximum.
     """
     libc = _libc()
     if hasattr(libc, "mallopt"):
@@ -175,27 +180,30 @@ def keep_memory() -> None:
 
 
 def spare_memory() -> None:
-    """Take some memory and give it back, so that what a frame needs more than any before it did is there already."""
+    """Allocate and free some memory, so that a frame that needs more than any before finds it already mapped."""
     block = ctypes.create_string_buffer(_SPARE_BYTES)
     del block
-    # the interpreter's own heap comes in arenas of a megabyte at most, which go back to the system when empty
+    # the interpreter's own heap uses arenas of at most a megabyte, which are returned to the system when empty
     objects = [bytes(_OBJECT) for _ in range(_SPARE_OBJECTS // _OBJECT)]
     _KEPT[:] = objects[:: 2**18 // _OBJECT]
 
 
 _KEPT: list[bytes] = []
 _NAMES = ("data", "strides", "descr", "typestr", "shape", "version")
-"""What numpy calls the parts of an array for others (`__array_interface__`).  Where nobody holds these words, each look
-puts one into the interpreter's table of names and takes it out again, until that grows: by a megabyte, once."""
+"""The keys of numpy's `__array_interface__`.  Without a live reference to these strings, each access interns one in the
+interpreter's string table and removes it again, until the table grows: by a megabyte, once."""
 
 
 def unlock_memory() -> None:
-    """Let pages go again."""
+    """Unlock all pages of this process."""
     _libc().munlockall()
 
 
 def _may_lock() -> bool:
-    """With a finite limit, MCL_FUTURE would let a later allocation fail instead of this call; root has none."""
+    """Return whether the lock limit is infinite or does not apply (root).
+
+    With a finite limit, MCL_FUTURE would let a later allocation fail instead of this call.
+    """
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
@@ -203,7 +211,7 @@ def _may_lock() -> bool:
 
 
 def sleep_until(time_ns: int) -> None:
-    """Sleep until an instant of the monotonic clock; returns early only on a signal.  Lateness never adds up."""
+    """Sleep until an instant of the monotonic clock; return early only on a signal.  Lateness does not accumulate."""
     now = time.monotonic_ns()
     if time_ns <= now:
         return
@@ -215,16 +223,16 @@ def sleep_until(time_ns: int) -> None:
 
 
 def fine_timers() -> None:
-    """Let the calling thread's timers fire when they are due, not up to 50 us later."""
+    """Minimise the calling thread's timer slack, so that timers fire when due, not up to 50 us later."""
     if sys.platform.startswith("linux"):
         _libc().prctl(_TIMER_SLACK, 1, 0, 0, 0)
 
 
 def short_turns() -> str:
-    """Let the calling thread, an ordinary one, take a processor at once from who has had it for a while.
+    """Request a short time slice for the calling ordinary thread, so that it preempts longer-running ones at once.
 
-    Where deadlines are virtual (EEVDF) a shorter turn asked for is an earlier deadline: sched_setattr(2) with
-    SCHED_OTHER, Linux 6.12 and later; before, nothing changes.  Returns why not, empty when it was taken.
+    Under EEVDF a shorter requested slice gives an earlier virtual deadline: sched_setattr(2) with SCHED_OTHER, Linux
+    6.12 and later; earlier kernels ignore it.  Returns the reason for a refusal, empty on success.
     """
     number = _SET_ATTR.get(platform.machine())
     if number is None or not hasattr(os, "SCHED_OTHER") or os.sched_getscheduler(0) != os.SCHED_OTHER:
@@ -237,7 +245,7 @@ def short_turns() -> str:
 
 
 def stay_off(processors: Sequence[Collection[int]], allowed: Collection[int]) -> None:
-    """Keep the calling thread off the first of several sets of processors that leaves others of those allowed."""
+    """Keep the calling thread off the first of several core sets that leaves some of the allowed cores."""
     left = next((rest for taken in processors if (rest := {*allowed} - {*taken})), None)
     if left and hasattr(os, "sched_setaffinity"):
         with suppress(OSError):
@@ -246,7 +254,7 @@ def stay_off(processors: Sequence[Collection[int]], allowed: Collection[int]) ->
 
 @contextmanager
 def quiet_interpreter(lock: bool = False, note: Callable[[str], None] = print) -> Iterator[None]:
-    """Keep the cycle collector out of the loop, hand the interpreter over quickly and, with `lock`, lock memory."""
+    """Disable the cycle collector, shorten the interpreter's switch interval and, with `lock`, lock memory."""
     enabled, switch = gc.isenabled(), sys.getswitchinterval()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Releases at absolute times, so that no lateness adds up, or as fast as there is room."""
+"""Releases at absolute times, so that lateness does not accumulate, or as soon as there is room."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from socsched.runtime.options import Options
 from socsched.runtime.overheads import RELEASE
 
 _PRIORITY = 90
-"""SCHED_FIFO priority of the thread: it only sleeps and releases; what it releases must not wait for what runs."""
+"""SCHED_FIFO priority of the release thread: it only sleeps and releases, and no running job may delay a release."""
 _LOOK_NS = int(LOOK_S * 1e9)
 _YIELD_S = 1e-4
-"""How long workers are given to start what was released, before this thread wants the interpreter for its books."""
+"""Time for workers to start the released jobs before this thread takes the interpreter lock for bookkeeping."""
 
 
 class Releases:
-    """The thread that releases the frames of a run until `horizon_ns`; with `asap` as soon as there is room.
+    """The thread that releases the frames of a run until `horizon_ns`; with `asap`, as soon as there is room.
 
-    With `alone` it does its own work only when nothing runs.
+    With `alone` and `asap` it does its bookkeeping only when no frame is in progress.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Releases:
         self._thread = threading.Thread(target=self._run, name="release", daemon=True)
 
     def run(self, meanwhile: Callable[[], None]) -> None:
-        """Release everything, in a thread of its own, and call `meanwhile` in this one from time to time."""
+        """Release all frames in a separate thread, and call `meanwhile` in this one periodically."""
         self._thread.start()
         while not self._ended.wait(LOOK_S / 2) and not self._hub.over:
             meanwhile()
@@ -73,7 +73,7 @@ class Releases:
             self._ended.set()
 
     def _group(self, group: list[timetable.Release]) -> bool:
-        """Release what comes at one instant; False when the run must end now."""
+        """Release the frames of one instant; return False if the run must end now."""
         hub, injector = self._hub, self._injector
         names = [name for _, name, _ in group]
         frames = {name: self._feeds[name].frame(number) for _, name, number in group if name in self._feeds}
@@ -97,7 +97,7 @@ class Releases:
             if self._asap:
                 self._groups.append([t for t in hub.dispatcher.ledger.open if t not in known])
         if self._alone and self._asap:
-            self._wait_for_room()  # a stage that is measured must not wait for the interpreter while this thread writes
+            self._wait_for_room()  # a measured stage must not wait for the interpreter lock while this thread writes
         else:
             time.sleep(_YIELD_S)
         hub.write()
@@ -106,7 +106,7 @@ class Releases:
         return True
 
     def _note(self, name: str, number: int, nominal: int, now: int, frame: Any) -> None:
-        """Record how late a release came and what was in it."""
+        """Record the lateness of a release and the contents of its frame."""
         hub = self._hub
         if now > nominal:
             hub.dispatcher.trace.counters.setdefault(self._late[name], []).append((nominal, float(now - nominal)))
@@ -115,7 +115,7 @@ class Releases:
             hub.collector.note(number, input=frame.title, **points)
 
     def _sleep(self, until_ns: int, names: list[str]) -> bool:
-        """Sleep until a time of this run at which `names` are released; False when the run must end now."""
+        """Sleep until the release of `names` at `until_ns` of this run; return False if the run must end now."""
         hub, told = self._hub, False
         while not hub.over:
             now = hub.now()
@@ -126,7 +126,7 @@ class Releases:
                 told = True
                 realtime.sleep_until(hub.origin_ns + until_ns - REHEARSAL_NS)
                 at = hub.origin_ns + until_ns
-                # who stays awake keeps its processor, as who runs does: there this thread would sleep past the release
+                # awake or running workers keep their cores busy: on one of those this thread would miss the release
                 awake = {cpu for name in names for cpu in anticipation.released(name, at, hub.dispatcher.seats)}
                 realtime.stay_off((awake | hub.busy(), awake), self._allowed)
                 for name in names:
@@ -137,7 +137,7 @@ class Releases:
         return False
 
     def _wait_for_room(self) -> bool:
-        """Wait until fewer frames than allowed are under way; False when the run must end now."""
+        """Wait until fewer frames than allowed are in progress; return False if the run must end now."""
         hub, most = self._hub, max(self._options.in_flight, 1)
         with hub.guard:
             while not hub.over:

@@ -1,9 +1,9 @@
-"""One execution of a plan: what is set up before time zero, what goes on, what is put down in the end.
+"""One execution of a plan: setup before time zero, the run itself, and the final accounting.
 
-One worker serves each set of lanes (see `worker`); a thread of its own releases frames at absolute times; a finished
-stage starts the next one (see `hub`), nothing polls; the monitor watches from outside; the calling thread tells what is
-finished.  Before time zero all stages, those of plans that may take over included, run on a sound frame, untraced:
-thread pools, caches and memory are then warm.
+One worker serves each set of lanes (see `worker`).  A dedicated thread releases frames at absolute times.  A finished
+stage starts the next one (see `hub`) without polling.  The monitor watches from outside, and the calling thread reports
+finished frames.  Before time zero all stages, including those of failover plans, run untraced on a usable frame, to
+warm up thread pools, caches and memory.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from socsched.runtime.worker import Habits, Worker, warn
 from socsched.trace.trace import Instant, Trace
 
 INTERRUPTED = "interrupted by the user"
-"""What the trace of a run says that SIGINT ended early."""
+"""The trace note of a run that SIGINT ended early."""
 
 
 def require_whole(trace: Trace) -> None:
-    """Raise KeyboardInterrupt for the trace of a run that SIGINT ended early."""
+    """Raise KeyboardInterrupt if the trace is of a run that SIGINT ended early."""
     if any(note.text == INTERRUPTED and note.subject == "run" for note in trace.instants):
         raise KeyboardInterrupt
 
@@ -76,7 +76,7 @@ class Session:
         self._hub.put_in_charge(self._versions[0], Trace("measured", 0, setting.seed))
 
     def trace_of(self, horizon_ns: int, asap: bool, seed: int, stats: bool) -> Trace:
-        """Warm up, release frames until `horizon_ns`, wait for what is under way, and return the trace."""
+        """Warm up, release frames until `horizon_ns`, wait for frames in progress, and return the trace."""
         hub, options = self._hub, self._options
         trace = Trace("measured", horizon_ns, seed)
         hub.lossless = self._alone or asap
@@ -102,7 +102,7 @@ class Session:
             releases.run(self._tell)
             self._wind_down()
             if journal is not None:
-                journal.close()  # the trace is whole again
+                journal.close()  # the trace is complete again
                 if journal.error is not None:
                     self._note(f"the journal ends before the run: {journal.error}")
             self._gather(trace, meters)
@@ -114,7 +114,7 @@ class Session:
             raise StageFailed(act.task.name, act.job.frame, error, trace) from error
         return trace
 
-    # -- before
+    # -- setup
 
     def _workers(self) -> list[Worker]:
         return [worker for version in self._versions for worker in version.workers.values()]
@@ -135,9 +135,9 @@ class Session:
         await_workers(self._workers(), lambda: hub.interrupted, self._note)
 
     def _warm_up(self, version: Version) -> None:
-        """Run every stage on a sound frame; a stage that cannot is told before time zero.
+        """Run every stage on a usable frame; report a failing stage before time zero.
 
-        As many frames as can be under way later are kept to the end, so that memory for all of them exists by then.
+        As many frames as may later be in progress at once are kept to the end, so that memory for all of them exists.
         """
         hub = self._hub
         hub.origin_ns = time.monotonic_ns()
@@ -160,7 +160,10 @@ class Session:
             raise StageFailed(act.task.name, act.job.frame, error, hub.dispatcher.trace) from error
 
     def _warm_frames(self, version: Version) -> int:
-        """One more than can be under way where frames have slots: the last one's is given back a moment late."""
+        """Return the number of warm-up frames.
+
+        If frames have slots, it exceeds the frames in progress by one: the last frame's slot is returned late.
+        """
         return max(WARMUP_FRAMES, self._options.in_flight + any(version.chained.values()))
 
     def _monitor(self) -> Monitor:
@@ -176,12 +179,12 @@ class Session:
         )
 
     def _note(self, text: str) -> None:
-        """Warn, once."""
+        """Print a warning once."""
         if text not in self._notices:
             self._notices.append(text)
             warn(text)
 
-    # -- meanwhile
+    # -- during the run
 
     def _tell(self) -> None:
         reports = self._hub.reports
@@ -191,7 +194,7 @@ class Session:
                 self._on_frame(report)
 
     def _wait_idle(self) -> bool:
-        """Wait until nothing is under way; False when the run must end now."""
+        """Wait until no job is outstanding; return False if the run must end now."""
         hub = self._hub
         while True:
             hub.look()
@@ -204,7 +207,7 @@ class Session:
                 hub.wait()
 
     def _wind_down(self) -> None:
-        """Let released frames come to their end, or after an interrupt or failure only the jobs under way."""
+        """Let released frames complete; after an interrupt or failure, only the jobs in progress."""
         hub = self._hub
         self._wait_idle()
         with hub.guard:
@@ -214,10 +217,10 @@ class Session:
         hub.write()
         self._tell()
 
-    # -- after
+    # -- wrap-up
 
     def _gather(self, trace: Trace, meters: Sequence[Meter]) -> None:
-        """Put down what meters measured since the last time."""
+        """Add the meters' samples since the last call to the trace."""
         for meter in meters:
             for name, steps in meter.counters(self._hub.origin_ns).items():
                 trace.counters.setdefault(name, []).extend(steps)
@@ -243,7 +246,7 @@ class Session:
 
     @contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """Turn the first SIGINT into an orderly end; a second one is Python's own again."""
+        """Turn the first SIGINT into an orderly end; a second one gets the previous handler."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,9 +1,9 @@
-"""What lanes do not separate is kept apart in time: less critical jobs make way for more critical ones.
+"""Temporal isolation of resources that lanes do not separate: less critical jobs yield to more critical ones.
 
-Interpreter, caches, memory and devices are shared whatever the lanes, and a job that has begun cannot be stopped.  So a
-job does not start while a more critical one is under way anywhere, nor when it would probably still run at the next
-release of a more critical frame (idle time on purpose, as in non-preemptive scheduling by the clock; Ekelin, ECRTS
-2006).  It waits for a period of its own at most.
+Interpreter lock, caches, memory and devices are shared whatever the lanes, and a started job cannot be stopped.  So a
+job does not start while a more critical one is ready or running anywhere, nor if it would probably still run at the
+next release of a more critical frame (inserted idle time, as in clairvoyant non-preemptive scheduling; Ekelin, ECRTS
+2006).  It waits for at most one period of its task.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from socsched.runtime.activation import Activation
 from socsched.runtime.overload import CRITICALITIES
 
 _FORGET = 32
-"""A longest time seen loses one part in this many with every job that took less."""
+"""The recorded longest time shrinks by 1/`_FORGET` with every shorter job."""
 
 
 class Shield:
-    """When less critical jobs may start; times in ns.  Not thread safe.
+    """Decides when less critical jobs may start; times in ns.  Not thread safe.
 
-    With `ahead` releases are expected a period after the last one; else, as where frames are released when there is
-    room, only what is under way counts.
+    With `ahead`, the next release is expected one period after the last; without it, as when frames are released
+    whenever there is room, only ready and running jobs count.
     """
 
     def __init__(self, plan: Plan, ahead: bool = True) -> None:
@@ -36,12 +36,12 @@ class Shield:
         self._longest: dict[str, int] = {}
 
     def released(self, source: str, release_ns: int) -> None:
-        """Take note of a frame: the next one comes a period later."""
+        """Record the release of a frame: the next one is due a period later."""
         if source in self._sources:
             self._due[source] = release_ns + self._sources[source][1]
 
     def ended(self, task: str, exec_ns: int) -> None:
-        """Take note of how long a job took."""
+        """Record the execution time of a job."""
         before = self._longest.get(task, 0)
         self._longest[task] = max(exec_ns, before - before // _FORGET)
 
@@ -50,7 +50,7 @@ class Shield:
         return max((self._rank[act.task.name] for act in jobs), default=0)
 
     def holds_back(self, act: Activation, first: int, now_ns: int) -> bool:
-        """Whether a job is not to start now, when the most critical work under way is of rank `first`."""
+        """Return whether a job must not start now; `first` is the highest rank among ready and running jobs."""
         task = act.task
         rank = self._rank[task.name]
         if now_ns - act.job.activation_ns >= task.period_ns:
@@ -61,12 +61,12 @@ class Shield:
         end = now_ns + self._longest.get(task.name, 0)
         for source, due in self._due.items():
             above, period = self._sources[source]
-            if above > rank and due < end and now_ns < due + period:  # else it does not come any more
+            if above > rank and due < end and now_ns < due + period:  # not a whole period overdue
                 return True
         return False
 
     def _highest(self, source: str, plan: Plan) -> int:
-        """Return the highest criticality of all that follows a source, or of the source where it is a timer."""
+        """Return the highest criticality among all successors of a source, including the source if it is a timer."""
         reached = {source}
         while more := {task.name for task in plan.tasks if reached.intersection(task.after)} - reached:
             reached |= more

@@ -2,10 +2,10 @@
 
 L4T 32       POM_5V_GPU 40/40, temperatures and clocks as in 35, no units behind power
 L4T 35, 36   GR3D_FREQ 0%@1300, CPU@41.4C, VDD_GPU_SOC 2403mW/2403mW (now / average)
-JetPack 7    a date first, GR3D_FREQ 12%@[1300,1300] (a clock a GPC), cpu@52.968C, VDD_GPU_SOC 5139mW/5139mW/5139mW
-             (now / average / peak), engines that are off in words (NVDLA0 off)
+JetPack 7    a date first, GR3D_FREQ 12%@[1300,1300] (one clock per GPC), cpu@52.968C, VDD_GPU_SOC
+             5139mW/5139mW/5139mW (now / average / peak), engines that are off in words (NVDLA0 off)
 
-Rails of the AGX boards add up to the module's power; boards with VDD_IN measure it.
+On AGX boards the rails add up to the module's power; boards with VDD_IN measure it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _ZONE = re.compile(r"\b(\w+)@(-?\d+(?:\.\d+)?)C\b")
 _POWERED_OFF_C = -256.0
 _MHZ = 1_000_000
 TOTALS = ("VDD_IN", "POM_5V_IN")
-"""Rails that carry the whole module, where a board has one."""
+"""Rails that supply the whole module, on boards that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One line: bytes, Hz, mW, degrees Celsius; loads from 0 to 1.
 
-    `cores` has None for a core that is off; a clock or load that the line does not tell is None, an engine that is off
-    has clock 0.
+    `cores` has None for a core that is off.  A clock or load missing from the line is None; an engine that is off has
+    clock 0.
     """
 
     ram_bytes: int = 0
@@ -50,14 +50,14 @@ class Sample:
 
     @property
     def power_mw(self) -> int | None:
-        """Return the module's power: of its input rail, else the sum of all rails, None where there is none."""
+        """Return the module's power: its input rail, else the sum of all rails, None without rails."""
         for name in TOTALS:
             if name in self.rails_mw:
                 return self.rails_mw[name]
         return sum(self.rails_mw.values()) if self.rails_mw else None
 
     def counters(self) -> dict[str, float]:
-        """Return what a trace keeps of a sample."""
+        """Return the counter values of a sample that a trace records."""
         found: dict[str, float] = {f"rail_mw.{name}": float(value) for name, value in self.rails_mw.items()}
         if self.power_mw is not None:
             found["power_mw"] = float(self.power_mw)
@@ -69,7 +69,7 @@ class Sample:
 
 
 def parse(line: str) -> Sample | None:
-    """Return what a line says, None when it is none of tegrastats."""
+    """Return the sample of a line, None if it is not a tegrastats line."""
     memory = {name: (int(used), int(total), _UNITS[unit]) for name, used, total, unit in _MEMORY.findall(line)}
     if "RAM" not in memory:
         return None

@@ -1,6 +1,6 @@
-"""Power of this machine while a run goes on, from the package energy counters where the user may read them.
+"""Power of this machine during a run, from the package energy counters if the user may read them.
 
-Without such a counter nothing is recorded: a run does not report a power that nobody measured.
+Without such a counter nothing is recorded: a run reports only measured power.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class PowerMeter:
             self._thread.join(timeout=2)
 
     def steps(self, start_ns: int, samples: list[tuple[int, float]] | None = None) -> list[tuple[int, float]]:
-        """Return (ns since `start_ns`, mW) of every interval that began after it, all or those of `samples`."""
+        """Return (ns since `start_ns`, mW) of every interval that began after it, from `samples` or from all."""
         known = self.samples if samples is None else samples
         return [(time_ns - start_ns, power) for time_ns, power in known if time_ns >= start_ns]
 
     def counters(self, start_ns: int) -> dict[str, list[tuple[int, float]]]:
-        """Return `steps` as the counter power_mw, nothing where nothing was measured; what is returned is let go."""
+        """Return `steps` as the counter power_mw, empty if nothing was measured; returned samples are discarded."""
         steps = self.steps(start_ns, found := self.samples[:])
         del self.samples[: len(found)]
         return {"power_mw": steps} if steps else {}

@@ -1,4 +1,4 @@
-"""When sensors and timers release their frames, and how long a run lasts."""
+"""Release times of sensors and timers, and the length of a run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DEFAULT_FRAMES = 10
 
 
 def horizon_ns(plan: Plan, lead: str, scans: int, frames: int | None, duration_ns: int | None) -> int:
-    """Return until when (exclusive) frames are released, in ns.
+    """Return the time (exclusive) until which frames are released, in ns.
 
-    `frames` counts frames of the `lead` source; without it and with scan files the run ends with the last scan, with
-    neither it lasts `DEFAULT_FRAMES`.  `duration_ns` ends the run in any case.
+    `frames` counts frames of the `lead` source.  Without it, a run with scan files ends with the last scan; a run
+    without either lasts `DEFAULT_FRAMES`.  `duration_ns` ends the run in any case.
     """
     offset, period = _sources(plan)[lead]
     wanted = frames or scans or (None if duration_ns else DEFAULT_FRAMES)
@@ -31,7 +31,7 @@ def lead_source(plan: Plan, scanned: str | None) -> str:
 
 
 def frames_of(plan: Plan, name: str, until_ns: int) -> int:
-    """Return how many frames a sensor or timer releases before `until_ns`."""
+    """Return the number of frames a sensor or timer releases before `until_ns`."""
     offset, period = _sources(plan)[name]
     return max(-(-(until_ns - offset) // period), 0)
 
@@ -42,7 +42,7 @@ def names(plan: Plan) -> tuple[str, ...]:
 
 
 def releases(plan: Plan, until_ns: int) -> Iterator[list[Release]]:
-    """Yield the releases before `until_ns`, in order of time; those of one instant together, sensors before timers."""
+    """Yield the releases before `until_ns` in order of time, grouped by instant, sensors before timers."""
 
     def series(name: str, offset: int, period: int, rank: int) -> Iterator[tuple[int, int, str, int]]:
         for frame in count():

@@ -1,4 +1,4 @@
-"""A plan that can be in charge of a run: its rules, what its device chains, and its workers."""
+"""A plan that can control a run: its rules, its chains on devices, and its workers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ WARMUP_FRAMES = 2
 class Version:
     """A plan with its rules and workers.
 
-    `chained` names the tasks that follow each task on its own device, `behind` all that follow it; `titles` are what
-    people read, `chains_of` the chains that end in a task.
+    `chained` names the successors of each task on its own device, `behind` all its successors; `titles` are display
+    names.
     """
 
     plan: Plan
@@ -37,12 +37,12 @@ class Version:
     workers: dict[WorkerKey, Worker] = field(default_factory=dict)
 
     def awaited(self, name: str) -> bool:
-        """Whether somebody but the task's own device waits for its end."""
+        """Return whether anything but the task's own device waits for its end."""
         return not self.behind[name] or bool(self.behind[name] - self.chained[name])
 
 
 def make_version(plan: Plan, setting: Setting, options: Options, backends: Instances, alone: bool) -> Version:
-    """Return a plan with the rules `options` ask for; with `alone` one job runs at a time, each behind its producer."""
+    """Return a plan with the rules of `options`; with `alone`, one job runs at a time, right after its producer."""
     setting = replace(setting, plan=plan)
     on_device = {task.name: queued(task, setting, backends) for task in plan.tasks}
     frames = max(options.in_flight, WARMUP_FRAMES)
@@ -82,7 +82,7 @@ def start_workers(
 ) -> str:
     """Start the workers of a plan and return their scheduling class (`realtime.chosen_class`).
 
-    `habits` are those of the run, `note` takes what people should know.
+    `habits` are those of the run; `note` receives notices for the user.
     """
     plan = version.plan
     crews = version.rules.crews()
@@ -113,7 +113,7 @@ def start_workers(
 
 
 def await_workers(workers: Sequence[Worker], interrupted: Callable[[], bool], note: Callable[[str], None]) -> None:
-    """Wait until all stages are prepared; raises what a stage raised, MachineError for what is not our own error."""
+    """Wait until all stages are prepared; reraise a stage's SocschedError, other errors as MachineError."""
     for worker in workers:
         while not worker.ready.wait(0.1):
             if interrupted():
@@ -129,7 +129,7 @@ def await_workers(workers: Sequence[Worker], interrupted: Callable[[], bool], no
 
 
 def stop_workers(workers: Sequence[Worker], freed: threading.Event) -> None:
-    """End all threads after the jobs under way; `freed` lets those go that hang on purpose."""
+    """End all threads after the jobs in progress; `freed` releases injected hangs."""
     freed.set()
     for worker in workers:
         worker.stop()
@@ -140,7 +140,7 @@ def stop_workers(workers: Sequence[Worker], freed: threading.Event) -> None:
 def _cpus(version: Version, board: Board, engine: str, lanes: tuple[int, ...]) -> set[int]:
     if engine in {e.id for e in version.plan.engines}:
         return board.cpus(engine, lanes)
-    # a thread that serves all engines: all processors any of them stands for
+    # a thread that serves all engines may use the cores of all of them
     found: set[int] = set()
     for task in version.plan.tasks:
         found |= board.cpus(task.engine, tuple(task.lanes))

@@ -1,4 +1,4 @@
-"""What of a plan never changes while it runs: who follows whom, whose data is kept for how long."""
+"""The fixed part of a running plan: which tasks follow which, and how long each output is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from socsched.planning.plan import Plan, Task
 
 
 class Wiring:
-    """The fixed side of a plan, looked up for every job.
+    """The fixed part of a plan, consulted for every job.
 
     `needs` maps a task to the stages and sensors whose outputs its model reads (`registry.bindings`).
     Raises UsageError for a task on lanes that do not exist.
@@ -33,14 +33,14 @@ class Wiring:
 
 
 def _carried(plan: Plan, needs: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return, for every task, whose outputs some task behind it still reads; all else is freed when it ends."""
+    """Return, for every task, the producers whose outputs a later task still reads; others are freed when it ends."""
     behind: dict[str, list[str]] = {task.name: [] for task in plan.tasks}
     for task in plan.tasks:
         for name in {*task.after, *task.reads} & set(behind):
             behind[name].append(task.name)
     carry: dict[str, set[str]] = {task.name: set() for task in plan.tasks}
     changed = True
-    while changed:  # `reads` may close a circle, so iterate to the fixed point
+    while changed:  # `reads` may close a cycle, so iterate to the fixed point
         changed = False
         for name, followers in behind.items():
             wanted = set().union(*(needs.get(f, set()) | carry[f] for f in followers)) if followers else set()

@@ -1,8 +1,8 @@
 """Worker threads: one for every set of lanes the plan uses, each with its own prepared stages.
 
-A worker of a processor runs a job to its end.  One of a device with a queue launches jobs without waiting; a second
+A CPU worker runs a job to completion.  A worker of a device with a queue launches jobs without waiting; a second
 thread sleeps on their completion events, in order, and reports them.  It does not wake for a job whose outputs only
-the device needs as long as another one is queued behind it.
+the device needs as long as another job is queued behind it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Prepare = Callable[[Task], Call]
 Done = Callable[["Worker", Activation, int, int, "Outputs | BaseException"], None]
 Launched = Callable[[Activation, Outputs], None]
 _BUILD = threading.Lock()
-"""One worker prepares at a time: TVM reads its thread settings from the process environment when a pool starts, and two
-threads that capture device work at once break both captures."""
+"""Workers prepare one at a time: TVM reads its thread settings from the process environment when a pool starts, and
+two threads that capture device work at once break both captures."""
 
 
 @dataclass(slots=True)
 class Habits:
-    """What all workers of a run share: how the thread is set up, what to do with faults and with launched jobs.
+    """Settings shared by all workers of a run: thread setup, fault injection and callbacks.
 
-    `enter` is called in the thread before and `settle` after its stages are prepared, with its tasks; both return a
-    notice or nothing.  `awaited` says whether a task's end matters to the host.  Several calls of `done` in a row are
-    made within `together`.  `begun` is told of every job of a processor when it starts (monotonic ns).
+    `enter` is called in the thread before, `settle` after its stages are prepared, with its tasks; both return a
+    notice or an empty string.  `awaited` tells whether a task's end matters to the host.  Consecutive calls of `done`
+    are made within `together`.  `begun` is called for every CPU job when it starts (monotonic ns).
     """
 
     done: Done
@@ -55,9 +55,9 @@ class Habits:
 class Worker:
     """Runs the jobs of one lane set in turn.
 
-    `prepare` makes a task callable, in this thread; `done` is told the start and end (monotonic ns) and the outputs,
-    or the exception.  `cpus` are the processors the lanes stand for; where the system refuses the affinity, the worker
-    runs unpinned and `notices` say so.
+    `prepare` makes a task callable, in this thread; `done` gets the start and end (monotonic ns) and the outputs or the
+    exception.  `cpus` are the cores of the lanes; if the system refuses the affinity, the worker runs unpinned and
+    `notices` report it.
     """
 
     def __init__(self, name: str, tasks: Sequence[Task], cpus: set[int], prepare: Prepare, habits: Habits) -> None:
@@ -77,19 +77,19 @@ class Worker:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def submit(self, act: Activation) -> None:
-        """Let the worker run this job after those it has."""
+        """Queue a job on the worker."""
         self._jobs.put(act)
 
     def expect(self, from_ns: int, until_ns: int) -> None:
-        """Let the worker be awake for a job from one moment to another (monotonic ns)."""
+        """Keep the worker awake for an expected job from `from_ns` to `until_ns` (monotonic ns)."""
         self._jobs.expect(from_ns, until_ns)
 
     def stop(self) -> None:
-        """End the threads after the jobs under way, if any."""
+        """End the threads after the jobs in progress, if any."""
         self._jobs.put(None)
 
     def join(self, timeout: float) -> None:
-        """Wait for the threads to end; one that hangs is left alone."""
+        """Wait for the threads to end; a hung thread is abandoned."""
         if not self.dead:
             self.thread.join(timeout)
             if self._reaper is not None:
@@ -116,7 +116,7 @@ class Worker:
             self._reaper.start()
         while (act := self._jobs.get()) is not None:
             self._execute(act)
-            del act  # whoever waits for the next job must not keep this one's tensors alive
+            del act  # waiting for the next job must not keep this one's tensors alive
         self._pending.put(None)
 
     def _execute(self, act: Activation) -> None:
@@ -160,15 +160,15 @@ class Worker:
             held.append(item)
             act = item[0]
             if self._habits.awaited(act.task.name) or self._pending.empty():
-                # nobody is kept waiting by a wait: those held may be on other streams, and not at their end yet
+                # wait outside the guard: held jobs may be on other streams and still running
                 ends = [self._await(*entry[:2]) for entry in held]
-                # one report after the other without letting go of what guards them, unless a fault draws one out
+                # report them all under one hold of the guard, unless an injected fault may prolong a report
                 with self._habits.together if self._habits.injector is None else nullcontext():
                     for entry, end in zip(held, ends, strict=True):
                         self._report(*entry, end)
                 held.clear()
                 del entry
-            del item, act  # whoever waits for the next job must not keep this one's slot
+            del item, act  # waiting for the next job must not keep this one's slot
 
     def _await(self, act: Activation, pending: Pending) -> tuple[int, int] | BaseException:
         act.begun_ns = time.monotonic_ns()
@@ -191,7 +191,7 @@ class Worker:
         self._habits.done(self, act, start, end, result)
 
     def _first(self, act: Activation, call: Call) -> Outputs:
-        """A thread's TVM pool starts with its first call, so that call sees the settings too."""
+        """Run a task's first call under the pool settings, since a thread's TVM pool starts with its first call."""
         self._warm.add((act.task.name, act.cheap))
         with _BUILD, pool_of(len(act.task.lanes)):
             return call(act.values)
@@ -211,10 +211,10 @@ class Worker:
 
 
 class pool_of:
-    """Context in which a TVM thread pool starts with `threads` threads, which inherit the caller's processors."""
+    """Context in which a TVM thread pool starts with `threads` threads, which inherit the caller's affinity."""
 
     def __init__(self, threads: int) -> None:
-        # TVM's own binding would count from processor 0 and pile all workers up there
+        # TVM's own binding counts from core 0 and would place all workers there
         self._wanted = {"TVM_NUM_THREADS": str(threads), "TVM_BIND_THREADS": "0"}
 
     def __enter__(self) -> None:
@@ -230,5 +230,5 @@ class pool_of:
 
 
 def warn(text: str) -> None:
-    """Print a warning for people."""
+    """Print a warning to stderr."""
     print(printable(f"socsched: {text}"), file=sys.stderr)

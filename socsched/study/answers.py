@@ -1,4 +1,4 @@
-"""What a sweep's table says: the best configurations by each measure, and which no other beats."""
+"""Results of a sweep: the best configuration by each measure, and the Pareto-optimal ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FRONTS = (
     ("latency_ns", "tdp_mw"),
     ("latency_ns", "energy_mj_per_round"),
 )
-"""Pairs of columns whose fronts are drawn; with prices, latency against price besides."""
+"""Pairs of columns whose fronts are drawn; with prices, also latency against price."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`best`: rows by what they are best at, of those that hold; `nearest`: the best of all where none holds.
+    """`best`: rows by the measure they are best at, among those that hold; `nearest`: the best of all if none holds.
 
-    `fronts`: configurations that no other beats, by pair of columns, of those that hold (or all where none does).
+    `fronts`: Pareto-optimal configurations by pair of columns, among those that hold (or all if none does).
     """
 
     best: Mapping[str, Row]
@@ -34,7 +34,7 @@ class Answers:
 
 
 def answers(study: Study, rows: Sequence[Row]) -> Answers:
-    """Return what the rows of a study say."""
+    """Return the answers from the rows of a study."""
     holding = [row for row in rows if row["holds"]]
     ordered = sorted(rows, key=lambda row: rank(study, row))
     shown = holding or [row for row in rows if row["verdict"] != "error"]
@@ -50,7 +50,7 @@ def answers(study: Study, rows: Sequence[Row]) -> Answers:
 
 
 def front(rows: Sequence[Row], axes: tuple[str, str]) -> set[int]:
-    """Return the configurations that no other beats in two columns (smaller is better), the first of those alike."""
+    """Return the configurations not dominated in two columns (smaller is better), the first of equal ones."""
     first: dict[tuple[float, float], int] = {}
     for row in rows:
         if row[axes[0]] is not None and row[axes[1]] is not None:

@@ -1,5 +1,7 @@
-"""Exact bounds of a share from counts: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in
-the case of the binomial", Biometrika 26, 1934; for clustered counts Korn and Graubard, Survey Methodology 24, 1998.
+"""Exact confidence bounds of a proportion from counts.
+
+Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika 26,
+1934; for clustered counts Korn and Graubard, Survey Methodology 24, 1998.
 
 The upper limit is the p with P(X <= k | p) = alpha / 2, the lower one that with P(X >= k | p) = alpha / 2.  Tails are
 regularised incomplete beta functions, P(X >= k) = I_p(k, n - k + 1), by their continued fraction (DLMF 8.17.22).
@@ -16,7 +18,7 @@ _MOST_TERMS = 100_000
 
 
 def at_least(k: float, n: float, p: float) -> float:
-    """Return P(X >= k) of a binomial variable of n trials with probability p (k and n may be fractions of effect)."""
+    """Return P(X >= k) of a binomial variable of n trials with probability p (k and n may be fractional)."""
     if k <= 0:
         return 1.0
     return beta(k, n - k + 1, p) if k <= n else 0.0
@@ -62,7 +64,7 @@ def _away(value: float) -> float:
 
 
 def interval(k: float, n: float, confidence: float) -> tuple[float, float]:
-    """Return the two-sided interval of the share behind `k` of `n` (0 to 1 where nothing was seen)."""
+    """Return the two-sided interval of the proportion given `k` of `n` (0 to 1 without observations)."""
     if n <= 0:
         return 0.0, 1.0
     tail = (1.0 - confidence) / 2
@@ -77,7 +79,7 @@ def interval(k: float, n: float, confidence: float) -> tuple[float, float]:
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that rises passes zero: the Illinois method, kept between ends that halve at least."""
+    """Return the zero of a rising function by the Illinois method, in a bracket that at least halves each time."""
     below, above = rising(low), rising(high)
     side = 0
     for _ in range(200):
@@ -99,9 +101,9 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def settled(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> str:
-    """Return whether the share behind `k` of `n` is below a limit: ``holds``, ``fails``, or ``open``: it may be chance.
+    """Compare the proportion given `k` of `n` with a limit: ``holds`` (below), ``fails`` or ``open`` (not significant).
 
-    `looks` is how often the question may be asked of growing counts; each look has its part of the error (Bonferroni).
+    `looks`: number of tests on growing counts; each test gets an equal part of the error (Bonferroni).
     """
     if n <= 0:
         return "open"
@@ -114,10 +116,10 @@ def settled(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> 
 
 
 def clustered(counts: Sequence[tuple[int, int]], confidence: float) -> tuple[float, float, float]:
-    """Return the interval of the share behind counts (k, n) of independent clusters, and their design effect.
+    """Return the interval of the proportion given counts (k, n) of independent clusters, and their design effect.
 
-    The design effect is the variance of the ratio over that of independent trials (1 at least), and divides the sample
-    before the exact interval is taken (Korn & Graubard).
+    The design effect is the variance of the ratio over that of independent trials (at least 1); it divides the sample
+    size before the exact interval is computed (Korn & Graubard).
     """
     k, n, m = sum(c for c, _ in counts), sum(c for _, c in counts), len(counts)
     if n <= 0:

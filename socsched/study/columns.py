@@ -1,4 +1,4 @@
-"""Columns of a sweep's table: names with units, types, and what they mean; the Parquet file carries the same words."""
+"""Columns of a sweep's table: names with units, types and descriptions, which the Parquet file also contains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUFFIX = {
     "temperature": "_c",
     "voltage": "_uv",
 }
-"""What the name of a column ends in, by dimension."""
+"""Suffix of column names, by dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def columns(study: Study) -> tuple[Column, ...]:
 
 
 def column_of(parameter: Parameter) -> str:
-    """Return the column a parameter is in."""
+    """Return the column of a parameter."""
     return parameter.name if parameter.name in NAMED else _column(parameter).name
 
 
@@ -101,7 +101,7 @@ def _column(parameter: Parameter) -> Column:
 
 
 def values(study: Study, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the further parameters of a configuration as their columns have them, in base units."""
+    """Return the further parameters of a configuration as values of their columns, in base units."""
     found: dict[str, Any] = {}
     for parameter in study.parameters:
         if parameter.name in NAMED:

@@ -1,6 +1,6 @@
-"""Which configurations a study looks at: the full grid, a random sample, a Latin hypercube.
+"""Choice of a study's configurations: the full grid, a random sample, a Latin hypercube.
 
-Only whole numbers are drawn, from streams of their own by parameter, so that every machine gets the same sample.
+Only integers are drawn, from a separate random stream per parameter, so that every machine gets the same sample.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A configuration, its number in the study first; `values` has every parameter that the study lists, in its order.
+    """A configuration and its number in the study; `values`: all parameters that the study lists, in its order.
 
-    `load` is a factor on execution times in simulation, `seed` that of the first run; `faults` as the study names it.
+    `load`: factor on simulated execution times; `seed`: seed of the first run; `faults`: as named in the study.
     """
 
     config: int
@@ -51,10 +51,10 @@ class Point:
 
 
 def points(study: Study, modes: Mapping[str, Sequence[str]]) -> list[Point]:
-    """Return the configurations of a study; `modes` are those it may take, by platform.
+    """Return the configurations of a study; `modes`: the available power modes by platform.
 
-    A mode that a platform does not have is left out there.  Raises UsageError for a grid beyond `MOST`, and where
-    nothing is left.
+    A mode that a platform does not have is skipped for it.  Raises UsageError for a grid larger than `MOST`, and if no
+    configuration remains.
     """
     kind = study.design.start if study.design.kind == "halving" else study.design.kind
     if kind == "grid":
@@ -85,7 +85,7 @@ def _all(study: Study) -> bool:
 
 
 def _moded(chosen: dict[str, Any], modes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Any]]:
-    """Yield a combination for every mode it stands for: all of the platform's, its own, or none."""
+    """Yield a combination for every mode it covers: all of the platform's, its own, or none."""
     wanted = chosen.get("mode")
     if wanted is None:
         yield chosen
@@ -102,11 +102,11 @@ def _sample(study: Study, modes: Mapping[str, Sequence[str]], stratified: bool) 
         rng = Random(f"{study.design.seed}:{parameter.name}")
         strata = list(range(count))
         if stratified:
-            for last in range(count - 1, 0, -1):  # Fisher and Yates, with bits alone
+            for last in range(count - 1, 0, -1):  # Fisher-Yates shuffle on random bits
                 other = rng.getrandbits(_BITS) * (last + 1) >> _BITS
                 strata[last], strata[other] = strata[other], strata[last]
         bits = [rng.getrandbits(_BITS) for _ in range(count)]
-        # a place in [0, 1), as a whole number of 2**-62
+        # a position in [0, 1), as an integer multiple of 2**-62
         draws[parameter.name] = [(s * _SPAN + b) // count for s, b in zip(strata, bits, strict=True)]
         if not stratified:
             draws[parameter.name] = bits
@@ -138,7 +138,7 @@ def _steps(parameter: Parameter) -> Iterator[Any]:
 
 
 def _between(parameter: Parameter, share: float) -> Any:
-    """Return a value of a range as a file would have it, to six digits."""
+    """Return a value of a range in the form of a file, to six digits."""
     low, high = parameter.low, parameter.high
     value = low * (high / low) ** share if parameter.log else low + (high - low) * share
     if parameter.name == "seed":

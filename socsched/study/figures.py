@@ -1,4 +1,4 @@
-"""Figures of a sweep: fronts, feasibility over two parameters, and which parameter moves a figure how far (tornado)."""
+"""Figures of a sweep: fronts, feasibility over two parameters, and the effect of each parameter (tornado)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ AXES: dict[str, tuple[str, float]] = {
     "misses_per_million": ("misses [of a million frames]", 1.0),
     "power_mw": ("simulated power [W]", 1e3),
 }
-"""How a column is labelled, and what it is divided by."""
+"""Label and divisor of a column."""
 
 
 def pareto(rows: Sequence[Row], front: frozenset[int], axes: tuple[str, str], colour: str) -> str:
-    """Return one column against another: what holds is filled, the front joined, colours by the column `colour`."""
+    """Return one column against another: rows that hold are filled, the front is a line, `colour` sets the colours."""
     known = [row for row in rows if all(row[axis] is not None for axis in axes)]
     known = _thinned(known, front)
     (y_name, x_name), height = axes, 360
@@ -62,7 +62,7 @@ def pareto(rows: Sequence[Row], front: frozenset[int], axes: tuple[str, str], co
 
 
 def _thinned(rows: Sequence[Row], front: frozenset[int]) -> list[Row]:
-    """Return what a page can show: the front, and of the rest an even selection."""
+    """Return the rows to show on a page: the front, and an even selection of the rest."""
     step = max(len(rows) // MOST_MARKS, 1)
     return [row for number, row in enumerate(rows) if row["config"] in front or number % step == 0]
 
@@ -91,7 +91,7 @@ def _axes(right: float, top: float, x_label: str, y_label: str, height: float) -
 
 
 def heat_map(rows: Sequence[Row], across: str, down: str) -> str:
-    """Return which share of the configurations with two parameters' values holds: green all, red none."""
+    """Return the share of configurations that hold for each pair of values of two parameters: green all, red none."""
     columns, lines = (_levels(rows, name) for name in (across, down))
     left, cell, line = 150, max(min((WIDTH - 170) // max(len(columns), 1), 145), 16), 26
     height = 60 + line * len(lines)
@@ -134,7 +134,7 @@ def _short(value: Any) -> str:
 
 
 def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
-    """Return how far the mean of a column moves over the values of each parameter, all others averaged out."""
+    """Return the range of a column's mean over the values of each parameter, averaged over all others."""
     label, unit = AXES[metric]
     spans = effects(rows, names, metric)
     known = [row[metric] / unit for row in rows if row[metric] is not None]
@@ -164,9 +164,9 @@ def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
 def effects(
     rows: Sequence[Row], names: Sequence[str], metric: str
 ) -> list[tuple[str, tuple[tuple[float, Any], tuple[float, Any]]]]:
-    """Return of each parameter the least and the largest mean of a column over its values, widest first.
+    """Return the minimum and maximum mean of a column over the values of each parameter, widest range first.
 
-    Main effects of the sample: the mean over all rows with a value, whatever the other parameters.
+    These are main effects of the sample: means over all rows with a value, regardless of the other parameters.
     """
     found = []
     for name in names:

@@ -1,7 +1,7 @@
-"""A fleet: many vehicles with the same configuration, each with its own load, surroundings and faults, by its seed.
+"""A fleet: many vehicles with the same configuration, each with a load, environment and faults drawn from its seed.
 
-Frames of a vehicle share its fate, so intervals of misses are those of clusters (`bounds.clustered`); what share of
-vehicles misses anything is a share of independent ones, and exact.
+Frames of one vehicle are correlated, so intervals of misses are those of clusters (`bounds.clustered`).  Vehicles are
+independent, so the interval of the share of vehicles with misses is exact.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Vehicle:
-    """What one vehicle of a fleet runs: the plan under its own conditions, and its faults."""
+    """One vehicle of a fleet: the plan under the vehicle's conditions, and its faults."""
 
     seed: int
     plan: Plan
@@ -67,14 +67,14 @@ class Vehicle:
 
 
 def fleet_of(study: Study) -> Fleet:
-    """Return the fleet a study describes; UsageError when it has none."""
+    """Return the fleet of a study; UsageError if it has none."""
     if study.fleet is None:
         raise UsageError(f"{study.file}: the study has no fleet", "add: fleet: {vehicles: 1000, ...}")
     return study.fleet
 
 
 def vehicle(study: Study, planned: Planned, seed: int) -> Vehicle:
-    """Return the vehicle of a seed: the same draws whoever asks, in whatever order."""
+    """Return the vehicle of a seed; its draws do not depend on the caller or the order of calls."""
     fleet = fleet_of(study)
 
     def stream(what: str) -> Random:
@@ -129,16 +129,16 @@ def _row(study: Study, point: Point, planned: Planned, number: int) -> Row:
 
 
 def plan_name(planned: Planned) -> str:
-    """Return how people call a plan."""
+    """Return a human-readable name of a plan."""
     return f"{planned.plan.pipeline} on {planned.plan.platform} {planned.plan.mode}"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What became of one configuration's vehicles: misses per million with interval, and what makes it worth it.
+    """Results of one configuration's vehicles: misses per million with their interval and design effect.
 
-    `low`, `high`: of misses per million frames, for clusters; `effect`: their design effect.  `hit`: vehicles that
-    missed anything, `hit_high` the upper end of their share.
+    `low`, `high`: interval of misses per million frames, for clusters; `effect`: their design effect.  `hit`: vehicles
+    with misses; `hit_high`: upper end of the interval of their share.
     """
 
     point: Point
@@ -155,13 +155,13 @@ class Group:
 
     @property
     def per_million(self) -> float:
-        """Misses per million frames."""
+        """Return the misses per million frames."""
         return 1e6 * self.misses / self.frames if self.frames else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """A simulated fleet; `busy_s` is the processor time this session's vehicles took, `fresh` how many they are."""
+    """A simulated fleet; `busy_s`: processor time of this session's vehicles; `fresh`: their number."""
 
     study: Study
     groups: tuple[Group, ...]
@@ -180,7 +180,7 @@ def drive(
     engine: Engine,
     note: Callable[[str], None] | None = None,
 ) -> Driven:
-    """Simulate every vehicle of every configuration that `store` does not have yet."""
+    """Simulate every vehicle of every configuration that is not in `store` yet."""
     study, fleet, started = inputs.study, fleet_of(inputs.study), time.monotonic()
     before = len(store.rows)
     open_inputs(inputs, folder / "inputs")
@@ -204,7 +204,7 @@ def drive(
 
 
 def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return neighbouring numbers as (first, count), `CHUNK` of them at most."""
+    """Return runs of consecutive numbers as (first, count), each of at most `CHUNK` numbers."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and sum(found[-1]) == number and found[-1][1] < CHUNK:
@@ -215,7 +215,7 @@ def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def summary(fleet: Fleet, point: Point, rows: Sequence[Row]) -> Group:
-    """Return what became of one configuration's vehicles."""
+    """Return the results of one configuration's vehicles."""
     lost = [(row["missed"] + row["dropped"], row["frames"]) for row in rows]
     low, high, effect = bounds.clustered(lost, fleet.confidence)
     hit = sum(bool(count) for count, _ in lost)
@@ -233,7 +233,7 @@ def _share(row: Mapping[str, Any]) -> float:
 
 
 def extrapolation(done: Driven) -> list[tuple[str, str]]:
-    """Return what more vehicle-hours would cost: (what, figure), from the processor time of this session."""
+    """Return the cost of more vehicle-hours: (label, figure), from the processor time of this session."""
     fleet = fleet_of(done.study)
     if not done.fresh or done.busy_s <= 0:
         return []

@@ -1,4 +1,4 @@
-"""The page of a fleet: misses with intervals, the worst vehicles and how to replay them, what more would cost."""
+"""The page of a fleet: misses with intervals, the worst vehicles with replay commands, and the cost of more."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(done: Driven, study_argument: str, made_by: Mapping[str, str]) -> str:
 
 
 def named(group: Group) -> str:
-    """Return what a group of vehicles runs."""
+    """Return the name of the configuration that a group of vehicles runs."""
     row = group.rows[0]
     return f"{row['pipeline']} on {row['platform']} in {row['mode']}"
 
@@ -75,7 +75,7 @@ def replay(done: Driven, row: Row, study_argument: str) -> str:
 
 
 def _scatter(rows: Sequence[Row], name: str, label: str) -> str:
-    """Return every vehicle's worst response against one of its conditions; red: it missed frames."""
+    """Return every vehicle's worst response against one of its conditions; vehicles that missed frames are red."""
     known = [row for row in rows if row[name] is not None]
     low, high = (end((row[name] for row in known), default=0) for end in (min, max))
     if low == high:

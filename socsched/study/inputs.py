@@ -1,7 +1,7 @@
-"""What a study needs of this machine's files, as one object that travels: platforms, rules, pipelines, faults.
+"""The input files of a study as one transferable object: platforms, rules, pipelines, faults.
 
-Workers, here or on other hosts, write it into a folder of their own once and read it from there, so that no worker
-depends on files that only the machine with the study has.
+Each worker, on this or another host, writes it once into a private folder and reads it from there, so that no worker
+depends on files that exist only on the machine with the study.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PIPELINES, PLATFORMS, FAULTS = "pipelines", "platforms", "faults"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A study with everything it names: `files` by relative path, `names` of what the study says -> path in `files`.
+    """A study with all files it references: `files` by relative path, `names`: name in the study -> path in `files`.
 
-    `host`: the platform detected where the study was started, None where it is not used.
+    `host`: the platform detected on the machine that started the study, None if unused.
     """
 
     study: Study
@@ -45,7 +45,7 @@ class Inputs:
     version: str = __version__
 
     def digest(self) -> str:
-        """Return the SHA-256 (hex) of everything results depend on."""
+        """Return the SHA-256 (hex) of everything that results depend on."""
         seen = hashlib.sha256(f"{self.version} {replace(self.study, file='')!r} {self.host!r}".encode())
         for name in sorted(self.files):
             seen.update(f"\n{name} {len(self.files[name])}\n".encode() + self.files[name])
@@ -53,7 +53,7 @@ class Inputs:
         return seen.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Write the files below `folder`; what is there already stays."""
+        """Write the files below `folder`; existing files stay."""
         for name, content in self.files.items():
             target = folder / name
             if not target.is_file() or target.read_bytes() != content:
@@ -62,7 +62,7 @@ class Inputs:
 
 
 def gather(study: Study) -> Inputs:
-    """Return a study with everything it names; errors say which file or field is missing."""
+    """Return a study with all files it references; errors name the missing file or field."""
     folder = Path(study.file).parent
     files: dict[str, bytes] = {}
     names: dict[str, str] = {}
@@ -90,7 +90,7 @@ def gather(study: Study) -> Inputs:
 
 
 def _named_by(path: Path, kind: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that a platform or pipeline names in turn: operator rules, networks."""
+    """Yield the files that a platform or pipeline references in turn: operator rules, networks."""
     data = read(path).data
     if kind == PLATFORMS:
         for engine in _mappings(data.get("engines")):
@@ -141,7 +141,7 @@ def _check_paths(inputs: Inputs) -> None:
 
 
 def name_of(inputs: Inputs, value: str, kind: str) -> Path:
-    """Return the file on this machine that a study's platform or pipeline is read from."""
+    """Return the local file of a study's platform or pipeline."""
     plural = PLATFORMS if kind == "platform" else PIPELINES
     if resources.is_path(value):
         return beside(Path(inputs.study.file).parent, value)
@@ -149,7 +149,7 @@ def name_of(inputs: Inputs, value: str, kind: str) -> Path:
 
 
 def _timed(data: Any, name: str) -> tuple[str, str]:
-    """Return (section, name) of what has a period: a sensor, or a stage on a timer."""
+    """Return (section, name) of a periodic element: a sensor, or a stage on a timer."""
     for section in ("sensors", "stages"):
         entry = (data.get(section) or {}).get(name)
         if isinstance(entry, dict) and (section == "sensors" or "period" in entry):
@@ -162,24 +162,24 @@ def _timed(data: Any, name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Inputs on disk, below `folder`: what a worker reads configurations from."""
+    """Inputs on disk, below `folder`, from which a worker reads configurations."""
 
     inputs: Inputs
     folder: Path
 
     def platform(self, point: Point) -> Platform:
-        """Return the platform of a configuration, its fields changed as the configuration says."""
+        """Return the platform of a configuration, with the configuration's changes to its fields."""
         if point.platform == HOST and self.inputs.host is not None:
             return self.inputs.host
         return _platform(self.folder / self.inputs.names[f"{PLATFORMS}:{point.platform}"], point.changes("platform"))
 
     def pipeline(self, point: Point) -> Pipeline:
-        """Return the pipeline of a configuration, fields and rates changed as the configuration says."""
+        """Return the pipeline of a configuration, with the configuration's changes to fields and rates."""
         file = self.folder / self.inputs.names[f"{PIPELINES}:{point.pipeline}"]
         return _pipeline(file, point.changes("pipeline"), point.rates())
 
     def faults(self, point: Point) -> Path | None:
-        """Return the faults file of a configuration, None without."""
+        """Return the faults file of a configuration, None if it has none."""
         return None if point.faults == NO_FAULTS else self.folder / self.inputs.names[f"{FAULTS}:{point.faults}"]
 
 

@@ -1,8 +1,8 @@
-"""Chosen configurations of a sweep on real boards, found through TVM's RPC tracker.
+"""Measurement of selected configurations of a sweep on real boards, found through TVM's RPC tracker.
 
-Every network stage that a plan has on a processor is compiled for it here, sent to the next free board of the
-platform's kind, and timed there alone, with the inputs it has in a frame.  A board that vanishes, or takes too long,
-loses its work to another one.  Each measurement is kept as soon as it is known.
+Every network stage that a plan puts on a processor is compiled for it here, sent to the next free board of the
+platform's kind, and timed there in isolation, with its inputs in a frame.  The work of a board that disappears or takes
+too long goes to another board.  Each measurement is stored as soon as it is available.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GRACE_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One stage to be measured: `code` (a shared object) and `arrays` are files, `name` is that of its result."""
+    """One stage to measure: `code` (a shared object) and `arrays` are files, `name` is the name of its result."""
 
     name: str
     key: str
@@ -51,9 +51,9 @@ class _Wanted:
 
 
 def measured(done: Sweep, tracker: str, scans: Path | None, note: Callable[[str], None]) -> Sweep:
-    """Return the sweep with the columns `measured` of chosen configurations filled in.
+    """Return the sweep with the columns `measured` of the selected configurations filled in.
 
-    Raises MachineError when no tracker answers at ``HOST:PORT``, or it has no board of a platform that is needed.
+    Raises MachineError if no tracker answers at ``HOST:PORT``, or if it has no board of a required platform.
     """
     host, port = tracker_address(tracker)
     study, how = done.study, done.study.measure
@@ -81,7 +81,7 @@ def tracker_address(text: str) -> tuple[str, int]:
 
 
 def _boards(host: str, port: int, keys: set[str]) -> int:
-    """Return how many boards of these kinds there are; MachineError when one kind has none."""
+    """Return the number of boards of these kinds; MachineError if one kind has none."""
     from socsched.compiler.tracker import boards
 
     known = boards(host, port)
@@ -96,7 +96,7 @@ def _boards(host: str, port: int, keys: set[str]) -> int:
 
 
 def _wanted(done: Sweep, rows: Sequence[Row], scans: Path | None, note: Callable[[str], None]) -> Iterator[_Wanted]:
-    """Yield what is to be measured for the plans of `rows`, compiled and with its inputs on disk."""
+    """Yield the stages to measure for the plans of `rows`, compiled and with their inputs on disk."""
     from socsched.study.design import Point
     from socsched.study.sweep import configurations
 
@@ -133,7 +133,7 @@ def _npz(arrays: Sequence[Any]) -> bytes:
 
 
 class _Heard:
-    """What stages are given in one frame, run on this machine; once a pipeline."""
+    """Inputs of stages in one frame, computed on this machine once per pipeline."""
 
     def __init__(self, scans: Path | None) -> None:
         self._scans = scans
@@ -158,7 +158,7 @@ class _Heard:
 def _prepared(
     task: Task, plan: Plan, pipeline: Pipeline, platform: Any, heard: _Heard, note: Callable[[str], None]
 ) -> tuple[Any, list[Any]] | None:
-    """Return a network stage compiled for its engine, and its inputs; None for what boards do not measure."""
+    """Return a network stage compiled for its engine, and its inputs; None for stages that boards do not measure."""
     from socsched.compiler.builder import compile_stage
     from socsched.models.registry import bindings, get_model
     from socsched.runtime.backends.base import Setting, gather
@@ -175,7 +175,7 @@ def _prepared(
     artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes))
     ports = {name: setting.bound[task.name][name] for name in artifact.input_names}
     arrays = gather(ports, heard.of(pipeline)[task.name], artifact.inputs)
-    if not artifact.computes_half:  # fp16 is storage at the border then; what is sent is what the code takes
+    if not artifact.computes_half:  # fp16 is then only stored at the boundary; send the code's type
         arrays = [array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays]
     return artifact, list(arrays)
 
@@ -183,7 +183,7 @@ def _prepared(
 def _answers(
     items: Sequence[Item], boards: int, tracker: tuple[str, int], done: Sweep, note: Callable[[str], None]
 ) -> Iterator[tuple[Item, dict[str, Any]]]:
-    """Yield what boards answered, in the order they did; what no board could do comes with `failed`."""
+    """Yield the boards' answers as they arrive; items that no board could measure have `failed`."""
     how = done.study.measure
     pool = Pool(
         _setup,
@@ -214,7 +214,7 @@ def _answers(
 
 
 def _setup(host: str, port: int, priority: int, timeout_s: int) -> Callable[[Item], dict[str, Any]]:
-    """Return what a worker does with an item: ask for a board, send, time; ``lost`` says that the board went away."""
+    """Return the worker function for an item: request a board, send, time; ``lost`` means the board disappeared."""
 
     def call(item: Item) -> dict[str, Any]:
         from socsched.compiler.tracker import request
@@ -235,7 +235,7 @@ def _kept(folder: Path) -> list[str]:
 
 
 def _joined(row: Row, wanted: Sequence[_Wanted], found: dict[str, Any]) -> Row:
-    """Return a row with what was measured of its plan's stages."""
+    """Return a row with the measurements of its plan's stages."""
     known = [w for w in wanted if w.plan == row["plan"] and w.item.name in found]
     if not known:
         return row

@@ -11,9 +11,9 @@ _PART = re.compile(r"([^.\[\]]+)|\[([^\[\]]+)\]|\.")
 
 
 def replaced(data: Any, changes: Sequence[tuple[str, Any]]) -> Any:
-    """Return a copy of plain data with the fields at some paths replaced; ValueError names a path that leads nowhere.
+    """Return a copy of plain data with the fields at some paths replaced; ValueError names a path that does not exist.
 
-    A list's items go by index, or by their ``name``.  The last part may be a field that is not there yet.
+    List items are addressed by index or by their ``name``.  The last part may be a new field.
     """
     data = deepcopy(data)
     for path, value in changes:
@@ -23,7 +23,7 @@ def replaced(data: Any, changes: Sequence[tuple[str, Any]]) -> Any:
 
 
 def resolve(data: Any, path: str) -> tuple[Any, Any]:
-    """Return the mapping or list that holds the field at a path, and its key there; ValueError when there is none."""
+    """Return the mapping or list that contains the field at a path, and its key; ValueError if it does not exist."""
     rest, holder = path, data
     while True:
         key, rest = _next(holder, rest, path)
@@ -35,7 +35,7 @@ def resolve(data: Any, path: str) -> tuple[Any, Any]:
 
 
 def value_at(data: Any, path: str) -> Any:
-    """Return what is at a path; ValueError when nothing is."""
+    """Return the value at a path; ValueError if it does not exist."""
     holder, key = resolve(data, path)
     if isinstance(holder, dict) and key not in holder:
         raise ValueError(f"{path}: there is no {key!r}; there are {', '.join(map(str, holder)) or 'none'}")
@@ -43,7 +43,7 @@ def value_at(data: Any, path: str) -> Any:
 
 
 def _next(holder: Any, rest: str, path: str) -> tuple[Any, str]:
-    """Return the key that comes next and what follows it; names may have dots, so the longest that fits is taken."""
+    """Return the next key and the rest of the path; names may contain dots, so the longest match is used."""
     if isinstance(holder, dict):
         fits = [key for key in holder if rest == key or rest.startswith((f"{key}.", f"{key}["))]
         if fits:

@@ -1,4 +1,4 @@
-"""What a person sees of a study under way: how many rows, how fast, how long still."""
+"""Progress display of a running study: finished rows, rate, remaining time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ON_A_TERMINAL_S = 0.2
 
 
 class Progress:
-    """Tells `note` of finished rows: on a terminal in place, elsewhere a line every five seconds."""
+    """Reports finished rows to `note`: updated in place on a terminal, otherwise one line every five seconds."""
 
     def __init__(self, total: int, done: int, note: Callable[[str], None] | None, unit: str = "configurations") -> None:
         self.total, self.done, self._first = total, done, done
@@ -20,7 +20,7 @@ class Progress:
         self._terminal = note is not None and sys.stderr.isatty()
 
     def add(self, count: int) -> None:
-        """Count finished rows, and tell now and then."""
+        """Count finished rows, and report periodically."""
         if not count:
             return
         self.done += count
@@ -34,18 +34,18 @@ class Progress:
                 self._note(self.text())
 
     def found(self, count: int) -> None:
-        """Count rows of an earlier session, which say nothing of this one's rate."""
+        """Count rows of an earlier session, which do not enter the rate of this one."""
         self.done += count
         self._first += count
 
     def end(self) -> None:
-        """Leave the line on a terminal."""
+        """End the progress line on a terminal."""
         if self._terminal:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
 
     def rate(self) -> float:
-        """Return finished rows a second, those of earlier sessions left out."""
+        """Return the finished rows per second, excluding earlier sessions."""
         return (self.done - self._first) / max(time.monotonic() - self._started, 1e-9)
 
     def text(self) -> str:

@@ -21,7 +21,7 @@ METRICS = ("slack", "latency_ns", "planned_power_mw", "misses_per_million")
 
 
 def page(study: Study, rows: Sequence[Row], found: Answers, made_by: Mapping[str, str]) -> str:
-    """Return the whole page; `made_by` names command and versions."""
+    """Return the whole page; `made_by` gives command and versions."""
     title = study.title or study.name
     varying = columns.varying(study, rows)
     blocks = [
@@ -63,7 +63,7 @@ def _verdict(study: Study, rows: Sequence[Row], found: Answers) -> str:
 
 
 def headline(study: Study, rows: Sequence[Row], found: Answers) -> str:
-    """Return how many configurations hold, and how many are open."""
+    """Return a headline with the number of configurations that hold, and of those still open."""
     unsure = f"; {found.open} are open: more runs would settle them" if found.open else ""
     if found.holding:
         return f"{found.holding} of {len(rows)} configurations hold{asked(study)}{unsure}"
@@ -71,7 +71,7 @@ def headline(study: Study, rows: Sequence[Row], found: Answers) -> str:
 
 
 def asked(study: Study) -> str:
-    """Return what the study asks for beside a feasible plan, as the end of a sentence."""
+    """Return the study's requirements beyond a feasible plan, as the end of a sentence."""
     holds, parts = study.holds, []
     if holds.slack is not None:
         parts.append(f"{holds.slack:.0%} slack")
@@ -83,7 +83,7 @@ def asked(study: Study) -> str:
 
 
 def answer(study: Study, row: Row) -> str:
-    """Return a configuration for people, with what makes it good."""
+    """Return a human-readable configuration with its merits."""
     own = [name for name in columns.varying(study, [row]) if name not in ("platform", "mode")]
     parts = [f"{row['platform']} in {row['mode']}", f"{row['objective']} plan"]
     parts += [f"{name} {figures._short(row[name])}" for name in own]
@@ -140,7 +140,7 @@ def _maps(rows: Sequence[Row], varying: Sequence[str]) -> str:
 
 
 def _ordered(rows: Sequence[Row], pair: tuple[str, str]) -> tuple[str, str]:
-    """Return the parameter with more values downwards, where there is room."""
+    """Return the pair with the parameter that has more values second (down), where there is more space."""
     counts = {name: len({row[name] for row in rows}) for name in pair}
     return (pair[0], pair[1]) if counts[pair[0]] <= counts[pair[1]] else (pair[1], pair[0])
 
@@ -186,7 +186,7 @@ def _title(name: str) -> str:
 
 
 def shown(name: str, value: Any) -> str:
-    """Return a cell for people."""
+    """Return a cell as human-readable text."""
     if value is None:
         return "open" if name == "holds" else "–"
     if isinstance(value, bool):

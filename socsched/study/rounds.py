@@ -1,4 +1,4 @@
-"""Jobs handed to an engine and their rows to the store: a plan is made once for all jobs that need it."""
+"""Dispatch of jobs to an engine and of their rows to the store: each plan is made once for all jobs that need it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WAIT_S = 0.5
 def do_jobs(
     groups: Iterable[tuple[str, list[Job]]], folder: Path, store: Store, engine: Engine, progress: Progress
 ) -> float:
-    """Have jobs done and their rows stored, and return the processor time simulations took (s).
+    """Execute jobs, store their rows, and return the processor time of the simulations (s).
 
-    The jobs of a group share the plan of its key, below `folder`; the first one makes it where it is missing.
+    The jobs of a group share the plan of its key, below `folder`; the first job makes it if it is missing.
     """
     busy = 0.0
     ready: deque[tuple[Job, Any]] = deque()
@@ -49,7 +49,7 @@ def do_jobs(
                 replace_file(plan_file(folder, job.key), done.plan)
             if followers:
                 handle = engine.share(done.plan) if done.plan is not None else None
-                # those that have their plan go first: fewer plans are held at a time
+                # jobs whose plan exists go first: fewer plans are in memory at a time
                 ready.extendleft((follower, handle) for follower in reversed(followers))
         store.add(rows)
         progress.add(len(rows))

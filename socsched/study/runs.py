@@ -1,4 +1,4 @@
-"""Runs of one configuration, one seed after another, until its verdict on misses is settled; what they add up to."""
+"""Runs of one configuration over consecutive seeds until its verdict on misses is settled, and their totals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _SECOND = 10**9
 def simulated(study: Study, point: Point, plan: Plan, faults: Path | None, runs: int) -> dict[str, Any]:
     """Return the simulated columns of a configuration's row after at most `runs` runs.
 
-    The interval of misses takes frames for independent trials; `study.Simulate.settle` ends the runs once misses are
-    settled against `Holds.misses`, each look having its part of the error.
+    The interval of misses treats frames as independent trials; `study.Simulate.settle` ends the runs once misses are
+    settled against `Holds.misses`, with the error divided among the looks.
     """
     how, asked = study.simulate, study.holds.misses
     varied = loaded(plan, round(point.load * MILLION))
@@ -64,7 +64,7 @@ def simulated(study: Study, point: Point, plan: Plan, faults: Path | None, runs:
 
 
 def override(policy: str) -> str | None:
-    """Return what a simulation is told: nothing where the plan was made for the policy."""
+    """Return the policy override of a simulation: None if the plan was made for the policy."""
     return None if policy in ("edf", "fp") else policy
 
 
@@ -103,5 +103,5 @@ def _worst(chains: list[_Chain]) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float:
-    """Return a figure to six digits: what a machine's mathematical library rounds its own way stays behind."""
+    """Return a figure rounded to six digits, which hides differences between the maths libraries of machines."""
     return float(f"{value:.{_DIGITS}g}")

@@ -1,10 +1,10 @@
-"""Finished rows on disk: append-only parts, each line with its checksum, safe against being killed and full disks.
+"""Finished rows on disk: append-only parts, each line with a checksum, safe against kills and full disks.
 
     parts/000001.rows   closed: written once, renamed when complete
-    parts/000002.open   being appended to; whatever a crash tore off is no row
+    parts/000002.open   open for appending; an incomplete line after a crash is ignored
 
 A line is the CRC-32 of its JSON in eight hexadecimal digits, a blank, and the JSON.  `add` returns when the rows are on
-the disk (fsync).  Lines with a wrong checksum are no rows: what they told is done again.
+disk (fsync).  Lines with a wrong checksum are ignored, and their configurations are computed again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from socsched.files import sync_folder, write_file
 
 ROWS, OPEN = ".rows", ".open"
 PER_PART = 5000
-"""Lines after which a part is closed."""
+"""Number of lines after which a part is closed."""
 _FORMAT = 1
 Row = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Store:
-    """Rows by (config, rung) or (config, vehicle) below `folder`; made by `create`."""
+    """Rows by (config, rung) or (config, vehicle) below `folder`; opened by `create`."""
 
     folder: Path
     rows: dict[tuple[int, int], Row] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Store:
     _good: int = 0
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Put rows on the disk; MachineError when it is full, with everything finished before safe."""
+        """Write rows to disk; MachineError if it is full, in which case all earlier rows are safe."""
         fresh = [row for row in rows if _key(row) not in self.rows]
         if not fresh:
             return
@@ -52,7 +52,7 @@ class Store:
             _write(self._file, data)
             os.fsync(self._file)
         except OSError as error:
-            # whatever part of it arrived goes again, so that the file ends with a whole line
+            # truncate a partial write, so that the file ends with a complete line
             os.ftruncate(self._file, self._good)
             raise _full(error, self._name) from error
         self._good += len(data)
@@ -71,7 +71,7 @@ class Store:
         self._lines = self._good = 0
 
     def close(self) -> None:
-        """Close the part under way: it gets its final name."""
+        """Close the open part and give it its final name."""
         if self._file < 0:
             return
         os.close(self._file)
@@ -81,9 +81,9 @@ class Store:
 
 
 def create(folder: Path, digest: str, resume: bool) -> Store:
-    """Return the store of a study below `folder`; with `resume` with the rows it has.
+    """Return the store of a study below `folder`; with `resume`, including its existing rows.
 
-    UsageError when there are results and `resume` is not wanted, or they are of another study.
+    Raises UsageError if results exist and `resume` is False, or if they belong to another study.
     """
     identity = folder / "study.json"
     told = _identity(identity)
@@ -108,7 +108,7 @@ def create(folder: Path, digest: str, resume: bool) -> Store:
 
 
 def _identity(path: Path) -> Any:
-    """Return what study.json says, None where there is none; a torn one counts as none."""
+    """Return the content of study.json, None if it is missing or incomplete."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -116,7 +116,7 @@ def _identity(path: Path) -> Any:
 
 
 def _recover(store: Store, path: Path) -> None:
-    """Take the whole lines of a part; one that was left open is closed."""
+    """Load the complete lines of a part; a part left open is closed."""
     rows = 0
     for row in _lines(store, path.read_bytes()):
         store.rows.setdefault(_key(row), row)
@@ -143,7 +143,7 @@ def encode(row: Row) -> bytes:
 
 
 def decode(line: bytes) -> Row | None:
-    """Return the row of a line, None when its checksum does not agree."""
+    """Return the row of a line, None if its checksum does not match."""
     check, _, text = line.partition(b" ")
     if len(check) != 8 or check != b"%08x" % zlib.crc32(text):
         return None
@@ -152,7 +152,7 @@ def decode(line: bytes) -> Row | None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file aside, put it on the disk and rename it into place; MachineError when the disk is full."""
+    """Write a temporary file, sync it and rename it into place; MachineError if the disk is full."""
     try:
         write_file(path, data)
     except OSError as error:

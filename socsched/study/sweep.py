@@ -1,8 +1,8 @@
-"""A sweep: every configuration of a study planned and simulated once, its rows kept as they come.
+"""A sweep: every configuration of a study is planned and simulated once, and rows are stored as they arrive.
 
-A plan is made once for all configurations that need the same one: the first job of such a group makes it, the others
-follow with it.  Rounds of successive halving (Jamieson & Talwalkar, AISTATS 2016) follow one another; within a round
-the order in which workers finish decides nothing.
+A plan is made once for all configurations that need the same one: the first job of such a group makes it, and the
+others reuse it.  Rounds of successive halving (Jamieson & Talwalkar, AISTATS 2016) run in sequence; within a round the
+order in which workers finish does not affect the result.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from socsched.study.store import Row, Store
 from socsched.study.work import Job, Planned, open_inputs, plan_key, unpack
 
 CHUNK = 16
-"""Configurations of a job: long enough to forget what handing it over costs, short enough to lose little."""
+"""Configurations per job: enough to amortise the cost of dispatch, few enough to lose little work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A finished sweep: its rows by configuration (the last round each was in), and where plans and parts are.
+    """A finished sweep: its rows by configuration (from the last round of each), and the folder of plans and parts.
 
-    `found`: rows of this session, done in `seconds`; `restarts`: workers that died.
+    `found`: rows of this session, computed in `seconds`; `restarts`: workers that died.
     """
 
     study: Study
@@ -55,7 +55,7 @@ class Sweep:
 
 
 def configurations(study: Study) -> list[Point]:
-    """Return the configurations of a study, policies checked; UsageError for names nothing has."""
+    """Return the configurations of a study, with policies checked; UsageError for unknown names."""
     policies, platforms = study.parameter("policy"), study.parameter("platform")
     for name in policies.values if policies else ():
         if name not in ("edf", "fp"):
@@ -92,9 +92,9 @@ def sweep(
     engine: Engine,
     note: Callable[[str], None] | None = None,
 ) -> Sweep:
-    """Do all configurations that `store` does not have, and return the table.
+    """Compute all configurations that are not in `store`, and return the table.
 
-    Whatever ends this early (Ctrl-C, a full disk), finished rows are on the disk.
+    If it ends early (Ctrl-C, a full disk), finished rows are on disk.
     """
     study, started, before = inputs.study, time.monotonic(), len(store.rows)
     open_inputs(inputs, folder / "inputs")
@@ -154,7 +154,7 @@ def _kept(study: Study, alive: Sequence[Point], rows: Sequence[Row], count: int)
 
 
 def rank(study: Study, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what rows are sorted by, best first: what holds, fewest misses, smallest, most slack."""
+    """Return the sort key of a row, best first: rows that hold, fewest misses, smallest, most slack."""
     share = row["misses_per_million"]
     sizes = tuple(float("inf") if row[name] is None else row[name] for name in study.smallest)
     order = {True: 0, None: 1, False: 2}[row["holds"]]

@@ -14,7 +14,7 @@ from socsched.study.store import replace_file
 
 
 def write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], about: Mapping[str, str]) -> None:
-    """Write rows to a Parquet file; `about` goes beside the columns' meanings into its metadata."""
+    """Write rows to a Parquet file; `about` is added to its metadata next to the column descriptions."""
     pa, pq = _arrow()
     kinds = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
     fields = [pa.field(c.name, kinds[c.kind], metadata={"meaning": c.meaning}) for c in columns]
@@ -33,7 +33,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def require() -> None:
-    """Raise MachineError where tables cannot be written."""
+    """Raise MachineError if tables cannot be written."""
     _arrow()
 
 

@@ -1,4 +1,4 @@
-"""A plan under conditions it was not made for: slower or faster jobs, warm surroundings."""
+"""Variants of a plan for other conditions: slower or faster jobs, a warm environment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from socsched.planning.plan import ExecutionTimes, Plan, Task, Throttle
 
 MILLION = 1_000_000
 LOOK_NS = 100_000_000
-"""How often a board looks at its temperature."""
+"""Sampling period (ns) of a board's temperature."""
 HYSTERESIS_MC = 5_000
 
 
 def loaded(plan: Plan, millionths: int) -> Plan:
-    """Return the plan with every execution time multiplied by `millionths` / 10^6, rounded up; launches stay.
+    """Return the plan with every execution time multiplied by `millionths` / 10^6, rounded up; launches are unchanged.
 
-    Bytes moved, deadlines, priorities and the verdict are the plan's: only what is simulated changes.
+    Bytes moved, deadlines, priorities and the verdict stay those of the plan: only the simulation changes.
     """
     if millionths == MILLION:
         return plan
@@ -48,7 +48,7 @@ def _times(value: int, millionths: int) -> int:
 
 
 def warmed(plan: Plan, thermal: Thermal, ambient_mc: int, trip_mc: int, cap_mw: int) -> Plan:
-    """Return the plan on a board that takes clocks down at `trip_mc` and above `cap_mw` (0: no cap)."""
+    """Return the plan on a board that lowers its clocks at `trip_mc` and above `cap_mw` (0: no cap)."""
     rule = Throttle(
         period_ns=LOOK_NS,
         cap_mw=cap_mw,

@@ -1,6 +1,6 @@
-"""What a worker does: make or take the plan of a group of configurations, simulate each, and return finished rows.
+"""The work of a worker: make or load the plan of a group of configurations, simulate each, and return finished rows.
 
-Nothing here depends on the clock, on the engine or on other workers: the same inputs give the same rows.
+Results do not depend on the clock, the engine or other workers: equal inputs give equal rows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Configurations that share a plan, and how many runs each is given in this round.
+    """Configurations that share a plan, and the number of runs of each in this round.
 
-    With `vehicles` (first, count): vehicles of a fleet in the one configuration, instead.
+    With `vehicles` (first, count): instead, vehicles of a fleet in a single configuration.
     """
 
     key: str
@@ -49,10 +49,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Finished rows of a job; `plan` is packed where the worker had to make it.
+    """Finished rows of a job; `plan`: the packed plan if the worker had to make it.
 
-    `seconds`: processor time of the simulations, for those who want to know what they cost; `spent_s`: how long the
-    worker had the job, by the clock.
+    `seconds`: processor time of the simulations; `spent_s`: wall-clock time of the job at the worker.
     """
 
     key: str
@@ -64,7 +63,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan with what rows say of it; `throttle_mc`: where the platform's clocks go down, 0 where nobody says."""
+    """A plan with its figures for rows; `throttle_mc`: temperature at which clocks are lowered, 0 if unknown."""
 
     plan: Plan
     facts: Mapping[str, Any]
@@ -72,19 +71,19 @@ class Planned:
 
 
 def plan_key(inputs_digest: str, point: Point) -> str:
-    """Return the key of the plan a configuration needs: all a plan depends on, and nothing else."""
+    """Return the key of the plan of a configuration: everything that a plan depends on, and nothing else."""
     fields = tuple((n, v) for n, v in point.values if n.startswith(("platform.", "pipeline.", "rate.")))
     told = (inputs_digest, point.platform, point.mode, point.pipeline, point.objective, planned_policy(point), fields)
     return hashlib.sha256(repr(told).encode()).hexdigest()[:20]
 
 
 def planned_policy(point: Point) -> str:
-    """Return the policy to plan with: the simulated one where bounds exist for it."""
+    """Return the policy to plan with: the simulated one if bounds exist for it."""
     return point.policy if point.policy in ("edf", "fp") else "edf"
 
 
 def open_inputs(inputs: Inputs, folder: Path | None = None) -> Opened:
-    """Write inputs into `folder`, or a folder of this process, and return them for reading."""
+    """Write inputs into `folder`, or into a folder of this process, and return them for reading."""
     if inputs.version != __version__:
         raise MachineError(
             f"the study was started with socsched {inputs.version}, this worker has {__version__}",
@@ -104,14 +103,14 @@ def _own_folder(digest: str) -> Path:
 
 
 def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
-    """Return the rows of a job; the plan is made where `packed` does not hold it."""
+    """Return the rows of a job; the plan is made unless `packed` contains it."""
     made: bytes | None = None
     begun = time.monotonic()
     try:
         if packed is None:
             planned = make(opened, job.points[0])
             packed = made = pack(planned, opened.folder)
-        # through the file's form either way, so that a row cannot depend on who made the plan
+        # convert through the file format in both cases, so that rows do not depend on which worker made the plan
         planned = _unpacked(job.key, packed, opened.folder)
     except SocschedError as error:
         if job.vehicles is not None or of_machine(error):
@@ -128,7 +127,7 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
 
 
 def make(opened: Opened, point: Point) -> Planned:
-    """Plan a configuration; the search has a budget of mappings, not of seconds."""
+    """Plan a configuration; the search budget is a number of mappings, not a time."""
     from socsched.api.planning import PlanOptions, plan_with
     from socsched.planning.sensitivity import growth
 
@@ -168,7 +167,7 @@ def _facts(plan: Plan, platform: Platform, price: float | None) -> dict[str, Any
 
 
 def pack(planned: Planned, folder: Path) -> bytes:
-    """Return a plan and its facts as compressed JSON, the same bytes wherever and whenever it was made."""
+    """Return a plan and its facts as compressed JSON; equal plans give equal bytes on any host at any time."""
     from socsched.planning.io import to_document
 
     document = to_document(planned.plan)
@@ -179,7 +178,7 @@ def pack(planned: Planned, folder: Path) -> bytes:
 
 
 def unpack(packed: bytes, folder: Path) -> Planned:
-    """Return the plan and the facts that `pack` made bytes of."""
+    """Return the plan and facts from the bytes of `pack`."""
     from socsched.planning.io import from_document
 
     text = gzip.decompress(packed).decode().replace(_PLACE, json.dumps(str(folder))[1:-1])
@@ -191,7 +190,7 @@ _recent: OrderedDict[str, Planned] = OrderedDict()
 
 
 def _unpacked(key: str, packed: bytes, folder: Path) -> Planned:
-    """Return a plan, kept while this worker simulates configurations that share it."""
+    """Return a plan, cached while this worker simulates configurations that share it."""
     if key not in _recent:
         _recent[key] = unpack(packed, folder)
         while len(_recent) > _KEPT:
@@ -215,7 +214,7 @@ def _row(opened: Opened, point: Point, job: Job, planned: Planned) -> dict[str, 
 
 
 def _holds(study: Study, row: Mapping[str, Any]) -> bool | None:
-    """Say whether a row shows all the study asks for; None while misses are open."""
+    """Return whether a row meets all requirements of the study; None while misses are open."""
     asked = study.holds
     met = row["verdict"] == "feasible"
     if asked.slack is not None:

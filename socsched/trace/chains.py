@@ -1,4 +1,4 @@
-"""Data followed along chains, for all frames at once: which frame a job acted on, and what became of each frame."""
+"""Data flow along chains, for all frames at once: the frame each job acted on, and the fate of each frame."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fates:
-    """What became of every frame of a chain's source, by frame number; see `metrics.chain_figures`.
+    """The fate of every frame of a chain's source, by frame number; see `metrics.chain_figures`.
 
-    Times in ns; `finish_ns` is -1 where the reaction never came.
+    Times in ns; `finish_ns` is -1 for frames without a reaction.
     """
 
     release_ns: Ints
@@ -35,12 +35,12 @@ class Fates:
 
     @property
     def completed(self) -> Flags:
-        """Which frames were reacted to."""
+        """Return a mask of the frames with a reaction."""
         return (self.finish_ns >= 0) & ~self.dropped
 
     @property
     def response_ns(self) -> Ints:
-        """From release to reaction, of completed frames, by frame number."""
+        """Return the times from release to reaction of completed frames, by frame number."""
         return (self.finish_ns - self.release_ns)[self.completed]
 
 
@@ -55,7 +55,7 @@ class Record:
         self._frames: dict[str, Frames] = {}
 
     def rows(self, task: str) -> Ints:
-        """Return which jobs are those of `task`, in the order of the record."""
+        """Return the rows of the jobs of `task`, in the order of the record."""
         return self._tasks.rows(task)
 
     def _done(self, task: str) -> Ints:
@@ -69,7 +69,7 @@ class Record:
         return self._frames[task].rows(frames)
 
     def _sampled(self, task: str, frames: Ints) -> Mapping[str, Ints]:
-        """Return, for the jobs of `task` for `frames`, which frame they sampled of whom; -1 for none."""
+        """Return, by producer, the frames that the jobs of `task` for `frames` sampled; -1 for none."""
         number = self._tasks.numbers.get(task, -1)
         reads = self.columns.reads[number] if number >= 0 else ()
         if not reads:
@@ -99,9 +99,9 @@ class Record:
         return found
 
     def acted_on(self, path: tuple[str, ...]) -> tuple[Ints, Ints]:
-        """Return the done jobs of a path's last task in order of completion, and the frame of its source each acted on.
+        """Return the done jobs of a path's last task in order of completion, and the source frame each acted on.
 
-        The frame is followed back along the path; jobs that acted on none are left out.
+        The frame is traced back along the path; jobs that acted on no frame are left out.
         """
         task = path[-1]
         rows = self._done(task)
@@ -113,18 +113,18 @@ class Record:
         return rows[order], frames[order]
 
     def arrivals(self, chain: ChainResult) -> tuple[Ints, Ints]:
-        """Return completion and frame of the source for every job that `acted_on` tells of."""
+        """Return completion time and source frame for every job of `acted_on`."""
         rows, frames = self.acted_on(chain.path)
         return self.columns.jobs.finish_ns[rows], frames
 
     def released(self, chain: ChainResult) -> Ints:
-        """Return when the frames of a chain's source were released."""
+        """Return the release times of a chain's source."""
         return self.columns.releases.get(chain.path[0], np.zeros(0, np.int64))
 
     def ages(self, chain: ChainResult, arrivals: tuple[Ints, Ints]) -> Ints:
-        """Return how old the data of each arrival is: from the release of its frame, where the trace has that."""
+        """Return the data age of each arrival, from the release of its frame, if the trace has that release."""
         releases, (finish, frames) = self.released(chain), arrivals
-        known = frames < len(releases)  # a run that was killed may have told of the job alone
+        known = frames < len(releases)  # a killed run may have recorded only the job
         found: Ints = finish[known] - releases[frames[known]]
         return found
 
@@ -136,7 +136,7 @@ class Record:
         completions, frames = self.arrivals(chain) if arrivals is None else arrivals
         known = (frames >= 0) & (frames < len(releases))
         exact = np.full(len(releases), -1, np.int64)
-        # backwards, so that the earliest completion is what stays
+        # assign backwards, so that the earliest completion wins
         exact[frames[known][::-1]] = completions[known][::-1]
         if sampling == len(path) - 1:
             finish = exact
@@ -150,7 +150,7 @@ class Record:
         return Fates(releases, finish, dropped, late & ~dropped)
 
     def _lost(self, path: tuple[str, ...], frames: int) -> Flags:
-        """Say which frames were lost at the source or at a stage that frames reach under their own number."""
+        """Return a mask of the frames lost at the source or at a stage that frames reach under their own number."""
         columns, notes, jobs = self.columns, self.columns.instants, self.columns.jobs
         gone = []
         if path[0] in columns.subjects:
@@ -166,7 +166,7 @@ class Record:
         return lost
 
     def _triggers(self, producer: str, consumer: str) -> bool:
-        """Whether frame k of `producer` activates job k of `consumer`, directly or through conversions."""
+        """Return whether frame k of `producer` activates job k of `consumer`, directly or through conversions."""
         waiting = list(self._after.get(consumer, ()))
         while waiting:
             name = waiting.pop()

@@ -1,8 +1,7 @@
-"""A trace as flat columns: what a compiled simulation fills, and what figures and files are made from.
+"""A trace as flat columns: filled by a compiled simulation, and the basis of figures and files.
 
-One array per field, int64 unless said otherwise, one entry per record; names are written once and referred to by
-index.  Nothing is copied and nothing is checked here: whoever makes columns answers for arrays of equal length and for
-indices that exist.
+One array per field, int64 unless stated otherwise, one entry per record; names are stored once and referred to by
+index.  Nothing is copied or checked here: the creator of columns must ensure arrays of equal length and valid indices.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 CLOCK = "clock_hz."
-"""Counters so called, with an engine's name behind, are its clock where that changes."""
+"""Prefix, before an engine's name, of counters of its clock if that changes."""
 FOREIGN = "foreign_gbps."
-"""Counters so called, with an engine's name behind, are traffic on the DRAM that no task of the plan asks for."""
+"""Prefix, before an engine's name, of counters of DRAM traffic that no task of the plan causes."""
 STATUS = ("unfinished", "done", "dropped", "aborted")
 UNFINISHED, DONE, DROPPED, ABORTED = range(4)
 """Codes of a job's status."""
@@ -49,7 +48,7 @@ MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("drop", lambda _: "could not have met its deadline, not started"),
     ("fault", lambda _: "killed, starts its segment again"),
 )
-"""What an instant's code stands for: its kind, and the text its value makes."""
+"""Meaning of an instant's code: its kind, and a function from its value to its text."""
 
 (
     MISS_LATE,
@@ -72,10 +71,10 @@ MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobColumns:
-    """Jobs in the order they were activated; fields as in `trace.Job`, times in ns.
+    """Jobs in order of activation; fields as in `trace.Job`, times in ns.
 
-    `task` indexes `Columns.tasks`, `status` is a code of `STATUS`.  `sampled` is where in `frames` the frames begin
-    that the job sampled, one for each of its task's `Columns.reads` (-1: there was none yet), or -1 if it sampled none.
+    `task` indexes `Columns.tasks`, `status` is a code of `STATUS`.  `sampled` is the start index in `frames` of the
+    frames the job sampled, one for each of its task's `Columns.reads` (-1: none yet), or -1 if it sampled none.
     """
 
     task: Ints
@@ -101,7 +100,7 @@ class SliceColumns:
     """Intervals in which a job held lanes; fields as in `trace.Slice`.
 
     `engine` indexes `Columns.engines`, `name` `Columns.names`, `job` the jobs.  `lanes` is a mask, bit k for lane k
-    (0-62); what no mask can say is -1 - k for entry k of `Columns.lane_sets`.
+    (0-62); a lane set without a mask is -1 - k for entry k of `Columns.lane_sets`.
     """
 
     engine: Ints
@@ -117,10 +116,10 @@ class SliceColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InstantColumns:
-    """Moments worth a mark, in order of time; texts are made only when asked for.
+    """Point events, in order of time; texts are formatted on demand.
 
-    `kind` is a code of `MARKS` and `value` what its text is made of, or -1 - k for kind k of `Columns.kinds`, and
-    `value` indexes `Columns.texts`.  `subject` indexes `Columns.subjects`; `frame` is -1 where none is concerned.
+    `kind` is a code of `MARKS` with `value` as its argument, or -1 - k for kind k of `Columns.kinds`, with `value` an
+    index of `Columns.texts`.  `subject` indexes `Columns.subjects`; `frame` is -1 if no frame is concerned.
     """
 
     time_ns: Ints
@@ -135,7 +134,7 @@ class InstantColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Everything recorded, but for what a run found in a frame.
+    """The full record except for `Trace.details`.
 
     `reads[i]` lists the producers that jobs of `tasks[i]` sample.  `counters` maps a name to the times (int64) and
     values (float64) of its steps, `releases` a sensor or timer to the release times of its frames.
@@ -157,7 +156,7 @@ class Columns:
     _lanes: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
     def lanes(self, code: int) -> tuple[int, ...]:
-        """Return the lanes that an entry of `SliceColumns.lanes` stands for."""
+        """Return the lanes of an entry of `SliceColumns.lanes`."""
         found = self._lanes.get(code)
         if found is None:
             bits = range(code.bit_length() if code > 0 else 0)
@@ -166,9 +165,9 @@ class Columns:
         return found
 
     def kind(self, code: int) -> str:
-        """Return the kind that an entry of `InstantColumns.kind` stands for."""
+        """Return the kind of an entry of `InstantColumns.kind`."""
         return self.kinds[-1 - code] if code < 0 else MARKS[code][0]
 
     def text(self, code: int, value: int) -> str:
-        """Return what an instant says."""
+        """Return the text of an instant."""
         return self.texts[value] if code < 0 else MARKS[code][1](value)

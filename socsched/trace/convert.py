@@ -1,4 +1,4 @@
-"""From lists of records to columns and back, without loss."""
+"""Lossless conversion between lists of records and columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Thing = TypeVar("_Thing", bound=Hashable)
 
 
 class Names(dict[_Thing, int]):
-    """Numbers things in the order they are first asked for."""
+    """Numbers keys in order of first lookup."""
 
     def __missing__(self, thing: _Thing) -> int:
         self[thing] = number = len(self)
@@ -46,7 +46,7 @@ def to_columns(
     releases: Mapping[str, Sequence[int]],
     counters: Mapping[str, Sequence[tuple[int, float]]],
 ) -> Columns:
-    """Return the columns of what was recorded in lists.
+    """Return the columns of records given as lists.
 
     Raises OverflowError for a number beyond int64 and KeyError for a status that does not exist.
     """
@@ -102,7 +102,7 @@ def steps(times: Iterable[int], values: Iterable[float]) -> tuple[Ints, Floats]:
 
 
 def coded(values: Ints) -> tuple[Ints, Ints]:
-    """Return the different values, ascending, and for each entry which of them it is; fast when values are small."""
+    """Return the distinct values, ascending, and each entry's index among them; fast for small values."""
     if not len(values) or values.min() < 0 or values.max() >= 1 << 16:
         found, places = np.unique(values, return_inverse=True)
         return found, places.reshape(-1)

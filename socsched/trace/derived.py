@@ -1,6 +1,6 @@
-"""Counters that a simulation does not record because they follow from what it does: power and clock of each engine.
+"""Counters that a simulation does not record because they can be derived: power and clock of each engine.
 
-A run has its own rails and clocks, which are measured; nothing is added to those.
+A run has measured rails and clocks; nothing is added to those.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Columns, Floats, Ints
 
 ENGINE_POWER = "engine_mw."
-"""Counters so called, with an engine's name behind, are its power as the simulator reckons it (DRAM left out)."""
+"""Prefix, before an engine's name, of counters of its power as computed by the simulator (without DRAM)."""
 
 
 def completed(trace: Trace, plan: Plan) -> Columns:
-    """Return the columns of a trace; of a simulation with the power and the clock of every engine of `plan`."""
+    """Return the columns of a trace; for a simulation, with the power and clock of every engine of `plan`."""
     columns = trace.columns
     if trace.kind != "simulated" or not len(columns.slices):
         return columns
@@ -39,7 +39,7 @@ def _constant(value: float) -> tuple[Ints, Floats]:
 
 
 def engine_power(columns: Columns, engine: PlannedEngine) -> tuple[Ints, Floats]:
-    """Return the power of an engine in mW as steps: idle, and dynamic in proportion to busy lanes at its clock."""
+    """Return the power of an engine in mW as steps: idle power plus, per busy lane, dynamic power at its clock."""
     import numpy as np
 
     from socsched.trace.convert import coded
@@ -68,7 +68,7 @@ def engine_power(columns: Columns, engine: PlannedEngine) -> tuple[Ints, Floats]
 
 
 def unit(counter: str) -> str:
-    """Return the unit of a counter's values, "" where it has none."""
+    """Return the unit of a counter's values, "" if it has none."""
     if counter.startswith("queue."):
         return "frames"
     if counter.startswith(("celsius.", "temperature_c")):

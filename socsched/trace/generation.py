@@ -1,6 +1,6 @@
-"""Which files of a result folder were written together: made.json names each with its sha256.
+"""Consistency of a result folder: made.json lists the files written together, each with its sha256.
 
-It is put in place before the files it names, so that a folder whose update was cut off says so.
+It is put in place before the files it names, so that an interrupted update can be detected.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from socsched.errors import InputError
 from socsched.files import file_digest
 
 MADE, FILES = "made.json", "files"
-"""Command line, versions and machine of the simulation or run in a folder, and the digests of what it wrote there."""
+"""Command line, versions and machine of the simulation or run in a folder, and the digests of its files."""
 
 _HINT = "simulate or run again with -o into this folder"
 
 
 def require_one(folder: Path, names: Iterable[str]) -> None:
-    """Raise InputError unless those files of a folder are of the ones that were written together last."""
+    """Raise InputError unless the named files of a folder are those last written together."""
     told = _told(folder)
     for name in set(names) & set(told):
         try:
@@ -38,7 +38,7 @@ def require_one(folder: Path, names: Iterable[str]) -> None:
 
 
 def _told(folder: Path) -> dict[str, Any]:
-    """Return the digests a folder was written with; none where it is older than they are."""
+    """Return the digests a folder was written with; empty for a folder older than this feature."""
     try:
         found = json.loads((folder / MADE).read_text(encoding="utf-8"))
     except FileNotFoundError:

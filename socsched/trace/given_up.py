@@ -1,4 +1,4 @@
-"""Frames that stages gave up, and why: counts by stage, of what a trace recorded."""
+"""Frames abandoned by stages, counted by stage and reason from a trace."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ REASONS = {
     "restarted": KILL_RESTART,
     "queue_full": DROP_QUEUE,
 }
-"""Reason -> code of the instants that tell of it (`columns.MARKS`)."""
+"""Reason -> code of the instants that record it (`columns.MARKS`)."""
 
 
 def given_up(trace: Trace) -> dict[str, dict[str, int]]:
-    """Return how often each stage skipped, aborted, lost, restarted or had no room for a job; those that did at all."""
+    """Return the counts of `REASONS` for each stage that skipped, aborted, lost, restarted or had no room for a job."""
     import numpy as np
 
     columns, found = trace.columns, dict[str, dict[str, int]]()

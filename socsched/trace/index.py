@@ -1,4 +1,4 @@
-"""Jobs found by task, and by task and frame, many at a time."""
+"""Vectorised lookup of jobs by task, and by task and frame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Frames:
-    """The jobs `rows` of one task by frame; of several jobs for a frame the last is the one."""
+    """The jobs `rows` of one task by frame; of several jobs for a frame, the last one counts."""
 
     def __init__(self, columns: Columns, rows: Ints) -> None:
         frames = columns.jobs.frame[rows]
@@ -21,7 +21,7 @@ class Frames:
         self._frames, self._rows = frames[order], rows[order]
 
     def rows(self, frames: Ints) -> Ints:
-        """Return the job for each of `frames`, -1 where there is none."""
+        """Return the job for each of `frames`, -1 for none."""
         if not len(self._frames):
             return np.full(len(frames), -1, np.int64)
         at = np.searchsorted(self._frames, frames, side="right") - 1
@@ -39,7 +39,7 @@ class Tasks:
         self._bounds = np.concatenate(([0], np.cumsum(np.bincount(task, minlength=count))))
 
     def rows(self, task: str) -> Ints:
-        """Return which jobs are those of `task`, in the order of the record."""
+        """Return the rows of the jobs of `task`, in the order of the record."""
         if task not in self.numbers:
             return np.zeros(0, np.int64)
         begin, end = self._bounds[self.numbers[task] :][:2]

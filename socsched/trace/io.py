@@ -1,9 +1,9 @@
-"""A trace as a file: JSON with a record's fields as columns and names by number, gzip when the name ends in ``.gz``.
+"""Trace files: JSON with record fields as columns and names by number, gzipped if the file name ends in ``.gz``.
 
 A column of whole numbers is ``{"count", "start", "type", "data"}``: base64 of the differences from entry to entry,
 little-endian in the narrowest type that holds them (``i1`` to ``i8``), after the first entry, `start`.  Without `data`
-all differences are 0.  Counter values are base64 of float64.  Reading gives back an equal trace; within
-`Trace.details`, tuples and arrays come back as lists.  Files of version 1, with plain lists, are read too.
+all differences are 0.  Counter values are base64 of float64.  Reading returns an equal trace, except that tuples and
+arrays in `Trace.details` become lists.  Files of version 1, with plain lists, can be read too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCHEMA_VERSION = "2"
 _NAMES = ("tasks", "engines", "names", "subjects", "kinds", "texts")
 MOST_BYTES = 2**31
 _LEVEL = 4
-"""Of compression: higher ones take several times as long for a few per cent."""
+"""Compression level: higher ones take several times as long for a few per cent."""
 
 
 def save(trace: Trace, path: str | Path) -> None:
@@ -40,7 +40,7 @@ def save(trace: Trace, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> Trace:
-    """Read a trace that `save` wrote; InputError when the file is missing, damaged, or of another kind or version."""
+    """Read a trace written by `save`; raise InputError if it is missing, damaged, or of another kind or version."""
     from socsched.bounded import allowance, gunzip, read_bytes
     from socsched.descriptor.json_file import JsonFile
 
@@ -69,7 +69,7 @@ def load(path: str | Path) -> Trace:
 
 
 class _Room:
-    """How many numbers the columns of a file may hold: a column of equal ones takes no more than its count."""
+    """A budget for the numbers in a file's columns, since a column of equal numbers is stored as just a count."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -101,7 +101,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class _File(_Head):
-    """A file of version 2, as pydantic holds it against the text."""
+    """A file of version 2, as a schema for pydantic."""
 
     tasks: Annotated[tuple[Text, ...], Rows]
     engines: Annotated[tuple[Text, ...], Rows]
@@ -207,7 +207,7 @@ def _column(packed: Mapping[str, Any], room: _Room) -> Ints:
 
 
 def _check(columns: Columns) -> None:
-    """Raise ValueError unless columns are of one length and every number refers to something."""
+    """Raise ValueError unless columns have equal lengths and every index is valid."""
     import numpy as np
 
     from socsched.trace.columns import MARKS, STATUS
@@ -279,14 +279,14 @@ def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
 
 
 def _rows(table: Mapping[str, Any], numbered: tuple[str, ...], plain: tuple[str, ...]) -> Iterable[Any]:
-    """Yield the numbered columns of each row, and the plain ones as a mapping."""
+    """Return, for each row, the values of the numbered columns, and the plain ones as a mapping."""
     rows = zip(*(table[name] for name in plain), strict=True)
     named = (dict(zip(plain, row, strict=True)) for row in rows)
     return zip(*(table[name] for name in numbered), named, strict=True)
 
 
 def _plain(value: Any) -> Any:
-    """Turn arrays and their scalars into lists and numbers."""
+    """Convert arrays and numpy scalars to lists and numbers."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a trace cannot hold a {type(value).__name__}")

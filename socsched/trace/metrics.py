@@ -1,8 +1,8 @@
-"""What a trace amounts to: the fields of ``result.json``, the same for a simulation and for a run.
+"""Summary figures of a trace: the fields of ``result.json``, the same for a simulation and for a run.
 
-Everything rests on the trace's own record: along a chain a frame is followed by its number where data triggers the next
-stage, and by `Job.sampled` where a stage samples.  Times are integer ns; a percentile is the nearest rank (the smallest
-value that at least p per cent of the values do not exceed); a statistic of nothing is null.
+All figures are computed from the trace: along a chain a frame is followed by its number if data triggers the next
+stage, and by `Job.sampled` if a stage samples.  Times are integer ns; a percentile is the nearest rank (the smallest
+value that at least p per cent of the values do not exceed); a statistic without values is null.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ EXEC = ("mean", "p50", "p99", "max")
 
 
 def result(trace: Trace, plan: Plan) -> dict[str, Any]:
-    """Return the figures of `trace` under `plan` as ``result.json`` holds them.
+    """Return the figures of `trace` under `plan` in the form of ``result.json``.
 
-    `chains`: see `chain_figures`.  `stages` covers every task of the plan, conversions too: `jobs` that were done and
+    `chains`: see `chain_figures`.  `stages` covers every task of the plan, conversions included: completed `jobs` and
     their `exec_ns` (time on the engine), the longest `blocking_ns` of one job, all `preemptions`.  `engines`: `busy_ns`
     is summed over lanes, `utilization` relates it to all lanes for the whole duration, `energy_mj` is idle plus dynamic
-    energy at the clocks the engine had, without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and
-    `bandwidth_gbps` integrate the counters, and are null where the trace has no such counter.  Of a simulation that
-    kept no trace the same figures come from histograms (`summary.result`); they say so by `resolution`, how far above
-    the true ones percentiles may lie.
+    energy at the engine's actual clocks, without DRAM.  `power_mw`, `energy_mj` (module, DRAM included) and
+    `bandwidth_gbps` integrate the counters, and are null if the trace has no such counter.  For a simulation that kept
+    no trace the same figures come from histograms (`summary.result`), marked by `resolution`, the maximum relative
+    error by which percentiles may lie above the true ones.
     """
     record = record_of(trace, plan)
     columns = record.columns
@@ -68,14 +68,14 @@ def write_result(trace: Trace, plan: Plan, path: str | Path) -> dict[str, Any]:
 
 
 def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any]:
-    """Return what became of every frame of a chain's source, and how old the data was its last stage finished with.
+    """Return the outcomes of the frames of a chain's source, and the data ages at completions of its last stage.
 
-    Where every stage of the path is triggered by the one before, the response of frame k is that of the last stage's
-    job k.  Where a stage samples instead, it is the reaction time: from the release of frame k to the first completion
-    of the last stage that acts on frame k or a newer one along this path (Feiertag et al., CRTS 2008).
+    If every stage of the path is triggered by its predecessor, the response of frame k is that of the last stage's job
+    k.  If a stage samples instead, it is the reaction time: from the release of frame k to the first completion of the
+    last stage that acts on frame k or a newer one along this path (Feiertag et al., CRTS 2008).
 
     `dropped`: the frame was lost at the source or before the first stage that samples, and never reached the end.
-    `completed` and `missed` leave dropped frames out; `missed` counts those completed late and those whose deadline
+    `completed` and `missed` exclude dropped frames; `missed` counts frames completed late and those whose deadline
     passed unfinished.  A frame unfinished at the end with its deadline still ahead is in neither.  `data_age_ns` is,
     for every job of the last stage, its completion minus the release of the source frame it acted on along this path.
     """
@@ -103,14 +103,14 @@ def frame_fates(trace: Trace, plan: Plan, chain: ChainResult) -> Fates:
 
 def record_of(trace: Trace, plan: Plan) -> Record:
     """Return the columns of a trace, indexed."""
-    # here, for arrays are loaded only when there is something to work out
+    # imported here, so that numpy is loaded only when figures are computed
     from socsched.trace.chains import Record
 
     return Record(trace.columns, plan, trace.duration_ns)
 
 
 def tasks_of(columns: Columns, plan: Plan) -> list[str]:
-    """Return the tasks of the plan, and behind them others that jobs were recorded of, by their first job."""
+    """Return the tasks of the plan, followed by other tasks with recorded jobs, in the order of their first job."""
     import numpy as np
 
     known = dict.fromkeys(task.name for task in plan.tasks)
@@ -132,7 +132,7 @@ def _stage_figures(columns: Columns, rows: Ints) -> dict[str, Any]:
 
 
 def busy_ns(columns: Columns, plan: Plan) -> dict[str, tuple[int, ...]]:
-    """Return for how long lanes of each engine were held, summed over lanes, at each of its operating points."""
+    """Return the busy time of each engine, summed over lanes, at each of its operating points."""
     import numpy as np
 
     from socsched.trace.convert import coded
@@ -156,7 +156,7 @@ def busy_ns(columns: Columns, plan: Plan) -> dict[str, tuple[int, ...]]:
 
 
 def _time_at(columns: Columns, engine: str, clock_hz: int, instants: Ints) -> Ints:
-    """Return for how long until each instant an engine had a clock (ns)."""
+    """Return the total time (ns) an engine ran at a clock up to each instant."""
     import numpy as np
 
     if CLOCK + engine not in columns.counters:
@@ -171,7 +171,7 @@ def _time_at(columns: Columns, engine: str, clock_hz: int, instants: Ints) -> In
 
 
 def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Return utilisation, energy and busy time of every engine of `plan`, held for `busy_ns` at each clock."""
+    """Return utilisation, energy and busy time of every engine of `plan`, given its `busy_ns` at each clock."""
     figures = {}
     for engine in plan.engines:
         powers = [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
@@ -188,7 +188,7 @@ def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[
 
 
 class Steps:
-    """A counter, a step function up to `end`; before its first step it is taken as that one."""
+    """A counter as a step function up to `end`; before its first step it has that step's value."""
 
     def __init__(self, columns: Columns, name: str, end: int) -> None:
         import numpy as np
@@ -198,24 +198,24 @@ class Steps:
         widths = np.diff(edges)[: len(values)]
         held = widths > 0
         self.held, self.duration = values[held], end
-        # a running sum adds one after the other, whatever the machine: the same figure everywhere
+        # cumsum adds sequentially on every machine, so the figure is the same everywhere
         self.integral = float(np.cumsum(self.held * widths[held])[-1]) if len(self.held) else 0.0
 
     def mean(self) -> float | None:
-        """Return the mean over the whole time; None where there is no counter."""
+        """Return the mean over the whole time, None without a counter."""
         return round(self.integral / self.duration, 6) if len(self.held) else None
 
     def peak(self) -> float | None:
-        """Return the largest value held for any time."""
+        """Return the largest value held for a nonzero time, None without a counter."""
         return round(float(self.held.max()), 6) if len(self.held) else None
 
     def level(self) -> tuple[float, float] | None:
-        """Return mean and peak."""
+        """Return mean and peak, None without a counter."""
         mean, peak = self.mean(), self.peak()
         return None if mean is None or peak is None else (mean, peak)
 
     def energy_mj(self) -> float | None:
-        """Return the integral of a counter in mW."""
+        """Return the integral of a counter in mW, None without a counter."""
         return round(self.integral / 1e9, 6) if len(self.held) else None
 
 

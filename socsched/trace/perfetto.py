@@ -1,9 +1,9 @@
-"""A trace as Perfetto shows it (ui.perfetto.dev): one process, a track per engine lane, flows along the data's way.
+"""Export of a trace to Perfetto (ui.perfetto.dev): one process, a track per engine lane, flows along the data path.
 
-A job is a slice on each lane it holds, from where it gets the lane to where it loses it; its segments lie inside.
-Arrows lead from the sensor or job that delivers data to the job that uses it.  Misses, drops and faults are instants;
-power of module, rails and engines, bandwidth, clocks, temperatures and queue depths are counters.  A plan (simulated
-for its first hyperperiods), a simulation and a run speak the same language.
+A job is a slice on each lane it holds, from acquiring the lane to losing it; its segments are nested inside.  Arrows
+lead from the sensor or job that delivers data to the job that uses it.  Misses, drops and faults are instants; power
+of module, rails and engines, bandwidth, clocks, temperatures and queue depths are counters.  A plan (simulated for its
+first hyperperiods), a simulation and a run use the same representation.
 
 Packets are in order of time.  Field numbers are those of Perfetto's ``perfetto_trace.proto``; names and texts are
 written once and referred to by number.
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Columns
 
 Track = tuple[str, str]
-"""What a track shows: ("lane", "gpu.0"), ("source", sensor or timer), ("counter", name)."""
+"""The subject of a track: ("lane", "gpu.0"), ("source", sensor or timer), ("counter", name)."""
 
 PROCESS = 1
-"""Identity of the process's own track; those of the others count on from it."""
+"""Identity of the process's own track; the other tracks are numbered upwards from it."""
 _PID, _SEQUENCE = 1, 1
 
 
 def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -> None:
     """Write `trace` of `plan` to `path` (``.pftrace``); the same trace gives the same bytes.
 
-    `kind` says what it shows, in place of "simulated" or "measured".
+    `kind` replaces "simulated" or "measured" in the title.
 
-    Packets are made and written in blocks of bounded size; what tells blocks how slices and data hang together takes
+    Packets are encoded and written in blocks of bounded size; the index that links slices and data across blocks takes
     about as much memory as the columns of the trace themselves.
     """
-    # here, for arrays are loaded only when there is something to write
+    # imported here, so that numpy is loaded only when a trace is written
     from socsched.trace.perfetto_events import Events
 
     columns = completed(trace, plan)
@@ -74,7 +74,7 @@ def packet(*parts: bytes, flags: int = 0) -> bytes:
 
 
 def _descriptors(tracks: list[Track], process: str) -> bytes:
-    """Return the descriptors of the process and of every track, in the order they are to be shown."""
+    """Return the descriptors of the process and of every track, in display order."""
     from socsched.trace.protobuf import message, number, plain, text
 
     named = [*number(1, _PID), *text(6, process)]

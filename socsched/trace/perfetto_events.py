@@ -1,4 +1,4 @@
-"""The events of a Perfetto trace, made from columns a block at a time."""
+"""The events of a Perfetto trace, built from columns block by block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Values = Mapping[str, NDArray[Any]]
 
 BLOCK = 1 << 16
-"""Stays, counter steps, releases and instants, of each at most this many, that are made into packets at a time."""
+"""Maximum number of each of stays, counter steps, releases and instants encoded at a time."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _TABLES_START, _TABLES_NEEDED = 1, 2
 _CATEGORIES, _NAMES, _ARGS, _STRINGS = 1, 2, 3, 29
@@ -30,7 +30,7 @@ _CATEGORIES, _NAMES, _ARGS, _STRINGS = 1, 2, 3, 29
 
 
 class Events:
-    """The events of a trace on tracks known by their identity."""
+    """The events of a trace on tracks identified by `uuids`."""
 
     def __init__(self, columns: Columns, plan: Plan, uuids: Mapping[Track, int]) -> None:
         self.columns, self.plan, self.uuids = columns, plan, uuids
@@ -47,7 +47,7 @@ class Events:
         self._find_singles()
 
     def blocks(self) -> Iterator[bytes | memoryview]:
-        """Yield the packets of all events, in order of time."""
+        """Yield the packets of all events in order of time."""
         tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, self.args), (_STRINGS, self.strings)
         yield _interned([(field, name, at + 1) for field, names in tables for name, at in names.items()], True)
         rest = Block(np.zeros(0, np.int64))
@@ -64,7 +64,7 @@ class Events:
                 yield texts
             yield data.data
 
-    # -- what never changes from block to block
+    # -- data common to all blocks
 
     def _name_everything(self) -> None:
         columns = self.columns
@@ -80,7 +80,7 @@ class Events:
             self.categories[name]
 
     def _find_lanes(self) -> None:
-        """Number what stays hold: `places` of (engine, lanes), and the track of each lane of a place."""
+        """Number the `places` (engine, lanes) held by stays, and find the track of each lane of a place."""
         columns, held = self.columns, self.stays
         pieces = held.pieces[held.first]
         codes, which = coded(columns.slices.lanes[pieces])
@@ -99,14 +99,14 @@ class Events:
         slices = columns.slices
         self.begin_ns = slices.start_ns[pieces]
         self.end_ns = slices.end_ns[held.pieces[held.first + held.count - 1]]
-        # a stay of one slice that is named as its task needs no slice inside
+        # a stay of a single slice with its task's name needs no nested slice
         names = {name: number for number, name in enumerate(columns.names)}
         own = np.array([names.get(task, -1) for task in columns.tasks] or [-1], np.int64)
         alike = (held.count == 1) & (slices.name[pieces] == own[columns.jobs.task[held.job]])
         self.nested = np.where(alike, 0, held.count)
 
     def _find_singles(self) -> None:
-        """Order releases, instants and counter steps by time, each in the order of the record at the same time."""
+        """Sort releases, instants and counter steps by time; entries at the same time keep the order of the record."""
         columns, notes = self.columns, self.columns.instants
         releases, tracks = list(columns.releases.values()), [("source", name) for name in columns.releases]
         self.release_ns, which = _ordered(releases)
@@ -141,7 +141,7 @@ class Events:
             track = ("source", subject)
         return self.uuids.get(track, PROCESS)
 
-    # -- a block: what was left over goes first, as it began before
+    # -- a block: leftovers go first, since they began earlier
 
     def _block(self, rest: Block, held: slice, released: slice, noted: slice, *stepped: slice) -> tuple[bytes, Block]:
         counts = [x.stop - x.start for x in (released, noted, *stepped)]
@@ -210,7 +210,7 @@ class Events:
     def _put_stays(self, block: Block, stay: Ints, lane: Ints, begins: Ints, ends: Ints) -> None:
         block.time[begins], block.time[ends] = self.begin_ns[stay], self.end_ns[stay]
         track = self.tracks[self.place[stay], lane]
-        # slices inside: one entry for every piece of every entry
+        # nested slices: one entry for every piece of every entry
         inside = self.nested[stay]
         entry = np.repeat(np.arange(len(stay)), inside)
         at = np.arange(len(entry)) - np.repeat(np.cumsum(inside) - inside, inside)
@@ -237,7 +237,7 @@ class Events:
         sends = np.where((lane == 0) & held.closes[stay], links.job_begins[job + 1] - sent, 0)
         receives = np.where((lane == 0) & held.opens[stay], links.received[job], 0)
         most = int(receives.max(initial=0)) + 1
-        # negative numbers take ten bytes: late jobs, whose slack is one, are told apart
+        # negative varints take ten bytes, so late jobs, with negative slack, are encoded separately
         ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
         known = np.array([name in self.tasks for name in self.columns.tasks] or [False])[task]
         allowed = np.array([self.tasks[name].deadline_ns if name in self.tasks else 0 for name in self.columns.tasks])
@@ -277,7 +277,7 @@ class Events:
             self._put(block, places[rows], ("begin", shown, out, into), body, chosen, fixed, codes[rows])
 
     def _constants(self, keys: Ints) -> tuple[Values, Ints]:
-        """Return what differs by task, status, place and lane only: a table, and each entry's row in it."""
+        """Return a table of the values that depend only on task, status, place and lane, and each entry's row in it."""
         found, codes = coded(keys)
         rows = []
         for key in found.tolist():
@@ -303,7 +303,7 @@ class Events:
         fixed: Values | None = None,
         codes: Ints | None = None,
     ) -> None:
-        """Make a packet for each of `places` from the items `values` and from row `codes` of the items `fixed`."""
+        """Put a packet at each of `places`, made from the items `values` and from row `codes` of the items `fixed`."""
         if not len(places):
             return
         if "time" not in values:
@@ -343,7 +343,7 @@ def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> b
 
 
 def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:
-    """Return times of several records in order, and which entries of all of them they are."""
+    """Return the times of several records in order, and their indices in the concatenated records."""
     joined = np.concatenate(times) if len(times) > 1 else times[0] if times else np.zeros(0, np.int64)
     if not len(joined) or (joined[1:] >= joined[:-1]).all():
         return joined, slice(0, len(joined))

@@ -1,6 +1,6 @@
-"""Protocol Buffers wire format, many messages of one shape at a time.
+"""Protocol Buffers wire format, encoding many messages of one shape at a time.
 
-A shape is a list of parts: bytes that every message has, and slots that differ.  Slots have a fixed width, so that
+A shape is a list of parts: bytes common to all messages, and slots that differ.  Slots have a fixed width, so that
 messages of a shape are rows of one array: a varint is padded with empty groups of seven bits, which every parser reads
 as the same number (Protocol Buffers Documentation, "Encoding").
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 LONGEST = 10
-"""Bytes of a varint that can hold any int64; 8 hold what is not negative and below 2**56."""
+"""Bytes of a varint that can hold any int64; 8 bytes hold non-negative values below 2**56."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """`width` bytes that differ from message to message: a padded varint, or a number as it is."""
+    """`width` bytes that differ from message to message: a padded varint, or a raw number."""
 
     name: str
     width: int
@@ -73,7 +73,7 @@ def _size(parts: Sequence[Part]) -> int:
 
 
 def width(values: NDArray[Any]) -> int:
-    """Return how many bytes a varint needs to hold any of `values`."""
+    """Return the number of bytes a varint needs to hold any of `values`."""
     if not len(values):
         return 1
     low, high = int(values.min()), int(values.max())
@@ -106,12 +106,12 @@ def varints(values: NDArray[np.int64], width: int) -> NDArray[Any]:
 
 
 def items(values: NDArray[np.int64]) -> NDArray[Any]:
-    """Return numbers as varints of the width that holds them all, one item each."""
+    """Return numbers as varints of the least width that holds them all, one item each."""
     return varints(values, width(values))
 
 
 def raw(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers of 64 bits as they are, one item each."""
+    """Return 64-bit numbers unencoded, one item each."""
     return np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("V8")
 
 
@@ -138,7 +138,7 @@ class Shape:
         return np.repeat(self._image, count)
 
     def fill(self, rows: NDArray[Any], values: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Put `values`, one item a row each, into the slots of `rows`, and return `rows`."""
+        """Write `values`, one item per row, into the slots of `rows`, and return `rows`."""
         fields = rows.view(self._dtype)
         for name, column in values.items():
             fields[name] = column
@@ -146,7 +146,7 @@ class Shape:
 
 
 class Buffer:
-    """Memory that is used again and again, for fresh memory costs as much as filling it."""
+    """Reusable memory, since allocating fresh memory costs as much as filling it."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
@@ -159,7 +159,7 @@ class Buffer:
 
 
 class Block:
-    """Messages of several shapes, to be written in the order of their places."""
+    """Messages of several shapes, to be written in order of time, then place."""
 
     def __init__(self, time: NDArray[np.int64]) -> None:
         self.time = time
@@ -167,20 +167,20 @@ class Block:
         self._parts: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
 
     def put(self, places: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        """Put messages at `places` of the order among those of the same time."""
+        """Put messages at `places`, which also order messages of the same time."""
         if len(places):
             self._sizes[places] = rows.dtype.itemsize
             self._parts.append((places, rows))
 
     def move(self, other: Block, by: int) -> None:
-        """Hand all messages on to `other`, `by` places further."""
+        """Move all messages to `other`, `by` places further."""
         for places, rows in self._parts:
             other.put(places + by, rows)
 
     def take(self, before: int, buffer: Buffer) -> tuple[NDArray[np.uint8], Block]:
-        """Return the messages of times below `before`, in order of time, and a block of those that remain.
+        """Return the messages with times below `before`, in order of time, and a block of the remaining ones.
 
-        The messages lie in `buffer`, until it is used for the next block.
+        The messages are stored in `buffer` until it is reused for the next block.
         """
         order = np.argsort(self.time, kind="stable")
         order = order[: np.searchsorted(self.time[order], before)]
@@ -199,7 +199,7 @@ class Block:
                 rest.put(anew[places[kept]], rows[kept])
                 at, rows = at[~kept], rows[~kept]
             if len(at):
-                # items that overlap, one for every byte: writing one copies a message to where it begins
+                # overlapping items, one starting at each byte: assigning an item copies a message to its position
                 target = np.ndarray((len(data) - rows.dtype.itemsize + 1,), rows.dtype, data, strides=(1,))
                 target[at] = rows
         return data, rest

@@ -1,4 +1,4 @@
-"""Jobs on their lanes and the data between them, as columns: what a viewer draws as boxes and arrows."""
+"""Lane occupancy of jobs and the data flow between them, as columns: the boxes and arrows of a trace viewer."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stays:
-    """Stays of jobs on their lanes without a break, in order of their start.
+    """Stays: uninterrupted occupancies of lanes by jobs, in order of their start.
 
     Stay i consists of the slices `pieces[first[i] : first[i] + count[i]]`, in order.  `job` is the stay's job, `opens`
-    and `closes` say whether it is its job's first and last stay.
+    and `closes` tell whether it is its job's first and last stay.
     """
 
     pieces: Ints
@@ -36,7 +36,7 @@ class Stays:
 
 
 def stays(columns: Columns) -> Stays:
-    """Join slices of a job that continue one another on the same lanes of an engine (segment after segment)."""
+    """Join contiguous slices of a job on the same lanes of an engine (segment after segment)."""
     slices = columns.slices
     by_start = np.argsort(slices.start_ns, kind="stable")
     by_job = by_start[np.argsort(slices.job[by_start], kind="stable")]
@@ -50,7 +50,7 @@ def stays(columns: Columns) -> Stays:
     owner = job[first]
     change = np.concatenate(([True], owner[1:] != owner[:-1])) if len(owner) else fresh
     opens, closes = change, np.concatenate((change[1:], [True])) if len(owner) else fresh
-    # in the order of the record where they start at the same time
+    # stays that start at the same time keep the order of the record
     place = np.empty(len(by_job), np.int64)
     place[by_start] = np.arange(len(by_start))
     order = np.argsort(place[by_job[first]], kind="stable")
@@ -59,10 +59,10 @@ def stays(columns: Columns) -> Stays:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrows:
-    """Numbered arrows, from what delivers data (a job, or a release) to the job that uses it.
+    """Numbered arrows, from the job or release that delivers data to the job that uses it.
 
     Job i receives the `received[i]` arrows from `first[i]` on and sends `by_job[job_begins[i] : job_begins[i + 1]]`;
-    release i, counted through all sources in their order, sends of `by_release` likewise.
+    release i, numbered consecutively over all sources in their order, sends those of `by_release` likewise.
     """
 
     first: Ints
@@ -74,7 +74,7 @@ class Arrows:
 
 
 def arrows(columns: Columns, plan: Plan) -> Arrows:
-    """Connect every job of `plan` that began with the jobs and releases whose data it used."""
+    """Connect every started job of `plan` with the jobs and releases whose data it used."""
     jobs, tasks, offsets = columns.jobs, Tasks(columns), _offsets(columns.releases)
     frames = {name: Frames(columns, tasks.rows(name)) for name in columns.tasks}
     found: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -115,7 +115,7 @@ def _offsets(releases: Mapping[str, Ints]) -> dict[str, int]:
 
 
 def _grouped(sender: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the numbers of the arrows of every sender, one sender after the other, and where each one's begin."""
+    """Return the arrow numbers grouped by sender, and the start index of each sender's group."""
     known = np.flatnonzero(sender >= 0)
     order = known[np.argsort(sender[known], kind="stable")]
     return order + 1, np.concatenate(([0], np.cumsum(np.bincount(sender[known], minlength=count))))
@@ -127,7 +127,7 @@ def used_lanes(columns: Columns) -> list[tuple[str, tuple[int, ...]]]:
     codes, held = coded(slices.lanes)
     found, place = coded(slices.engine * max(len(codes), 1) + held)
     first = np.empty(len(found), np.int64)
-    first[place[::-1]] = np.arange(len(place))[::-1]  # the last one written, the first of all, is what stays
+    first[place[::-1]] = np.arange(len(place))[::-1]  # the last write wins: the first occurrence
     rows = np.sort(first)
     pairs = zip(slices.engine[rows].tolist(), slices.lanes[rows].tolist(), strict=True)
     return [(columns.engines[engine], columns.lanes(code)) for engine, code in pairs]

@@ -1,13 +1,13 @@
 """Figures of a simulation that keeps no trace: counts, exact extremes and sums, and histograms of bounded size.
 
-A histogram has a bin for every value below 2048, and above 1024 bins for every doubling:
+A histogram has one bin for every value below 2048, and above that 1024 bins for every doubling:
 
     bin(v) = v                                              for v < 2048
     bin(v) = 2048 + (e - 1) * 1024 + ((v >> e) - 1024)      else, with e = bit_length(v) - 11
 
-so bins follow one another without a gap, a bin above 2048 is 2**e wide and begins at 1024 * 2**e or above: no two
-values in it differ by 2**-10 of the smaller or more.  All non-negative int64 need 55 296 bins (HdrHistogram's layout
-with 11 bits; http://hdrhistogram.org).
+so bins are contiguous, and a bin above 2048 is 2**e wide and begins at 1024 * 2**e or above: any two values in it
+differ by less than 2**-10 of the smaller.  All non-negative int64 need 55 296 bins (HdrHistogram's layout with 11 bits;
+http://hdrhistogram.org).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Ints
 
 RESOLUTION = "2^-10"
-"""Relative error of a percentile at most, as ``result.json`` states it."""
+"""Maximum relative error of a percentile, as stated in ``result.json``."""
 EXACT = 2048
 BINS = EXACT + (63 - 11) * 1024
-"""Bins that hold every non-negative int64."""
+"""Number of bins that cover every non-negative int64."""
 
 
 def bin_of(value: int) -> int:
@@ -58,9 +58,9 @@ def highest(number: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """How often values of 0 or more were seen: `counts` by bin (int64; bins beyond its end are empty).
+    """A histogram of non-negative values: `counts` by bin (int64; bins beyond its end are empty).
 
-    `count`, `total`, `least` and `most` are exact; the last two are 0 where nothing was seen.
+    `count`, `total`, `least` and `most` are exact; the last two are 0 without values.
     """
 
     counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -71,7 +71,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: Ints) -> Histogram:
-        """Return the histogram of values of 0 or more."""
+        """Return the histogram of non-negative values."""
         if not len(values):
             return cls()
         least, most = int(values.min()), int(values.max())
@@ -79,7 +79,7 @@ class Histogram:
         return cls(np.bincount(bins_of(values)).astype(np.int64), len(values), total, least, most)
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Return the histogram of what either has seen."""
+        """Return the histogram of both sets of values together."""
         counts = np.zeros(max(len(self.counts), len(other.counts)), np.int64)
         counts[: len(self.counts)] += self.counts
         counts[: len(other.counts)] += other.counts
@@ -87,13 +87,13 @@ class Histogram:
         return Histogram(counts, self.count + other.count, self.total + other.total, least, max(self.most, other.most))
 
     def percentile(self, per_mille: int) -> int:
-        """Return the percentile by nearest rank: never below the true one, above it by less than 2**-10 of it."""
+        """Return the nearest-rank percentile: never below the true one, and above it by less than 2**-10 of it."""
         rank = -(-self.count * per_mille // 1000)
         found = int(np.searchsorted(np.cumsum(self.counts), rank))
         return max(min(highest(found), self.most), self.least)
 
     def summary(self, wanted: Sequence[str]) -> dict[str, int | None]:
-        """Return statistics as ``result.json`` names them; null where nothing was seen."""
+        """Return the statistics named in `wanted`, as in ``result.json``; null without values."""
         if not self.count:
             return dict.fromkeys(wanted)
         found = {name: self.percentile(share) for name, share in metrics.PER_MILLE.items() if name in wanted}
@@ -103,7 +103,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskTotals:
-    """What became of the jobs of a task; `exec_ns` of those done, `blocking_ns` the longest of one job."""
+    """Outcomes of the jobs of a task; `exec_ns` of those done, `blocking_ns` the longest of one job."""
 
     done: int
     dropped: int
@@ -115,7 +115,7 @@ class TaskTotals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainTotals:
-    """What became of the frames of a chain's source, as `metrics.chain_figures` defines it."""
+    """Outcomes of the frames of a chain's source, as defined by `metrics.chain_figures`."""
 
     released: int
     completed: int
@@ -127,10 +127,10 @@ class ChainTotals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """A whole simulation summed up.
+    """The totals of a whole simulation.
 
-    `busy_ns` is summed over an engine's lanes, for each of its operating points.  Power in mW, bandwidth in GB/s as
-    (mean, peak), energy in mJ; None where it was not metered.
+    `busy_ns` is summed over an engine's lanes, for each of its operating points.  Power in mW and bandwidth in GB/s as
+    (mean, peak), energy in mJ; None if not metered.
     """
 
     kind: str
@@ -145,10 +145,10 @@ class Totals:
 
 
 def result(totals: Totals, plan: Plan) -> dict[str, Any]:
-    """Return the figures of `totals` under `plan` as ``result.json`` holds them; see `metrics.result`.
+    """Return the figures of `totals` under `plan` in the form of ``result.json``; see `metrics.result`.
 
-    The fields are those of a trace's figures, and one more: `resolution` says how far percentiles may be above the
-    true ones.  Counts, means and extremes are exact.  Tasks of the plan come first and in its order.
+    The fields are those of a trace's figures, plus `resolution`, the maximum relative error by which percentiles may
+    exceed the true ones.  Counts, means and extremes are exact.  Tasks of the plan come first, in its order.
     """
     stages = {task.name: totals.tasks[task.name] for task in plan.tasks if task.name in totals.tasks}
     stages |= {name: task for name, task in totals.tasks.items() if name not in stages}
@@ -193,7 +193,7 @@ def _level(level: tuple[float, float] | None) -> dict[str, float | None]:
 
 
 def totals(trace: Trace, plan: Plan) -> Totals:
-    """Sum up a trace of `plan`: what a simulation that keeps none has to arrive at."""
+    """Return the totals of a trace of `plan`, the reference for a simulation that keeps no trace."""
     record = metrics.record_of(trace, plan)
     columns, jobs = record.columns, record.columns.jobs
     tasks = {}

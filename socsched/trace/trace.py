@@ -1,4 +1,4 @@
-"""One vocabulary for what happened, filled by the simulator and the executor alike; times are ns from the start."""
+"""The common trace format of the simulator and the executor; times are ns from the start."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 class Job:
     """One activation of a task for frame `frame`.
 
-    `sampled` maps each producer of `reads` to the frame of it that was the latest at the job's start: with the frame
-    number along data triggers it says where the job's data stems from.
+    `sampled` maps each producer of `reads` to its latest frame at the job's start; with the frame number along data
+    triggers it identifies the origin of the job's data.
     `status`: done | dropped | aborted | unfinished; a done job may still be late (finish > deadline), an aborted one
-    began and was given up.  `blocking_ns`: time the job was ready but an occupant of lower priority could not be
-    preempted.  `migrations`: how often it went on on other lanes than before.  `start_ns` and `finish_ns` are -1 until
-    they happen.
+    started and was given up.  `blocking_ns`: time the job was ready but a lower-priority occupant could not be
+    preempted.  `migrations`: how often the job resumed on other lanes.  `start_ns` and `finish_ns` are -1 until they
+    happen.
     """
 
     task: str
@@ -50,9 +50,9 @@ class Slice:
 
 @dataclass(slots=True)
 class Instant:
-    """A moment worth a mark: the task, sensor or engine it concerns, and what happened, in words.
+    """A point event: the task, sensor or engine concerned, and a description in words.
 
-    `kind`: miss | drop | abort | input | fault | throttle.  `frame` is -1 where none is concerned.
+    `kind`: miss | drop | abort | input | fault | throttle.  `frame` is -1 if no frame is concerned.
     """
 
     time_ns: int
@@ -63,13 +63,13 @@ class Instant:
 
 
 class Trace:
-    """Everything recorded of one simulation or run of a plan: lists that a run fills, or columns of a simulation.
+    """The full record of one simulation or run of a plan: lists filled by a run, or columns of a simulation.
 
     `releases[name]` lists the release time of every frame of a sensor or timer; `counters[name]` lists (time, value)
-    steps: power_mw, bandwidth_gbps, queue depths.  `details[frame]` holds what a run found in a frame.
+    steps: power_mw, bandwidth_gbps, queue depths.  `details[frame]` holds the results of a run for a frame.
 
-    Of a trace made from columns (`from_columns`) the lists are made when they are first asked for, to be read: records
-    changed in them do not change the columns.  Setting a list as a whole turns the trace into one of lists.
+    For a trace made from columns (`from_columns`) the lists are created on first access, for reading only: changes to
+    their records do not change the columns.  Assigning a whole list turns the trace into one of lists.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class Trace:
         columns: Columns,
         details: dict[int, dict[str, Any]] | None = None,
     ) -> Trace:
-        """Return the trace that `columns` holds; they are kept, not copied."""
+        """Return a trace backed by `columns`, which are kept, not copied."""
         made = cls(kind, duration_ns, seed, details=details)
         made._columns = columns
         made._jobs = made._slices = made._instants = made._releases = made._counters = None
@@ -124,7 +124,7 @@ class Trace:
 
     @property
     def columns(self) -> Columns:
-        """The trace as columns; for a trace of lists they are made anew each time, for the lists may have grown."""
+        """Return the trace as columns; those of a trace of lists are rebuilt each time, since the lists may grow."""
         if self._columns is not None:
             return self._columns
         from socsched.trace.convert import to_columns
@@ -133,7 +133,7 @@ class Trace:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every job, in the order of activation."""
+        """Return all jobs in the order of activation."""
         if self._jobs is None:
             from socsched.trace.convert import jobs_of
 
@@ -147,7 +147,7 @@ class Trace:
 
     @property
     def slices(self) -> list[Slice]:
-        """Every interval in which a job held lanes."""
+        """Return all intervals in which a job held lanes."""
         if self._slices is None:
             from socsched.trace.convert import slices_of
 
@@ -161,7 +161,7 @@ class Trace:
 
     @property
     def instants(self) -> list[Instant]:
-        """Every mark."""
+        """Return all instants."""
         if self._instants is None:
             from socsched.trace.convert import instants_of
 
@@ -175,7 +175,7 @@ class Trace:
 
     @property
     def releases(self) -> dict[str, list[int]]:
-        """The release times of every sensor and timer."""
+        """Return the release times of every sensor and timer."""
         if self._releases is None:
             from socsched.trace.convert import releases_of
 
@@ -189,7 +189,7 @@ class Trace:
 
     @property
     def counters(self) -> dict[str, list[tuple[int, float]]]:
-        """The steps of every counter."""
+        """Return the steps of every counter."""
         if self._counters is None:
             from socsched.trace.convert import counters_of
 
@@ -202,7 +202,7 @@ class Trace:
         self._counters = counters
 
     def _unfold(self) -> None:
-        """Make every list, and let the columns go."""
+        """Create all lists and drop the columns."""
         if self._columns is not None:
             self._everything()
             self._columns = None

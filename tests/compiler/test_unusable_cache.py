@@ -76,26 +76,13 @@ def failing(number: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
     return arrange
 
 
-def half_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
-    assert run([*PLAN, "-q"]) == EXIT_OK
-    kept = sorted((tmp_path / "cache" / "work").iterdir())
-    for number, file in enumerate(kept):
-        if number % 3 == 0:
-            file.unlink()
-        elif number % 3 == 1:
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    assert len(kept) > 3
-    failing(errno.ENOSPC)(tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize(
     "arrange",
-    [no_folder, no_home, failing(errno.ENOSPC), failing(errno.EROFS), half_filled],
-    ids=["no folder", "no home", "full", "read-only", "half filled and full"],
+    [no_folder, no_home, failing(errno.ENOSPC), failing(errno.EROFS)],
+    ids=["no folder", "no home", "full", "read-only"],
 )
-@pytest.mark.sampled(5)
-def test_the_plan_is_the_same_and_one_line_says_why_it_takes_longer(
+@pytest.mark.sampled(4)
+def test_planning_needs_no_cache(
     arrange: Callable[[Path, pytest.MonkeyPatch], None],
     expected: list[tuple[str, str, str, int]],
     tmp_path: Path,
@@ -105,8 +92,7 @@ def test_the_plan_is_the_same_and_one_line_says_why_it_takes_longer(
     arrange(tmp_path, monkeypatch)
     capsys.readouterr()
     assert run([*PLAN, "-o", str(tmp_path / "plan.json")]) == EXIT_OK
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
-    assert len(told) == 1 and "nothing is kept for the next time" in told[0]
+    assert "warning" not in capsys.readouterr().err
     assert planned(tmp_path / "plan.json") == expected
 
 

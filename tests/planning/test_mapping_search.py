@@ -16,9 +16,10 @@ from socsched.literature.mapping.beam import beam_search, enumerate_below
 from socsched.literature.mapping.evaluate import evaluate
 from socsched.literature.mapping.lists import list_schedule
 from socsched.literature.mapping.relaxation import relax
-from socsched.literature.mapping.search import TOLERANCE, conflict, solve
+from socsched.literature.mapping.search import TOLERANCE, solve
 from socsched.literature.mapping.tables import chains, enumerable
 from socsched.planning.mapping.cpsat import Program
+from socsched.planning.mapping.limits import conflict
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.planning.mapping.solvers import linear
 from tests.planning.mapping_problems import brute_force, every_schedule, random_problem, random_schedule

@@ -239,7 +239,7 @@ def test_a_controller_of_one_s_own_serves_every_unit() -> None:
             return ((Term.COST, Term.NOTHING) if self.looks == 1 else (Term.PRIORITY, Term.NOTHING)), None
 
     rule = Policy("alternating", (Term.PRIORITY, Term.NOTHING), dynamic=True, control=Alternating)
-    policies.POLICIES["alternating"] = rule
+    policies.GIVEN["alternating"] = rule
     try:
         made = plan([task("long", 30, priority=0, period_ns=1000), task("short", 20, priority=1, period_ns=1000)])
         trace = run(made, 100, policy="alternating").trace
@@ -249,4 +249,4 @@ def test_a_controller_of_one_s_own_serves_every_unit() -> None:
         # by priority until 10, the shorter until 20, by priority again
         assert spans(trace) == [("long", 0, 10), ("short", 10, 20), ("long", 20, 40), ("short", 40, 50)]
     finally:
-        del policies.POLICIES["alternating"]
+        del policies.GIVEN["alternating"]

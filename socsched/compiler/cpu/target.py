@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.cpu.processor import half_unit, machine, native_target, require_known, vector_unit
+from socsched.compiler.cpu import processor
+from socsched.compiler.cpu.processor import machine, native_target, require_known, vector_unit
 from socsched.compiler.link import write_library
 from socsched.compiler.target import Build, Built, Target, TargetSpec
 from socsched.graph.operators import TensorType
@@ -37,7 +38,7 @@ def build(asked: Build) -> Built:
 
         return Built(*build_int8(asked.folder, asked.network, asked.weights, asked.spec, asked.scales))
     half, weights = asked.precision == "fp16", asked.weights
-    unit = half_unit(asked.spec) if half else None
+    unit = processor.half_unit(asked.spec) if half else None
     if half:
         weights = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
     graph = read(import_network(asked.network), asked.network)

@@ -1,7 +1,7 @@
-"""Contention for DRAM: how long segments take that run side by side on engines of one SoC.
+"""DRAM contention: execution times of co-running segments on engines of one SoC.
 
-One model answers planner, analysis and simulator alike (`base.ContentionModel`).  The platform file chooses it
-(``dram.contention``), the plan carries the choice: ``{"model": NAME, "parameters": {...}, "engines": {id: kind}}``,
+Planner, analysis and simulator use the same model (`base.ContentionModel`).  The platform file selects it
+(``dram.contention``), and the plan records the choice: ``{"model": NAME, "parameters": {...}, "engines": {id: kind}}``,
 empty for `max_min`, the default.  Third parties register ``build(Setting) -> ContentionModel`` under the entry-point
 group ``socsched.contention``.
 """
@@ -38,7 +38,7 @@ DEFAULT = "max-min"
 def contention_model(choice: Mapping[str, Any], capacity: float, engines: Mapping[str, str]) -> ContentionModel:
     """Return the chosen model for a memory of `capacity` bytes/s and engines (id -> kind), added to those it names.
 
-    UsageError naming the known models when there is none of this name, or for parameters it cannot use.
+    Raises UsageError listing the known models for an unknown name, or for unusable parameters.
     """
     name = choice.get("model", DEFAULT)
     if name not in plugins.names(GROUP):

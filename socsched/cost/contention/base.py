@@ -1,4 +1,4 @@
-"""What a model of contention for DRAM is asked, and what it may know: traffic of segments, engines, parameters."""
+"""Interface of DRAM contention models, and their inputs: traffic of segments, engines, parameters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from socsched.errors import UsageError
 
 
 class Rival(NamedTuple):
-    """A task that may run beside a segment: its engine, the most it demands (bytes/s), the lanes it occupies at once.
+    """A task that may co-run with a segment: its engine, largest demand (bytes/s), and number of lanes occupied.
 
-    It stands in the list of each of its lanes, so a model counts `1 / lanes` of it in each.
+    It is listed under each of its lanes, so a model counts `1 / lanes` of it in each.
     """
 
     engine: str
@@ -23,13 +23,12 @@ class Rival(NamedTuple):
 
 
 class ContentionModel(Protocol):
-    """How long segments take that run side by side.
+    """Execution times of co-running segments.
 
-    `paces`: for (engine id, segment) pairs that run now, the time (ns) each would take as a whole if exactly these ran
-    throughout; at least `segment.time_ns`.
-    `worst_pace`: the longest time (ns) the `segments` of a job on `engine`, one after another, take with at most one of
-    the rivals of each other lane beside them at any instant.  It bounds what `paces` gives, hence what the simulator
-    does; how well either fits hardware is for the parameters to say.
+    `paces`: for the (engine id, segment) pairs running now, the total time (ns) of each if exactly this set ran
+    throughout; at least `segment.time_ns`.  `worst_pace`: the longest time (ns) that the `segments` of a job on
+    `engine`, one after another, take with at most one of the rivals of each other lane co-running at any instant.  It
+    bounds `paces`, hence the simulation; agreement with hardware depends on the parameters.
     """
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]: ...
@@ -39,7 +38,7 @@ class ContentionModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a model is made from: DRAM bandwidth (bytes/s, 0 = never short), engine id -> kind, its parameters.
+    """Inputs of a model: DRAM bandwidth (bytes/s, 0 = unlimited), engine id -> kind, parameters.
 
     Parameters are numbers (bandwidths in bytes/s), text, or mappings of these, as the platform file gives them.
     """
@@ -50,7 +49,7 @@ class Setting:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def fault(self, expected: str) -> UsageError:
-        """Return the error for parameters that cannot be used."""
+        """Return the error for unusable parameters."""
         return UsageError(
             f"contention model {self.model!r}: {expected}", hint="see dram.contention of the platform file"
         )
@@ -63,14 +62,14 @@ class Setting:
         return value
 
     def check(self, known: Sequence[str], group: Mapping[str, Any] | None = None) -> None:
-        """Refuse parameters the model does not have: a misspelt one would be left at its default without a word."""
+        """Refuse unknown parameters: a misspelt one would silently keep its default."""
         unknown = [name for name in (self.parameters if group is None else group) if name not in known]
         if unknown:
             raise self.fault(f"unknown parameter {unknown[0]!r}; it has {', '.join(known)}")
 
 
 def demand(segment: Segment) -> float:
-    """Return the bandwidth (bytes/s) a segment draws when nothing else runs."""
+    """Return the bandwidth (bytes/s) a segment draws when running alone."""
     busy_ns = max(segment.time_ns - segment.fixed_ns, 1)
     return segment.bytes * 1e9 / busy_ns
 
@@ -81,12 +80,12 @@ def draw(segment: Segment) -> float:
 
 
 def slowed_ns(segment: Segment, factor: float) -> int:
-    """Return how long (ns, rounded up) a segment takes when its part beyond `fixed_ns` takes `factor` times as long."""
+    """Return the time (ns, rounded up) of a segment whose part beyond `fixed_ns` is slowed by `factor`."""
     if factor <= 1:
         return segment.time_ns
     return segment.fixed_ns + math.ceil((segment.time_ns - segment.fixed_ns) * factor)
 
 
 def loudest(rivals: Sequence[Sequence[Rival]]) -> list[float]:
-    """Return the most each lane can demand (bytes/s); a gang's demand is spread over its lanes."""
+    """Return the largest demand of each lane (bytes/s); a gang's demand is spread over its lanes."""
     return [max((rival.demand / rival.lanes for rival in lane), default=0.0) for lane in rivals]

@@ -1,8 +1,9 @@
 """Calibration: parameters of a contention model from co-run measurements of whole networks on engines of one SoC.
 
-Rows with times alone and together tell nothing about traffic, so they fit ``pairwise``: one factor for every unordered
-pair of engine kinds (few rows show both sides), least squares on the logarithm of the slowdown, so that doubling and
-halving count alike.  Rows with utilisations fit ``linear``; a matrix of bandwidths fits ``pccs`` (`fit_pccs`).
+Rows with times alone and together carry no information about traffic, so they fit ``pairwise``: one factor for every
+unordered pair of engine kinds (few rows show both sides), least squares on the logarithm of the slowdown, so that
+doubling and halving weigh the same.  Rows with utilisations fit ``linear``; a matrix of bandwidths fits ``pccs``
+(`fit_pccs`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured slowdown: on `board`, `engine` (its kind) beside the engines `beside`, times in ns."""
+    """One measured slowdown: on `board`, `engine` (its kind) co-running with the engines `beside`, times in ns."""
 
     board: str
     run: str
@@ -30,15 +31,15 @@ class Row:
 
     @property
     def slowdown(self) -> float:
-        """Time together over time alone."""
+        """Return the time together divided by the time alone."""
         return self.together_ns / self.alone_ns
 
 
 def fit_pairwise(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """Return the parameters of ``pairwise`` (kind -> kind beside it -> factor, symmetric) that fit rows of one board.
+    """Return the parameters of ``pairwise`` (kind -> co-running kind -> factor, symmetric) fitted to rows of one board.
 
-    Non-negative least squares on logarithms by coordinate descent, as no factor may be below 1.  A pair that no row
-    shows gets none.  UsageError without rows.
+    Non-negative least squares on logarithms by coordinate descent, as no factor may be below 1.  A pair absent from the
+    rows gets no factor.  Raises UsageError without rows.
     """
     if not rows:
         raise UsageError("calibration: no co-run rows to fit factors to")
@@ -60,10 +61,10 @@ def fit_pairwise(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 
 
 def fit_linear(rows: Sequence[tuple[float, float, float, float, float]]) -> dict[str, float]:
-    """Return the coefficients of ``linear`` that fit rows (own L2, others' L2, own DRAM, others' DRAM, slowdown).
+    """Return the coefficients of ``linear`` fitted to rows (own L2, others' L2, own DRAM, others' DRAM, slowdown).
 
-    Ordinary least squares; `error` is the mean relative error that remains.  Utilisations are shares of 1.  UsageError
-    with fewer rows than coefficients.
+    Ordinary least squares; `error` is the residual mean relative error.  Utilisations are shares of 1.  Raises
+    UsageError with fewer rows than coefficients.
     """
     import numpy as np
 
@@ -78,7 +79,7 @@ def fit_linear(rows: Sequence[tuple[float, float, float, float, float]]) -> dict
 
 
 def predicted(factors: Mapping[str, Mapping[str, float]], row: Row) -> float:
-    """Return the slowdown factors give for a row; UsageError for a pair they do not have."""
+    """Return the slowdown that factors predict for a row; UsageError for a pair without a factor."""
     try:
         return math.prod(factors[row.engine][other] for other in row.beside)
     except KeyError:
@@ -91,9 +92,9 @@ def _pair(one: str, other: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A split of rows: fitted to `fitted`, tried on `held`; relative errors (predicted / measured - 1) of both.
+    """A split of rows: fitted to `fitted`, validated on `held`; relative errors (predicted / measured - 1) of both.
 
-    `unknown` counts held rows with a pair no fitted row shows, for which there is no prediction.
+    `unknown` counts held rows with a pair absent from the fitted rows, which cannot be predicted.
     """
 
     fitted: tuple[Row, ...]

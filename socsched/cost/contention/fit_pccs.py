@@ -1,8 +1,8 @@
-"""PCCS parameters of an engine from a matrix of measurements, by the procedure of the authors' own tool.
+"""PCCS parameters of an engine from a matrix of measurements, by the procedure of the authors' tool.
 
-Measured are kernels of growing standalone bandwidth on the engine, each beside growing external demand from the others
-(rows and columns).  The procedure is that of ``model_construction`` in github.com/processorcentricmodel/PCCS,
-thresholds included, so that parameters agree with published ones; where its rules are arbitrary a comment says so.
+The matrix holds kernels of growing standalone bandwidth on the engine (rows), each under growing external demand from
+the other engines (columns).  The procedure is that of ``model_construction`` in github.com/processorcentricmodel/PCCS,
+thresholds included, so that parameters agree with published ones; arbitrary rules are marked in comments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from socsched.errors import UsageError
 
 _GB = 1e9
 _MINOR = 10.0
-"""Loss (%) of the lightest kernel beside the heaviest load up to which there is a minor region at all."""
+"""Largest loss (%) of the lightest kernel under the heaviest load for which a minor region exists."""
 
 Matrix = Sequence[Sequence[float]]
 
@@ -23,8 +23,8 @@ Matrix = Sequence[Sequence[float]]
 def fit_pccs(standalone: Sequence[float], external: Sequence[float], achieved: Matrix) -> Curve:
     """Return the curve of an engine from standalone, external and achieved bandwidths (bytes/s, ascending).
 
-    `achieved[i][j]` is what kernel i reaches beside external demand j.  UsageError when the shapes disagree or even the
-    lightest kernel suffers, as the procedure then finds no minor region to start from.
+    `achieved[i][j]` is the bandwidth of kernel i under external demand j.  Raises UsageError if the shapes disagree or
+    if even the lightest kernel is slowed, as the procedure then finds no minor region to start from.
     """
     if len(achieved) != len(standalone) or any(len(row) != len(external) for row in achieved):
         raise UsageError("PCCS: expected one achieved bandwidth for every pair of standalone and external demand")
@@ -43,7 +43,7 @@ def fit_pccs(standalone: Sequence[float], external: Sequence[float], achieved: M
     onset = [next(j for j in range(len(external)) if loss[i][j] >= 2 * least) for i in normal]
     tbwdc = sum(standalone[i] + external[j] for i, j in zip(normal, onset, strict=True)) / len(normal)
     points = [external[j] for i in normal if (j := _balance(standalone[i], external, loss[i], tbwdc)) < len(external)]
-    # The tool divides by one more than the rows it adds up.
+    # As in the tool, which divides by one more than the number of rows it sums.
     cbp = sum(points) / (len(normal) + 1)
     slopes = [slope for i in normal for j, slope in _slopes(external, loss[i]) if external[j] <= cbp]
     if not slopes:
@@ -68,14 +68,14 @@ def errors(curve: Curve, standalone: Sequence[float], external: Sequence[float],
 
 
 def _slopes(external: Sequence[float], loss: Sequence[float]) -> list[tuple[int, float]]:
-    """Return (column, loss in % per GB/s since the column before) of a row."""
+    """Return (column, loss in % per GB/s since the previous column) of a row."""
     return [(j, (loss[j] - loss[j - 1]) / (external[j] - external[j - 1]) * _GB) for j in range(1, len(external))]
 
 
 def _balance(own: float, external: Sequence[float], loss: Sequence[float], tbwdc: float) -> int:
     """Return the column of a kernel's balance point: the second one after its loss stopped growing, if there is one.
 
-    Growing has stopped when a slope falls below a third of the mean of those before it.
+    Growth has stopped when a slope falls below a third of the mean of the preceding ones.
     """
     seen: list[float] = []
     for j, slope in _slopes(external, loss):
@@ -87,10 +87,10 @@ def _balance(own: float, external: Sequence[float], loss: Sequence[float], tbwdc
 
 
 def refine_pccs(curve: Curve, standalone: Sequence[float], external: Sequence[float], achieved: Matrix) -> Curve:
-    """Return a curve with the same regions whose tbwdc, cbp and rate leave the least mean error over a matrix.
+    """Return a curve with the same regions whose tbwdc, cbp and rate minimise the mean error over a matrix.
 
     The authors' rules read these off single points; a pattern search (Hooke & Jeeves, JACM 8(2) 1961) from there uses
-    all of them.  The curve's `error` is the mean error that remains.
+    all of them.  The curve's `error` is the residual mean error.
     """
 
     def miss(candidate: Curve) -> float:
@@ -103,7 +103,7 @@ def refine_pccs(curve: Curve, standalone: Sequence[float], external: Sequence[fl
         for name in ("tbwdc", "cbp", "rate"):
             for factor in (1 + step, 1 / (1 + step)):
                 other = replace(best, **{name: getattr(best, name) * factor})
-                # Beyond this the intensive region would gain speed from contention.
+                # Above this limit, contention would increase speed in the intensive region.
                 if other.intensive + other.cbp >= other.tbwdc and miss(other) < least:
                     best, least, moved = other, miss(other), True
         if not moved:

@@ -7,7 +7,7 @@ ATC 2022 (gpulet):
 
 fitted to pairs of networks on one GPU (the authors report at most 10.26 % error for 90 % of the pairs).  Utilisations
 are shares of 1.  DRAM utilisation follows from a segment's demand and the memory's bandwidth; a segment does not know
-its L2 traffic, so L2 utilisation is taken as `l2_per_dram` times it, at most 1.
+its L2 traffic, so L2 utilisation is taken as `l2_per_dram` times DRAM utilisation, at most 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Linear:
         return max(self.constant + mine + yours, 1.0)
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
-        """Return what each segment takes (ns); one that draws nothing, or beside nobody who does, is not slowed."""
+        """Return each segment's time (ns); it is slowed only if it and a co-runner draw bandwidth."""
         demands = [draw(segment) for _, segment in running]
         result = []
         for index, (_, segment) in enumerate(running):
@@ -51,7 +51,7 @@ class Linear:
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
-        """Return what the segments take (ns) beside whichever load of the others slows most, plus the error.
+        """Return the time (ns) of the segments under the worst load of the other lanes, plus the error.
 
         The slowdown is piecewise linear in the others' load, so it is largest at an end of the range or where L2
         utilisation reaches 1.
@@ -72,7 +72,7 @@ class Linear:
 
 
 def build(setting: Setting) -> Linear:
-    """Return the model; UsageError when a coefficient is missing or the bandwidth unknown."""
+    """Return the model; UsageError if a coefficient is missing or the bandwidth unknown."""
     setting.check(_FIELDS)
     if not setting.capacity:
         raise setting.fault("expected a memory with a bandwidth, from which utilisations follow")

@@ -1,4 +1,4 @@
-"""Max-min fair shares of the DRAM bandwidth, and how long a segment lasts under its share.
+"""Max-min fair shares of the DRAM bandwidth, and segment times under these shares.
 
 Model: every running segment demands bandwidth; the memory controller serves demands max-min fairly up to the achievable
 bandwidth (Bertsekas & Gallager, Data Networks, 1992, section 6.5.2); a segment whose share is below its demand is
@@ -16,12 +16,12 @@ from socsched.cost.cost import Segment
 
 @dataclass(frozen=True, slots=True)
 class MaxMin:
-    """Max-min fair sharing of `capacity` bytes/s; 0 stands for a memory that is never short."""
+    """Max-min fair sharing of `capacity` bytes/s; 0 means unlimited."""
 
     capacity: float
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
-        """Return what each segment takes (ns) under its fair share."""
+        """Return each segment's time (ns) under its fair share."""
         if not self.capacity:
             return tuple(segment.time_ns for _, segment in running)
         demands = [draw(segment) for _, segment in running]
@@ -32,7 +32,7 @@ class MaxMin:
         )
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
-        """Return what the segments take (ns) under the smallest shares they can get.
+        """Return the time (ns) of the segments under their smallest possible shares.
 
         Shares only shrink when a competitor's demand grows, and spreading a gang's demand over its lanes can only
         shrink the shares of the others.
@@ -49,7 +49,7 @@ class MaxMin:
 
 
 def build(setting: Setting) -> MaxMin:
-    """Return the model for a memory; UsageError when parameters are given, as it has none."""
+    """Return the model for a memory; UsageError if parameters are given, as it has none."""
     setting.check(())
     return MaxMin(setting.capacity)
 
@@ -66,7 +66,7 @@ def fair_shares(demands: Sequence[float], capacity: float) -> list[float]:
 
 
 def stretched_ns(segment: Segment, share: float) -> int:
-    """Return how long a segment lasts (ns, rounded up) when it gets `share` bytes/s of DRAM bandwidth throughout."""
+    """Return the time (ns, rounded up) of a segment that gets `share` bytes/s of DRAM bandwidth throughout."""
     if segment.bytes == 0 or share >= demand(segment):
         return segment.time_ns
     memory_ns = -int(-segment.bytes * 1e9 // share) if share > 0 else 2**62

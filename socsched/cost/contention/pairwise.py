@@ -1,8 +1,8 @@
-"""Pairwise slowdown: one factor for every pair of engines, multiplied up over the co-runners.
+"""Pairwise slowdown: one factor for every pair of engines, multiplied over the co-runners.
 
-The simplest model that co-run times of two engines give without knowing anybody's traffic: a segment on one engine
-takes `factor` times as long while something on the other draws bandwidth.  Factors say what was measured for the
-networks they were measured with; they do not follow the traffic of others.
+The simplest model that can be fitted to co-run times of two engines without traffic data: a segment on one engine takes
+`factor` times as long while the other draws bandwidth.  Factors hold for the networks they were measured with; they do
+not adapt to other traffic.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from socsched.cost.cost import Segment
 
 @dataclass(frozen=True, slots=True)
 class Pairwise:
-    """`factors`: (engine that suffers, engine beside it) -> slowdown, 1 where none is given; `error` of the factors."""
+    """`factors`: (slowed engine, co-running engine) -> slowdown, 1 where none is given; `error` of the factors."""
 
     factors: Mapping[tuple[str, str], float]
     error: float = 0.0
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
-        """Return what each segment takes (ns): its time times the factors of all others that draw bandwidth."""
+        """Return each segment's time (ns): its time alone times the factors of all co-runners that draw bandwidth."""
         result = []
         for index, (engine, segment) in enumerate(running):
             beside = [other for i, (other, s) in enumerate(running) if i != index and draw(s)]
@@ -32,15 +32,15 @@ class Pairwise:
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
-        """Return what the segments take (ns) with the worst rival of every lane beside them, plus the error.
+        """Return the time (ns) of the segments with the worst rival of every lane co-running, plus the error.
 
-        Logarithms of factors add up, so a gang's can be spread over its lanes as a demand can.
+        Logarithms of factors add, so a gang's can be spread over its lanes like a demand.
         """
         factor = 1.0
         for lane in rivals:
             factor *= max((self._of(engine, rival) for rival in lane if rival.demand), default=1.0)
         beside = any(rival.demand for lane in rivals for rival in lane)
-        # A hair more, because roots and products round.
+        # A small margin, because roots and products round.
         margin = (1 + self.error) * (1 + 1e-9) if beside and factor > 1 else 1.0
         return sum(slowed_ns(s, factor * margin) if draw(s) else s.time_ns for s in segments)
 
@@ -49,9 +49,9 @@ class Pairwise:
 
 
 def build(setting: Setting) -> Pairwise:
-    """Return the model; parameters map who suffers (engine id or kind) to factors by who is beside it.
+    """Return the model; parameters map the slowed engine (id or kind) to factors by co-running engine.
 
-    UsageError for names no engine has and factors below 1.
+    Raises UsageError for unknown engine names and for factors below 1.
     """
     known = [*setting.engines, *setting.engines.values()]
     setting.check([*known, "error"])
@@ -76,7 +76,7 @@ def build(setting: Setting) -> Pairwise:
 
 
 def _factor(rows: Mapping[str, Mapping[str, float]], victim: tuple[str, str], other: tuple[str, str]) -> float | None:
-    """Return the factor of a pair of (id, kind): of ids before kinds."""
+    """Return the factor of a pair of (id, kind), preferring ids to kinds."""
     for name in victim:
         for beside in other:
             if beside in rows.get(name, {}):

@@ -2,7 +2,7 @@
 
 Xu, Belviranli, Shen, Vetter, "PCCS: Processor-Centric Contention-aware Slowdown Model for Heterogeneous
 System-on-Chips", MICRO 2021, doi 10.1145/3466752.3480101.  An engine whose own demand is x (GB/s alone) keeps a
-relative speed RS (%) beside an external demand y:
+relative speed RS (%) under an external demand y:
 
 - minor region, x <= `normal`: RS falls in proportion to y, by `mrmc` % at the largest external demand `peak`;
 - normal region: beyond that, RS falls by `rate` % for every GB/s that x + min(y, `cbp`) exceeds `tbwdc` (total
@@ -11,7 +11,7 @@ relative speed RS (%) beside an external demand y:
 - intensive region, x >= `intensive`: RS falls from y = 0 on, by rate (x + cbp - tbwdc) / cbp % a GB/s, up to `cbp`.
 
 The regions are pieced together so that RS never rises with y (the larger loss of the two lines counts), as the analysis
-needs; the published pieces step up by at most `mrmc` % where the second line takes over.
+requires; the published pieces step up by at most `mrmc` % where the second line takes over.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from socsched.cost.cost import Segment
 
 _GB = 1e9
 _SLOWEST = 5.0
-"""Lowest relative speed (%): the authors' tool cuts losses at 95 %, and no controller starves anybody."""
+"""Lowest relative speed (%): the authors' tool caps losses at 95 %, and no memory controller starves an initiator."""
 _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How one engine suffers: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the fit."""
+    """Slowdown curve of one engine: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the
+    fit."""
 
     normal: float
     intensive: float
@@ -61,7 +62,7 @@ class Pccs:
     curves: Mapping[str, Curve]
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
-        """Return what each segment takes (ns) beside the others' summed demands; who draws nothing is not slowed."""
+        """Return each segment's time (ns) under the others' summed demands; a segment without traffic is not slowed."""
         demands = [draw(segment) for _, segment in running]
         result = []
         for index, (engine, segment) in enumerate(running):
@@ -71,12 +72,12 @@ class Pccs:
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
-        """Return what the segments take (ns) beside the most all other lanes can demand, plus the curve's error.
+        """Return the time (ns) of the segments under the largest demand of all other lanes, plus the curve's error.
 
         Speed never rises with the external demand, so the largest one gives the bound.
         """
         curve, external = self.curves[engine], sum(loudest(rivals))
-        # A hair more, because demands are added up in another order than in `paces`.
+        # A small margin, because demands are summed in a different order than in `paces`.
         external *= 1 + 1e-9
         return sum(
             slowed_ns(segment, 100.0 / curve.speed(draw(segment), external) * (1 + curve.error))
@@ -89,7 +90,7 @@ class Pccs:
 def build(setting: Setting) -> Pccs:
     """Return the model; parameters hold a curve per engine id or kind, or one under ``default``.
 
-    UsageError for an engine without a curve and for a curve that is incomplete or impossible.
+    Raises UsageError for an engine without a curve and for an incomplete or impossible curve.
     """
     groups = {name: value for name, value in setting.parameters.items() if isinstance(value, Mapping)}
     setting.check([*setting.engines, *setting.engines.values(), "default"])

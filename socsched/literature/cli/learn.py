@@ -57,8 +57,8 @@ def command(
 ) -> int:
     """Train by policy gradient on simulations of a plan, and write weights for `--policy learned:weights=FILE`.
 
-    What is written is never worse in misses on validation seeds than the safe order it falls back to.  Exit code 0:
-    trained.
+    The weights written are never worse in misses on validation seeds than the safe order used as fallback.  Exit code
+    0: trained.
     """
     from socsched.cli import outcomes
     from socsched.cli.plan_argument import plan_from

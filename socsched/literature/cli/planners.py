@@ -1,4 +1,4 @@
-"""`socsched study planners`: the planners of the literature and ours on one pipeline and platform."""
+"""`socsched study planners`: compare the planners of the literature with ours on one pipeline and platform."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(
     def make(name: str, settings: Mapping[str, str]) -> Plan:
         if name == comparison.OURS:
             return plan_with(pipeline, platform, mode, options)
-        # what others propose is simulated below, refined or not
+        # proposals of other planners are simulated below, refined or not
         return plan_with(pipeline, platform, mode, replace(options, planner=name, settings=settings, refine=False))
 
     outcomes = comparison.compared(comparison.chosen(names), make)
@@ -100,7 +100,7 @@ def command(
 
 
 def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None, file: Path | None) -> None:
-    """Raise UsageError or InputError for what no planner could start from, before the first one does."""
+    """Raise UsageError or InputError for invalid inputs before the first planner runs."""
     from socsched.api.planning import get_mode
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform

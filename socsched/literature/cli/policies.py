@@ -1,4 +1,4 @@
-"""`socsched study policies`: scheduling policies side by side, over loads and seeds."""
+"""`socsched study policies`: compare scheduling policies over loads and seeds."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ def command(
 ) -> int:
     """Simulate one plan under many policies and show misses, tails, turnaround, fairness and energy.
 
-    Each policy is put on every engine; the row "as planned" keeps the plan's own.  A seed draws the phases of sensors
-    and timers, and how long jobs take.  -o writes policies.json and policies.svg.  Exit code 0: compared.
+    Each policy is applied to every engine; the row "as planned" keeps the plan's policies.  A seed draws the phases of
+    sensors and timers, and the execution times of jobs.  -o writes policies.json and policies.svg.  Exit code 0:
+    compared.
     """
     from socsched.cli import outcomes
     from socsched.cli.plan_argument import plan_from

@@ -1,4 +1,4 @@
-"""`socsched study sharing`: ways to share an accelerator side by side, on a pipeline or on measured profiles."""
+"""`socsched study sharing`: compare ways to share an accelerator, on a pipeline or on measured profiles."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def command(
     mig: str,
     file: Path | None,
 ) -> int:
-    """Serve a workload on shared accelerators in several ways and show what is answered in time.
+    """Serve a workload on accelerators shared in several ways and show the requests answered in time.
 
-    The stages of PIPELINE that --engine of a platform can run are asked for once a period and due in it, in --mode
-    or the default one; with --profiles, networks of a CSV file at given rates.  Load 2 asks twice as often.  Exit code
+    The stages of PIPELINE that --engine of a platform can run are requested, and due, once per period, in --mode or the
+    default one; with --profiles, networks of a CSV file at given rates.  Load 2 doubles the request rates.  Exit code
     0: compared.
     """
     from socsched.errors import EXIT_OK, UsageError

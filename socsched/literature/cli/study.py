@@ -1,4 +1,4 @@
-"""`socsched study`: comparisons, one subcommand a subject, each in a module of its own."""
+"""`socsched study`: comparisons, one subcommand per subject, each in a separate module."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SUBJECTS = ("learn", "planners", "policies", "sharing")
 
 
 class Subjects(click.Group):
-    """Imports `socsched.literature.cli.SUBJECT` when asked for it."""
+    """Imports `socsched.literature.cli.SUBJECT` on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the subjects there are."""
+        """Return the available subjects."""
         return list(SUBJECTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a subject's command, None for one that there is not."""
+        """Return the command of a subject, None for an unknown subject."""
         if cmd_name not in SUBJECTS:
             return None
         command: click.Command = import_module(f"socsched.literature.cli.{cmd_name}").command
@@ -29,4 +29,4 @@ class Subjects(click.Group):
 @click.group("study", cls=Subjects, short_help="Compare scheduling policies, planners, ...")
 @output_options
 def command() -> None:
-    """Compare what the literature has to offer on a workload and platform of your own."""
+    """Compare approaches from the literature on a custom workload and platform."""

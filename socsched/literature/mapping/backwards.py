@@ -1,4 +1,4 @@
-"""What the ends of schedules cost at the least, without contention: the sweep backwards of `destructive`."""
+"""Lower bounds on the cost of schedule suffixes, without contention: the backward sweep of `destructive`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from socsched.literature.mapping.tables import Floats, Table
 
 
 class Backwards(Sweep):
-    """All ends of schedules whose price stays within an allowance; `least` of every set of last jobs.
+    """All schedule suffixes whose price stays within an allowance; `least` gives the price by set of last jobs.
 
-    Jobs come in the order of their ends, latest first: in time counted from the end, in the order of their starts.  An
-    engine last is that of the job before the first of the set: it decides what the hand-over takes.
+    Jobs are added in order of their ends, latest first, which in time counted from the end is the order of their
+    starts.  The `last` engine of a network is that of the job preceding the set: it determines the hand-over time.
     """
 
     def __init__(self, table: Table, width: int, until: float, limit: float, upper: float) -> None:
         super().__init__(table, width, until)
-        # The allowance is for prices only: nothing is known of the price of what takes longer than it.
+        # The allowance limits prices only: the price of anything above it remains unknown.
         self.limit, self.upper = limit, upper
         self.prefix, self.head = self._prefixes()
         self.keys, self.costs = np.zeros(0, np.int64), np.zeros(0)
         self.seconds = 0.0
 
     def wider(self, factor: float, until: float) -> Backwards | None:
-        """Return a sweep that is allowed more by a factor, None where it does not end in time."""
+        """Return a sweep with the allowance scaled by `factor`, None if it does not finish in time."""
         least = float(self.prefix[self.rows, self.table.length].min(1).sum())
         wide = Backwards(self.table, self.width, until, least + (self.limit - least) * factor, self.upper)
         try:
@@ -36,7 +36,7 @@ class Backwards(Sweep):
         return wide
 
     def _prefixes(self) -> tuple[Floats, Floats]:
-        """Return the least price and the least time of what comes before job g when engine c runs the one before."""
+        """Return the least price and the least time of everything before job g if engine c runs the preceding job."""
         table = self.table
         most = int(table.length.max())
         price, head = (np.full((self.nets, most + 1, self.lanes + 1), FAR) for _ in range(2))
@@ -50,7 +50,7 @@ class Backwards(Sweep):
         return np.minimum(price, FAR), np.minimum(head, FAR)
 
     def sweep(self) -> None:
-        """Go through all sets of last jobs; raises OutOfTime."""
+        """Enumerate all sets of last jobs; raises OutOfTime."""
         begun = time.monotonic()
         grids = np.meshgrid(*[np.arange(self.lanes)] * self.nets, indexing="ij")
         last = np.stack([grid.ravel() for grid in grids], 1)
@@ -126,7 +126,7 @@ class Backwards(Sweep):
         return states.take(self.undominated(self.key(states), times))
 
     def least(self, states: States) -> Floats:
-        """Return what the jobs outside of the sets of `states` cost at the least."""
+        """Return a lower bound on the price of the jobs outside the sets of `states`."""
         missing, keys = self.limit - self.before(states), self.key(states)
         if not len(self.keys):
             return missing

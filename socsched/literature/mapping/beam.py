@@ -1,8 +1,8 @@
 """Beam search over schedules of networks that are chains, with contention in every step; deterministic.
 
-A state is a moment at which an engine and a network are both free.  What completes it is bounded from below by the
-prices of `relaxation`: time left idle and options dearer than a network's cheapest way to its end show at once.  The
-states of least bound are kept.  Times are floating point here; whoever takes the schedule evaluates it exactly.
+A state is a moment at which an engine and a network are both free.  Its completion is bounded from below by the prices
+of `relaxation`: idle time, and options dearer than a network's cheapest continuation, raise the bound immediately.  The
+states with the least bounds are kept.  Times are floating point here; the caller evaluates the schedule exactly.
 
 Source: Ow and Morton, "Filtered beam search in scheduling", Int. J. Production Research 26(1), 1988.
 """
@@ -19,11 +19,11 @@ from socsched.literature.mapping.tables import Floats, Ints, Table, chains, tabu
 from socsched.planning.mapping.problem import JobKey, Problem, Schedule
 
 ALL_WAITS = 1 << 30
-"""Lanes may wait for any number of ends of jobs."""
+"""Lanes may wait for any number of job completions."""
 
 
 def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | None:
-    """Return the best schedule found with `width` states a step; None for a problem that is not made of chains.
+    """Return the best schedule found with `width` states per step; None if the problem is not made of chains.
 
     No lane waits while a network is free.
     """
@@ -37,11 +37,11 @@ def beam_search(problem: Problem, relaxed: Relaxed, width: int) -> Schedule | No
 def enumerate_below(
     problem: Problem, relaxed: Relaxed, limit: int, width: int, until: float, waiting: bool = True
 ) -> tuple[Schedule | None, bool]:
-    """Look at every schedule whose makespan may be below `limit` (ns); return the best, and whether all were seen.
+    """Enumerate every schedule whose makespan may be below `limit` (ns); return the best and whether all were covered.
 
-    Not all are when a step has more than `width` states or the clock (`time.monotonic`) passes `until`.  Lanes may wait
-    for any event; without `waiting` those where one does while a network is free are left out, and not all are seen.
-    Of states that differ in what passed only, the earlier one is kept.
+    Coverage is incomplete if a step has more than `width` states or the clock (`time.monotonic`) passes `until`.  Lanes
+    may wait for any event; without `waiting`, schedules in which a lane waits while a network is free are left out and
+    coverage counts as incomplete.  Of states that differ only in elapsed time, the earlier one is kept.
     """
     groups = chains(problem)
     if not groups:
@@ -52,9 +52,9 @@ def enumerate_below(
 
 
 class Beam:
-    """The search over a table: `width` states a step, each seen again after up to `waits` ends of jobs.
+    """The search over a table: `width` states per step, each also expanded after up to `waits` further job completions.
 
-    `complete` says after it whether nothing below `limit` was left out by the width or by the clock (`until`).
+    After the search, `complete` is true if neither the width nor the clock (`until`) cut off anything below `limit`.
     """
 
     def __init__(self, table: Table, width: int, waits: int, limit: float = np.inf, until: float = np.inf) -> None:
@@ -70,7 +70,7 @@ class Beam:
         )
 
     def search(self) -> Schedule | None:
-        """Assign one group a step and keep the states of least bound; None when no state stays below the limit."""
+        """Assign one group per step and keep the states of least bound; None if no state stays below the limit."""
         state = self.fluid.settle(self.fluid.first())
         trail: list[tuple[Ints, Ints]] = []
         for _ in range(int(self.table.length.sum())):
@@ -126,9 +126,9 @@ class Beam:
         return take(state, best), parents[best], pairs[best]
 
     def _distinct(self, state: State) -> Ints:
-        """Return one state of each kind: the earliest among those that differ in what passed only.
+        """Return one state per equivalence class: the earliest of those that differ only in elapsed time.
 
-        Engines that are alike swap names; times count to a tenth of a ns.
+        Identical engines are interchangeable; times are compared to a tenth of a ns.
         """
         run, last = state["run"], state["last"]
         left, rest = state["lag"], state["rem"] * state["time"]
@@ -154,12 +154,12 @@ class Beam:
         return np.asarray(early[np.unique(mixed[early], return_index=True)[1]])
 
     def _slack(self, state: State) -> Floats:
-        """Return how long the delay before each network's next group may be."""
+        """Return the upper limit on the delay before each network's next group."""
         slack = self.table.slack[self.rows, np.minimum(state["pos"], self.table.slack.shape[1] - 1), state["last"]]
         return np.where(state["busy"], 0.0, slack)
 
     def _assigned(self, state: State) -> tuple[State, Ints, Ints]:
-        """Return every state with one more free network on a free lane, which state it came from, and the pair."""
+        """Return every state with one more free network on a free lane, its parent state, and the pair."""
         table = self.table
         free = ~state["busy"] & (state["pos"] < table.length)
         usable = np.isfinite(table.time[self.rows, np.minimum(state["pos"], table.time.shape[1] - 1)])
@@ -171,7 +171,7 @@ class Beam:
         lag = table.lag[net, position, before, lane] + waiting
         lag = lag + np.maximum(table.delay[net, position, before, lane] - since, 0)
         if np.isfinite(self.limit):
-            # What the assignment adds to the state's bound, before any array is copied for it.
+            # Compute the increase of the state's bound first, so that pruned children cost no array copies.
             way = lag + table.time[net, position, lane]
             more = way * table.price[lane] + table.worth[net, position + 1, lane] - table.worth[net, position, before]
             if table.bandwidth:
@@ -191,12 +191,12 @@ class Beam:
         return child, parent, np.stack([net, lane, latest, group], 1)
 
     def _bound(self, state: State) -> tuple[Floats, Floats]:
-        """Return what bounds a state's end (priced work left, the longest network left), and the sum of the latter."""
+        """Return the bound on a state's end (from priced work and the longest network), and the sum of network ends."""
         priced, ways = self._priced(state)
         return np.maximum(priced, ways.max(1)), ways.sum(1)
 
     def _priced(self, state: State) -> tuple[Floats, Floats]:
-        """Return the price of all that is left after what has passed, and when each network ends at the earliest."""
+        """Return elapsed time plus the price of all remaining work, and the earliest end of each network."""
         table, running = self.table, state["run"] >= 0
         left = np.where(running, state["lag"] + state["rem"] * state["time"], 0.0)
         following, last = state["pos"] + state["busy"], state["last"].copy()
@@ -208,7 +208,7 @@ class Beam:
         if table.bandwidth:
             moving = np.where(running, state["rem"] * state["bytes"], 0.0)
             priced = priced + table.memory * moving.sum(1) / table.bandwidth
-        # A delay that has passed since the last group ended need not pass again.
+        # A delay that has already elapsed since the last group ended does not count again.
         passed = np.where(state["busy"], 0.0, np.minimum(state["t"][:, None] - state["done"], self._slack(state)))
         ways = state["t"][:, None] + own + table.tail[self.rows, following, last] - passed
         return priced, ways

@@ -1,13 +1,13 @@
-"""A bound by exhaustion: no schedule is shorter than a limit when none is left after everything longer was cut off.
+"""A bound by exhaustion: no schedule is shorter than a limit if pruning everything longer leaves none.
 
-Contention is left out, so what holds here holds for everything that can run, at whatever instants jobs start.  A state
-is a set of started jobs; of two with the same jobs started, the same engine last for every network, the one where no
-time is later dominates: whatever follows the other can follow it at the same instants.
+Contention is left out, so the bound holds for every real execution, at whatever instants jobs start.  A state is a set
+of started jobs.  Of two states with the same jobs started and the same last engine for every network, the one in which
+no time is later dominates: any continuation of the other can follow it at the same instants.
 
-The price of what is left (`relaxation`) takes no idle time for granted.  So the ends of all schedules are swept first,
-backwards: what a set of last jobs costs at the least, idle time between them included, is known then for the sweep
-from the front, or known to be more than what the sweep backwards was allowed.  Limits rise until a schedule is found
-or time is up.
+The price of the remaining work (`relaxation`) assumes no idle time.  The suffixes of all schedules are therefore swept
+first, backwards: for the forward sweep, the least cost of each set of last jobs, idle time between them included, is
+then known, or known to exceed the allowance of the backward sweep.  Limits rise until a schedule is found or time runs
+out.
 
 Source: Klein and Scholl, "Computing lower bounds by destructive improvement", EJOR 112(2), 1999; Ibaraki, "The power of
 dominance relations in branch-and-bound algorithms", J. ACM 24(2), 1977.
@@ -27,16 +27,16 @@ from socsched.literature.mapping.tables import chains, enumerable, tabulate
 from socsched.planning.mapping.problem import Problem, Schedule
 
 STATES = 2_000_000
-"""States of a step, at most: two hundred bytes each."""
+"""Maximum number of states per step, at two hundred bytes each."""
 COMBINATIONS = 300
-"""Combinations of engines that the last jobs of all networks may be on, at most: beyond, none was ever exhausted."""
+"""Maximum number of engine combinations for the last jobs of all networks: no larger problem was ever exhausted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """What rising limits showed: nothing ends before `bound` (ns); the schedule found, if any; whether it is shortest.
+    """Result of rising limits: nothing ends before `bound` (ns); the schedule found, if any; whether it is shortest.
 
-    The schedule's end without contention is `value`; `ends` what the last full sweep backwards showed.
+    `value` is the end of the schedule without contention; `ends` is the last complete backward sweep.
     """
 
     bound: int
@@ -47,7 +47,7 @@ class Exhausted:
 
 
 def suitable(problem: Problem) -> bool:
-    """Say whether `exhaust` can be tried: chains of plain jobs, and few enough combinations of engines."""
+    """Return whether `exhaust` applies: chains of plain jobs, and few enough combinations of engines."""
     groups = chains(problem)
     if not groups or not enumerable(problem):
         return False
@@ -58,10 +58,10 @@ def suitable(problem: Problem) -> bool:
 def exhaust(
     problem: Problem, relaxed: Relaxed, upper: int, step: float, until: float, width: int = STATES, exact: bool = True
 ) -> Exhausted:
-    """Raise a limit by shares `step` of the relaxation's bound until a schedule ends within it.
+    """Raise a limit in steps of `step` times the relaxation's bound until a schedule ends within it.
 
-    `exact`: then lower it until none is shorter.  Stops at `upper` (ns), at `until` (`time.monotonic`) and where a
-    sweep has more than `width` states.  `suitable` problems only.
+    With `exact`, the limit is then lowered until no schedule is shorter.  Stops at `upper` (ns), at `until`
+    (`time.monotonic`), and if a sweep has more than `width` states.  Only for `suitable` problems.
     """
     groups = chains(problem)
     assert groups
@@ -81,7 +81,7 @@ def exhaust(
             schedule = ahead.sweep()
         except OutOfTime:
             return Exhausted(bound, found, value, False, known)
-        # Either sweep grows with what it is allowed: let them see about as many states.
+        # Each sweep grows with its allowance: balance the number of states both visit.
         if ahead.seen > 2 * ends.seen and share < 0.8:
             share += 0.05
         elif ends.seen > 2 * ahead.seen and share > 0.3:

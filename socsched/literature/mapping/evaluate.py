@@ -1,8 +1,8 @@
-"""What a schedule takes, exactly: jobs in their order on the engines, stretched by the traffic of those beside them.
+"""Exact evaluation of a schedule: jobs in order on the engines, stretched by the traffic of co-running jobs.
 
-The same fluid model and the same rounding as the simulator's (`sim.engine`): what is left of a segment is kept in
-2**-64 ns of its present pace and rounded up when the pace changes, so plan and simulation agree to
-the nanosecond but for the order in which equal demands are served.
+Uses the same fluid model and rounding as the simulator (`sim.engine`): the remaining work of a segment is kept in
+2**-64 ns at its present pace and rounded up when the pace changes, so plan and simulation agree to the nanosecond
+except for the order in which equal demands are served.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ONE = 64
 
 
 class Impossible(Exception):
-    """A schedule that no execution follows: options without hand-over, or an order that waits for itself."""
+    """A schedule with no valid execution: options without hand-over, or an order with a cyclic wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A job as it runs: engine, lanes, start and end (ns), and how long it takes alone."""
+    """An executed job: engine, lanes, start and end (ns), and its duration without contention."""
 
     key: JobKey
     engine: str
@@ -35,9 +35,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A schedule worked out: its jobs by start, the value of every objective, and by how much limits are exceeded.
+    """An evaluated schedule: its jobs by start, the value of every objective, and the limits exceeded.
 
-    `latencies` by requirement; `excess` lists (requirement or budget, value, limit) of those not kept.
+    `latencies` by requirement; `excess` lists (requirement or budget, value, limit) for each violated limit.
     """
 
     spans: tuple[Span, ...]
@@ -50,7 +50,7 @@ class Evaluation:
     latency_ns: int = 0
 
     def value(self, objective: str) -> int:
-        """Return what an objective of `problem.OBJECTIVES` comes to."""
+        """Return the value of an objective of `problem.OBJECTIVES`."""
         values = {"makespan": self.makespan_ns, "latency": self.latency_ns, "energy": self.energy_uj}
         return {**values, "interval": self.interval_ns, "slack": self.slack_ppm}[objective]
 
@@ -74,19 +74,19 @@ class _Job:
 
     @property
     def alone(self) -> int:
-        """Duration without anybody else."""
+        """Return the duration without contention."""
         return sum(segment.time_ns for segment in self.segments)
 
 
 def evaluate(problem: Problem, schedule: Schedule) -> Evaluation:
-    """Return the execution of a schedule; Impossible when there is none."""
+    """Return the execution of a schedule; raises Impossible if there is none."""
     hops = chosen_hops(problem, schedule.choice)
     spans = _run(problem, schedule, hops)
     return judged(problem, schedule.choice, hops, spans)
 
 
 def chosen_hops(problem: Problem, choice: Sequence[int]) -> list[Hop]:
-    """Return the hop of every edge; Impossible where the options have no hand-over."""
+    """Return the hop of every edge; raises Impossible if the options have no hand-over."""
     for group, option in zip(problem.groups, choice, strict=True):
         if group.twin and choice[problem.index[group.twin]] != option:
             raise Impossible(f"{group.name} and {group.twin} differ")
@@ -100,7 +100,7 @@ def chosen_hops(problem: Problem, choice: Sequence[int]) -> list[Hop]:
 
 
 def job_segments(problem: Problem, group: int, choice: Sequence[int], hops: Sequence[Hop]) -> tuple[Segment, ...]:
-    """Return what a group runs: its pick-ups, its option's segments, and the longest of the hand-overs it pays for."""
+    """Return the segments a group runs: its pick-ups, its option, and the longest of the hand-overs it pays for."""
     segments = problem.groups[group].options[choice[group]].segments
     taken = sum(hops[number].pickup_ns for number in problem.before[group])
     segments = (Segment("pick-up", taken, taken, 0), *segments) if taken else segments
@@ -187,7 +187,7 @@ def _release(
     job: _Job,
     now: int,
 ) -> list[int]:
-    """Tell those who waited for a job; return the instants at which they may start."""
+    """Release the jobs that waited for a completed job; return the instants at which they may start."""
     key, woken = job.key, [(name, 0) for name in held.get(job.key, ())]
     if key.conversion:
         woken.append((JobKey(key.frame, problem.index[problem.edges[key.index].sink]), hops[key.index].delay_ns))
@@ -240,7 +240,7 @@ def _repace(
 
 
 def _left(job: _Job) -> int:
-    """Return what is left of the running segment in time at its present pace."""
+    """Return the remaining time of the running segment at its present pace."""
     return job.left if job.pace == job.base else -(-job.left * job.pace // job.base)
 
 
@@ -292,7 +292,7 @@ def energy(problem: Problem, choice: Sequence[int], hops: Sequence[Hop]) -> int:
 
 
 def draws(problem: Problem, choice: Sequence[int], hops: Sequence[Hop]) -> dict[str, int]:
-    """Return what a choice draws from every budget."""
+    """Return the total a choice draws from every budget."""
     found: dict[str, int] = {}
     taken = [group.options[option].draws for group, option in zip(problem.groups, choice, strict=True)]
     for amounts in (*taken, *(hop.draws for hop in hops)):

@@ -1,6 +1,6 @@
-"""How time passes for states of networks on lanes: all at once, every state to its own next event.
+"""Time advance for states of networks on lanes, vectorised: each state moves to its next event.
 
-Memory is shared max-min fairly among the lanes that compute, as in `evaluate`; times are floating point.
+Memory is shared max-min fairly among the computing lanes, as in `evaluate`; times are floating point.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy.typing as npt
 from socsched.literature.mapping.tables import Floats, Ints, Table
 
 State = dict[str, Any]
-"""Arrays with a row for each state.
+"""Arrays with one row per state.
 
-`t`: the clock.  Of each lane: `run`, the network there (-1: none), `lag` until it computes, `rem` of its work, and its
-`time`, `fixed` part and `bytes`.  Of each network: groups done (`pos`), the lane `last` used, whether `busy`, when
-`done`.  `latest`: the network that ended last (-1: none).
+`t`: the clock.  Per lane: `run`, the network there (-1: none), `lag` until it computes, `rem` fraction of its work, and
+its `time`, `fixed` part and `bytes`.  Per network: groups done (`pos`), the `last` lane used, whether it is `busy`, and
+the end of its last group (`done`).  `latest`: the network that ended last (-1: none).
 """
 _TINY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Fluid:
-    """States of the networks of a table."""
+    """Time advance for the networks of a table."""
 
     table: Table
 
     def first(self) -> State:
-        """Return the state in which nothing has run."""
+        """Return the initial state, in which nothing has run."""
         shape, nets = (1, len(self.table.lanes)), len(self.table.groups)
         return {
             "t": np.zeros(1),
@@ -48,7 +48,7 @@ class Fluid:
         }
 
     def _stretch(self, state: State) -> tuple[npt.NDArray[np.bool_], Floats]:
-        """Return which lanes compute, and by what factor traffic stretches them (max-min fair shares)."""
+        """Return the computing lanes and the factor by which traffic stretches each (max-min fair shares)."""
         active = (state["run"] >= 0) & (state["lag"] <= _TINY)
         if not self.table.bandwidth:
             return active, np.ones(active.shape)
@@ -65,7 +65,7 @@ class Fluid:
         return active, np.where(demand > share * (1 + 1e-12), np.maximum(slow / state["time"], 1.0), 1.0)
 
     def advance(self, state: State, must: npt.NDArray[np.bool_]) -> State:
-        """Let time pass to the next event in the states that `must`."""
+        """Advance the states selected by `must` to their next event."""
         active, stretch = self._stretch(state)
         running = state["run"] >= 0
         pace = state["time"] * stretch
@@ -85,14 +85,14 @@ class Fluid:
         return state
 
     def past(self, state: State) -> State:
-        """Let time pass to the next end of a job."""
+        """Advance time to the next job completion."""
         ended = state["pos"].sum(1)
         while (must := state["pos"].sum(1) == ended).any():
             state = self.advance(state, must)
         return state
 
     def settle(self, state: State) -> State:
-        """Let time pass until a lane and a network are free, or nothing runs."""
+        """Advance time until a lane and a network are free, or nothing runs."""
         while True:
             open_ = (~state["busy"] & (state["pos"] < self.table.length)).any(1) & (state["run"] < 0).any(1)
             must = ~open_ & (state["run"] >= 0).any(1)
@@ -102,5 +102,5 @@ class Fluid:
 
 
 def take(state: State, rows: Ints) -> State:
-    """Return the states of some rows."""
+    """Return the states of the given rows."""
     return {name: values[rows] for name, values in state.items()}

@@ -1,4 +1,4 @@
-"""All schedules that may end within a limit, without contention: the sweep forwards of `destructive`."""
+"""All schedules that may end within a limit, without contention: the forward sweep of `destructive`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from socsched.planning.mapping.problem import JobKey, Schedule
 
 
 class Forwards(Sweep):
-    """All schedules that may end within a limit, in the order of their starts."""
+    """All schedules that may end within a limit, in order of their starts."""
 
     def __init__(self, table: Table, width: int, until: float, limit: float, ends: Backwards | None) -> None:
         super().__init__(table, width, until)
-        # Prices are floating point, times are whole: half a ns is more than their error.
+        # Prices are floating point, times are integers: half a ns exceeds the rounding error.
         self.limit, self.ends = limit + 0.5, ends
         self.trail: list[tuple[Ints, Ints]] = []
         self.ends_at = 0
 
     def sweep(self) -> Schedule | None:
-        """Return a schedule that ends within the limit, None when there is none; raises OutOfTime."""
+        """Return a schedule that ends within the limit, None if there is none; raises OutOfTime."""
         table = self.table
         states = States(
             np.zeros((1, self.nets), np.int64),
@@ -58,7 +58,7 @@ class Forwards(Sweep):
                 ready = left.ready[:, k] + self.delay[k, g, before, lane].astype(np.int64)
                 begun = np.maximum(np.maximum(left.clock, left.free[:, lane]), ready)
                 fits = length < FAR
-                # The price from here on shows without a copy of the state whether it is worth one.
+                # Price the child before copying the state, so that pruned children cost no copy.
                 end = begun + length.clip(max=FAR)
                 fits &= end + self.table.tail[k, g + 1, lane] <= self.limit
                 free = np.maximum(left.free, begun[:, None])
@@ -100,14 +100,14 @@ class Forwards(Sweep):
         kept: npt.NDArray[np.bool_] = ways <= self.limit
         if self.ends is None:
             return kept
-        # What has ended by the clock, and all the rest: a running job counts to the rest from where it began.
+        # Split at the clock into finished work and the rest; a running job belongs to the rest from its start.
         running = (states.ready > states.clock[:, None]) & (states.pos > 0)
         pos, last = states.pos - running, np.where(running, states.prior, states.last)
         spent = np.maximum(np.where(states.free > states.clock[:, None], states.begun, states.clock[:, None]), 0)
         paid = states.paid - np.where(
             running, self.moved[self.rows, pos, np.minimum(states.last, self.lanes - 1)], 0.0
         ).sum(1)
-        # Names of engines that are alike follow the sets that are looked up.
+        # Identical engines are renamed to match the sets in the lookup table.
         ended = self.renamed(replace(states, pos=pos, last=last))
         kept &= spent @ self.table.price + paid + self.ends.least(ended) <= self.limit
         return kept

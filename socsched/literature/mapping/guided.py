@@ -1,7 +1,7 @@
-"""Beam search and enumeration with contention, led by what the ends of schedules cost without it (`destructive`).
+"""Beam search and enumeration with contention, guided by the contention-free cost of schedule suffixes (`destructive`).
 
-A state's bound is the price of what has ended by its clock, of the time since that engines idled or lost to contention,
-and the least price of all the rest, idle time included: contention only adds to it.
+The bound of a state is the sum of three prices: the work finished by its clock, the time since then that engines idled
+or lost to contention, and the least price of all the rest, idle time included.  Contention can only add to it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from socsched.literature.mapping.tables import Floats, Table, chains, tabulate, 
 from socsched.planning.mapping.problem import Problem, Schedule
 
 STATES = 500_000
-"""States of a step, at most."""
+"""Maximum number of states per step."""
 FACTOR = 1.15
 PATIENCE = 3.0
-"""Once steps took so many times what the sweep backwards took, it is allowed more by this factor."""
+"""Once the steps took `PATIENCE` times as long as the backward sweep, its allowance grows by `FACTOR`."""
 
 
 class _Guided(Beam):
@@ -45,12 +45,12 @@ class _Guided(Beam):
         done[row, lane] = lag + (1 - state["rem"][row, lane]) * state["time"][row, lane]
         spent = (state["t"][:, None] - done) @ self.known.table.price
         least = self.known.least(self.known.renamed(states_of(state["pos"], state["last"], self.lanes)))
-        # Times of states are floating point: what they may be off is below a hundredth of a ns.
+        # Times of states are floating point: their error is below a hundredth of a ns.
         return np.maximum(bound, spent + least - 0.01), ways
 
 
 def search(problem: Problem, relaxed: Relaxed, ends: Backwards, width: int) -> Schedule | None:
-    """Return the best schedule found with `width` states a step; problems of `destructive.suitable` only."""
+    """Return the best schedule found with `width` states per step; only for `destructive.suitable` problems."""
     groups = chains(problem)
     assert groups
     found = _Guided(tabulate(problem, groups, relaxed), width, 0, ends).search()
@@ -60,10 +60,10 @@ def search(problem: Problem, relaxed: Relaxed, ends: Backwards, width: int) -> S
 def rise(
     problem: Problem, relaxed: Relaxed, ends: Backwards, reached: int, upper: int, step: float, until: float
 ) -> tuple[Schedule | None, int]:
-    """Raise a limit from `reached` to `upper` (ns) by shares `step` until a schedule ends within it.
+    """Raise a limit from `reached` to `upper` (ns) in steps of the fraction `step` until a schedule ends within it.
 
-    Returns the schedule, and a time below which enumeration saw none (as `beam.enumerate_below`, with the same
-    reservation: jobs start at once or at the end of another).
+    Returns the schedule, and a time below which enumeration found none (as `beam.enumerate_below`, with the same
+    restriction: jobs start immediately or at the end of another job).
     """
     groups = chains(problem)
     assert groups
@@ -73,7 +73,7 @@ def rise(
         limit = min(reached + grain, upper)
         begun = time.monotonic()
         if took > PATIENCE * ends.seconds and until - begun > PATIENCE * took:
-            # What a step costs grows with the limit as fast as what it takes to know the ends better.
+            # The cost of a step grows with the limit as fast as the cost of a wider backward sweep.
             wider = ends.wider(FACTOR, min(until, begun + took))
             took, ends = (0.0, wider) if wider else (-np.inf, ends)
             continue

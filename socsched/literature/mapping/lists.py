@@ -1,8 +1,8 @@
-"""List scheduling of a mapping problem: an answer at once, by upward rank and insertion-based earliest finish.
+"""List scheduling of a mapping problem: an immediate answer by upward rank and insertion-based earliest finish.
 
-Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002 (`mapping.heft`), with what the paper leaves out: options of different
-shares and precisions, conversions that occupy an engine, several frames with one option, budgets.  Contention counts in
-the evaluation of the result, not in its construction.
+Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002 (`mapping.heft`), extended beyond the paper: options with different shares
+and precisions, conversions that occupy an engine, several frames with one option, budgets.  Contention counts in the
+evaluation of the result, not in its construction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Start = tuple[int, int, JobKey]
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """An option tried: overdrawn budgets, latest response, its placements (engine, lanes, start, end, job)."""
+    """A trial of an option: overdrawn budgets, latest response, its placements (engine, lanes, start, end, job)."""
 
     over: int
     finish: int
@@ -42,7 +42,7 @@ class _Table:
 
 
 def list_schedule(problem: Problem, choice: Sequence[int] | None = None) -> Schedule:
-    """Return a schedule by HEFT; with `choice` given, only the order is decided."""
+    """Return a schedule by HEFT; if `choice` is given, only the order is decided."""
     table = _Table(problem, [-1] * len(problem.groups), lanes={e.id: e.count for e in problem.engines})
     rank = _ranks(problem)
     twins, decided = _twins(problem), dict[int, int]()
@@ -66,7 +66,7 @@ def list_schedule(problem: Problem, choice: Sequence[int] | None = None) -> Sche
 
 
 def _twins(problem: Problem) -> dict[int, set[int]]:
-    """Return the groups that must take the same option as each group that has such."""
+    """Return, for each group with twins, the set of groups that must take the same option."""
     found: dict[int, set[int]] = {}
     for index, group in enumerate(problem.groups):
         if group.twin:
@@ -113,7 +113,7 @@ def _try(table: _Table, group: int, option: int) -> _Trial:
         release = work.release_ns + frame * work.period_ns
         ready = max(release, last)
         for number, hop in hops:
-            # The producer's hand-over is paid before its result counts as there.
+            # The producer pays the hand-over before its result becomes available.
             at = table.ends[problem.index[problem.edges[number].source]][frame] + hop.handoff_ns
             if hop.engine:
                 lanes, start = _slot(table, extra, hop.engine, 1, at, hop.time_ns)
@@ -160,7 +160,7 @@ def _occupy(extra: dict[tuple[str, int], Spans], engine: str, lanes: Sequence[in
 def _slot(
     table: _Table, extra: dict[tuple[str, int], Spans], engine: str, share: int, ready: int, duration: int
 ) -> tuple[tuple[int, ...], int]:
-    """Return lanes and the earliest start at which `share` lanes of an engine are free for `duration`."""
+    """Return the lanes and the earliest start at which `share` lanes of an engine are free for `duration`."""
     count = table.lanes[engine]
     if count == 1 and not extra:
         return (0,), _gap(table.busy.get((engine, 0), []), ready, duration)

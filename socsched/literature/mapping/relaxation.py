@@ -1,8 +1,8 @@
-"""A bound no schedule beats, from a linear program: options and hand-overs as fractions, engines as mere capacities.
+"""A lower bound from a linear program: options and hand-overs as fractions, engines as mere capacities.
 
-Kept of the problem: one option a group, hand-overs consistent with the options at both ends (flows between them), load
-of every engine, traffic against the bandwidth, lengths of paths, budgets.  Left out: order and integrality.  Contention
-only lengthens jobs, and whatever runs, all traffic together never exceeds the bandwidth: so both hold with contention.
+Constraints kept: one option per group, hand-overs consistent with the options at both ends (flows between them), load
+of every engine, traffic against the bandwidth, path lengths, budgets.  Dropped: order and integrality.  Contention only
+lengthens jobs, and total traffic never exceeds the bandwidth, so the bound also holds with contention.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from socsched.planning.mapping.problem import Problem, alone_ns
 
 _SAFE = 1e-7
-"""Share of a bound given up for the solver's floating-point tolerance."""
+"""Fraction of a bound subtracted to cover the solver's floating-point tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """The bound on an objective, in its unit, and what a unit of each engine's and the memory's time is worth in it."""
+    """The bound on an objective, in its unit, and the dual prices per unit of each engine's and the memory's time."""
 
     bound: int
     prices: dict[str, float]
@@ -34,7 +34,7 @@ class _Program:
         number = self.solver.NumVar
         self.options = [[number(0, 1, "") for _ in group.options] for group in problem.groups]
         self.flows = [[[number(0, 1 if hop else 0, "") for hop in row] for row in edge.hops] for edge in problem.edges]
-        # Hundreds of thousands of terms: coefficients are set one by one, expressions in Python would take seconds.
+        # With hundreds of thousands of terms, Python expressions would take seconds: coefficients are set one by one.
         for row in self.options:
             self._row(1, 1, [(x, 1) for x in row])
         for edge, flow in zip(problem.edges, self.flows, strict=True):
@@ -93,7 +93,7 @@ class _Program:
         return terms + [(y, amount) for y, hop, _, _ in self._hops() for key, amount in hop.draws if key == name]
 
     def loads(self) -> dict[str, list[tuple[Any, float]]]:
-        """Return the busy time of every engine over all frames; of hand-overs only those of groups with one reader."""
+        """Return the busy time of every engine over all frames; hand-overs count only for groups with one reader."""
         found: dict[str, list[tuple[Any, float]]] = {engine.id: [] for engine in self.problem.engines}
         for group, xs in zip(self.problem.groups, self.options, strict=True):
             for x, option in zip(xs, group.options, strict=True):
@@ -124,7 +124,7 @@ class _Program:
         return terms
 
     def minimum(self, objective: str) -> Relaxed:
-        """Return the smallest value of an objective of this relaxation."""
+        """Return the minimum of an objective in this relaxation."""
         problem, solver = self.problem, self.solver
         top = solver.NumVar(0, math.inf, "")
         solver.Minimize(top)
@@ -176,9 +176,9 @@ class _Program:
 
 
 def relax(problem: Problem, objective: str, linear: Any) -> Relaxed:
-    """Return the bound of one objective; `linear` is OR-Tools' module of linear solvers.
+    """Return the bound for one objective; `linear` is the linear-solver module of OR-Tools.
 
-    Source of the flow formulation: Ahuja, Magnanti, Orlin, Network Flows, 1993, chapter 9 (a path's linear program has
-    integral corners, so for one chain the bound is that of Lagrangian relaxation of the engines' capacities).
+    Source of the flow formulation: Ahuja, Magnanti, Orlin, Network Flows, 1993, chapter 9 (the linear program of a path
+    has integral vertices, so for one chain the bound equals that of Lagrangian relaxation of the engine capacities).
     """
     return _Program(problem, linear).minimum(objective)

@@ -1,13 +1,13 @@
-"""Solve a mapping problem: a list schedule at once, a beam search, then proof by exhaustion, enumeration or CP-SAT.
+"""Solve a mapping problem: a list schedule first, a beam search, then proof by exhaustion, enumeration or CP-SAT.
 
-Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation, from CP-SAT,
-and for networks that are chains from exhaustion of rising limits (`destructive` without contention, `guided` with it)
-and from enumeration of every state whose bound is below the best makespan.
+Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation and from CP-SAT.
+For networks that are chains they also come from exhaustion of rising limits (`destructive` without contention, `guided`
+with it) and from enumeration of every state whose bound is below the best makespan.
 
-"optimal" says that nothing is better by more than `TOLERANCE` of the value.  The bounds of the relaxation, of CP-SAT
-and of exhaustion without contention hold for all that can run.  Enumeration, led or not, sees every choice and order in
-which jobs start as soon as they can or at the end of another job; with contention, starts at other instants of the
-clock can be better still (CP-SAT considers them).
+"optimal" means that no schedule is better by more than `TOLERANCE` of the value.  The bounds of the relaxation, of
+CP-SAT and of exhaustion without contention hold for every real execution.  Enumeration, guided or not, covers every
+choice and order in which jobs start as soon as they can or at the end of another job; with contention, starts at other
+instants can be better still (CP-SAT considers them).
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ from socsched.planning.mapping.solvers import available, linear
 
 TOLERANCE = 5e-4
 STATES = ((10_000, True), (60_000, False), (500_000, True))
-"""Enumerations tried one after the other: states a step at most, and whether lanes may wait."""
+"""Enumerations tried in sequence: maximum states per step, and whether lanes may wait."""
 HUGE = 20_000
-"""Pairs of groups of different networks from which on neither enumeration nor CP-SAT has shown anything in a minute."""
+"""Pairs of groups of different networks beyond which enumeration and CP-SAT proved nothing in a minute."""
 WIDTHS = 3
-"""Beams led by the ends of schedules, each four times as wide as the one before."""
+"""Number of beams guided by the schedule suffixes, each four times as wide as the previous one."""
 ROUNDS = 4
-"""Rounds of solving, evaluating and letting durations grow, where overlaps are too many for the program."""
+"""Rounds of solving, evaluating and increasing durations, used if the program cannot model all overlaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The best schedule with its evaluation; per objective its value and a bound no schedule beats.
+    """The best schedule with its evaluation; per objective its value and a lower bound.
 
     `status`: optimal, feasible (limits kept, `gap` open), undecided (no schedule within the limits found), infeasible
-    (there is none).  `solver` names who found the schedule.  `model_value`: what CP-SAT itself took its schedule for.
+    (there is none).  `solver` names the solver that found the schedule.  `model_value`: the value of the schedule in
+    the model of CP-SAT.
     """
 
     status: str
@@ -73,7 +74,7 @@ class _Best:
         return (over, *(evaluation.value(name) for name in self.objectives))
 
     def offer(self, schedule: Schedule | None, solver: str) -> Evaluation | None:
-        """Take a schedule if it is better; return its evaluation, None if it cannot run."""
+        """Keep a schedule if it is better; return its evaluation, None if it cannot run."""
         if schedule is None:
             return None
         try:
@@ -91,10 +92,10 @@ class _Best:
 
 
 def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, workers: int = 1, seed: int = 0) -> Result:
-    """Return the best schedule found within `time_limit` seconds; MachineError for `cpsat` without OR-Tools.
+    """Return the best schedule found within `time_limit` seconds; raises MachineError for `cpsat` without OR-Tools.
 
-    auto: CP-SAT where OR-Tools is installed, else the list schedule and its descent.  The same input gives the same
-    result unless the wall clock ends the search early.  Raises Impossible where groups cannot be connected at all.
+    auto: CP-SAT if OR-Tools is installed, else the list schedule and its descent.  The same input gives the same result
+    unless the wall clock ends the search early.  Raises Impossible if groups cannot be connected at all.
     """
     started = time.monotonic()
     first = list_schedule(problem)
@@ -107,8 +108,8 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
     main = problem.objectives[0]
     if main in ("makespan", "latency") and chains(problem):
         prices = relaxed["makespan"] if "makespan" in relaxed else relax(problem, "makespan", linear())
-        # Beyond what the program can hold nothing but the beam improves; of the rest it leaves half, or more to what
-        # shows a bound and leads beams better.
+        # For problems too large for the program only the beam improves anything.  Otherwise it leaves half of the
+        # time to the other solvers, or more if exhaustion can prove a bound and guide beams better.
         huge = _pairs(problem) > HUGE
         share = 0.9 if huge else 0.1 if _exhaustible(problem, prices) else 0.5
         _beams(best, prices, started + time_limit * share, bounds)
@@ -131,7 +132,7 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
 
 
 def _exhaustible(problem: Problem, relaxed: Relaxed) -> bool:
-    """Say whether exhaustion without contention promises much: not where the memory's bandwidth is the bottleneck."""
+    """Return whether exhaustion without contention is promising: not if memory bandwidth is the bottleneck."""
     if problem.objectives != ("makespan",) or any(need.limit_ns for need in problem.requirements):
         return False
     return _pairs(problem) > PAIRS and relaxed.memory_price < 1e-9 and suitable(problem)
@@ -143,9 +144,9 @@ def _pairs(problem: Problem) -> int:
 
 
 def _exhausted(best: _Best, relaxed: Relaxed, until: tuple[float, float], bounds: dict[str, int]) -> None:
-    """Raise the bound by exhaustion, until the first instant without contention, until the second with it.
+    """Raise the bound by exhaustion: without contention until the first instant, with contention until the second.
 
-    What is found without contention may be the best with it, too.
+    A schedule found without contention may also be the best with contention.
     """
     problem = best.problem
     plain = replace(problem, bandwidth=0)
@@ -171,14 +172,14 @@ def _exhausted(best: _Best, relaxed: Relaxed, until: tuple[float, float], bounds
 def _enumerated(
     best: _Best, relaxed: Relaxed, states: int, waiting: bool, until: float, bounds: dict[str, int]
 ) -> None:
-    """Enumerate what may be better until nothing is, or not everything could be seen."""
+    """Enumerate potentially better schedules until none is left or coverage is incomplete."""
     while True:
         limit = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
         found, complete = enumerate_below(best.problem, relaxed, limit, states, until, waiting)
         before = best.evaluation.makespan_ns
         best.offer(found, "enumeration")
         if complete:
-            # What was found may itself not be the least: the pruning used the bound of the schedule before it.
+            # The schedule found need not be the shortest: pruning used the limit of the previous best schedule.
             bounds["makespan"] = max(bounds["makespan"], min(limit, best.evaluation.makespan_ns))
             return
         if best.evaluation.makespan_ns >= before:
@@ -186,9 +187,9 @@ def _enumerated(
 
 
 def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]) -> None:
-    """Search with ever more states; each width takes twice the time of the one before, or somewhat more."""
+    """Search with ever more states; each width takes at least twice the time of the previous one."""
     took = 0.0
-    # Few pairs are enumerated sooner than searched by wide beams.
+    # With few pairs, enumeration is faster than wide beams.
     for width in (16 << step for step in range(3 if _pairs(best.problem) <= PAIRS else 10)):
         begun = time.monotonic()
         if begun + took * 2.5 > until or _proven(best, bounds):
@@ -200,7 +201,7 @@ def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]
 def _proven(best: _Best, bounds: Mapping[str, int]) -> bool:
     if best.evaluation.excess:
         return False
-    # A ns is what rounding may cost; energy is in whole units of its own.
+    # Rounding may cost a ns; energy is an integer and has no such error.
     return all(
         best.evaluation.value(name) * (1 - TOLERANCE) <= bound + (name != "energy") for name, bound in bounds.items()
     )
@@ -221,7 +222,7 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
             left = limit - (time.monotonic() - started)
             if left <= 0.05:
                 break
-            # A program whose durations were grown says nothing about the problem as it is.
+            # A program with increased durations gives no valid bound for the original problem.
             floor = 0 if grown else bounds[name]
             answer = program.solve(name, left / rounds, workers, seed, floor)
             infeasible = answer.status == "infeasible" and not grown
@@ -246,7 +247,7 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
 
 
 def _grow(problem: Problem, schedule: Schedule, found: Evaluation, grown: dict[tuple[int, int], int]) -> bool:
-    """Let the options of a schedule last as long as they did; say whether anything changed by a thousandth."""
+    """Set the durations of the chosen options as evaluated; return whether any changed by more than a thousandth."""
     changed = False
     worst: dict[int, int] = {}
     for span in found.spans:
@@ -273,5 +274,5 @@ def _result(
 
 
 def starts(evaluation: Evaluation) -> dict[JobKey, int]:
-    """Return when every job starts."""
+    """Return the start of every job."""
     return {span.key: span.start_ns for span in evaluation.spans}

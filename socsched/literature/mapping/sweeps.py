@@ -11,20 +11,23 @@ import numpy.typing as npt
 from socsched.literature.mapping.tables import Floats, Ints, Table
 
 LEADERS = 48
-"""States of a kind that others of it are compared with, at most."""
+"""Maximum number of states per key that the other states of the key are compared with."""
 FAR = 1e17
-"""A time or a price that nothing has."""
+"""A time or price larger than any real one."""
 FIELDS = ("pos", "last", "prior", "ready", "free", "begun", "clock", "paid")
 
 
 class OutOfTime(Exception):
-    """The clock or the number of states ended a sweep before everything was seen."""
+    """The clock or the number of states ended a sweep before it was complete."""
 
 
 @dataclass(slots=True)
 class States:
-    """Rows of states: jobs done of each network, engine last and before, when it is ready; of engines, when free and
-    when their last job began; the clock, and what memory cost."""
+    """Rows of states, by network and by engine.
+
+    Per network: jobs done, last and previous engine, ready time.  Per engine: the time it is free and the start of its
+    last job.  Also the clock and the price of memory traffic.
+    """
 
     pos: Ints
     last: Ints
@@ -40,7 +43,7 @@ class States:
 
 
 class Sweep:
-    """What both directions share: tables, symmetry, dominance."""
+    """Common base of both directions: tables, symmetry, dominance."""
 
     def __init__(self, table: Table, width: int, until: float) -> None:
         self.table, self.width, self.until = table, width, until
@@ -56,7 +59,7 @@ class Sweep:
         self.radix = (int(table.length.max()) + 1, base)
 
     def key(self, states: States) -> Ints:
-        """Return one number for the jobs done and the engines last."""
+        """Return a single integer key for the jobs done and the last engines."""
         found = np.zeros(len(states.clock), np.int64)
         for values, radix in ((states.pos, self.radix[0]), (states.last, self.radix[1])):
             for column in values.T:
@@ -64,7 +67,7 @@ class Sweep:
         return found
 
     def renamed(self, states: States) -> States:
-        """Give engines that are alike the names of the first network that was last on them."""
+        """Name identical engines canonically, by the first network that ran last on each."""
         for lanes in self.alike:
             mark = np.stack([np.where(states.last == lane, self.rows, self.nets).min(1) for lane in lanes], 1)
             order = np.lexsort((states.free[:, lanes], mark), axis=1)
@@ -79,7 +82,7 @@ class Sweep:
         return states
 
     def undominated(self, keys: Ints, times: Ints) -> Ints:
-        """Return the rows (of equal keys) that no other row beats in every column of `times`."""
+        """Return the rows that no other row with an equal key dominates in every column of `times`."""
         order = np.lexsort((times.sum(1), keys))
         keys, times = keys[order], times[order]
         count = len(keys)
@@ -99,14 +102,14 @@ class Sweep:
         return order[alive]
 
     def check(self, count: int) -> None:
-        """Count states; raise OutOfTime where there is no time, or no room, for so many."""
+        """Count states; raise OutOfTime if the time or state limit is exceeded."""
         self.seen += count
         if count > self.width or time.monotonic() > self.until:
             raise OutOfTime
 
 
 def states_of(pos: Ints, last: Ints, lanes: int) -> States:
-    """Return states of which only the jobs done and the engines last matter."""
+    """Return states in which only the jobs done and the last engines are set."""
     count = len(pos)
     none, free = np.zeros(pos.shape, np.int64), np.zeros((count, lanes), np.int64)
     return States(pos, last, none, none, free, free, np.zeros(count, np.int64), np.zeros(count))

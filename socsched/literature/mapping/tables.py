@@ -1,4 +1,4 @@
-"""Problems made of chains of single jobs, as arrays: what beam search, enumeration and the sweeps work on."""
+"""Problems made of chains of single jobs, as arrays: the input of beam search, enumeration and the sweeps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A problem as arrays over network k, position g, lane e, lane before b (the last index: none before).
+    """A problem as arrays over network k, position g, lane e, previous lane b (the last index: none).
 
-    `time` alone (ns, infinite where a lane has no option), `fixed` part of it, `bytes`; `lag[k, g, b, e]` what a
-    hand-over takes on its lane, `delay` what passes since the group before, `slack[k, g, b]` at most; `option` its
-    index; `worth` and `tail`: the price and the time from group g to the network's end.
+    `time` without contention (ns, infinite if a lane has no option), its `fixed` part, `bytes`; `lag[k, g, b, e]` is
+    the time a hand-over occupies its lane, `delay` the time that passes since the previous group, `slack[k, g, b]` its
+    maximum; `option` the index of the option; `worth` and `tail` the price and the time from group g to the end of the
+    network.
     """
 
     lanes: tuple[str, ...]
@@ -41,7 +42,7 @@ class Table:
     tail: Floats
 
     def alike(self, contended: bool) -> list[list[int]]:
-        """Return the sets of lanes that could swap names without anybody noticing, be it with contention or without."""
+        """Return the sets of interchangeable lanes, with or without contention."""
         values = [self.time, self.price]
         values += [self.fixed, self.bytes] if contended else [self.bytes] if self.memory else []
         sets: list[list[int]] = []
@@ -61,7 +62,7 @@ class Table:
 
 
 def chains(problem: Problem) -> tuple[tuple[int, ...], ...] | None:
-    """Return the groups of every network in order, None for a problem that is not made of chains of single jobs."""
+    """Return the groups of every network in order, None if the problem is not made of chains of single jobs."""
     if any(group.frames > 1 or any(o.share > 1 for o in group.options) for group in problem.groups):
         return None
     if problem.budgets or any(group.twin for group in problem.groups):
@@ -122,9 +123,9 @@ def tabulate(problem: Problem, groups: tuple[tuple[int, ...], ...], relaxed: Rel
 
 
 def enumerable(problem: Problem) -> bool:
-    """Say whether `enumerate_below` sees every schedule of a problem.
+    """Return whether `enumerate_below` covers every schedule of a problem.
 
-    That takes chains, one option of one segment an engine, and no work between the groups.
+    This requires chains, one single-segment option per engine, and no work between the groups.
     """
     hops = [hop for edge in problem.edges for row in edge.hops for hop in row]
     single = all(
@@ -137,7 +138,7 @@ def enumerable(problem: Problem) -> bool:
 
 
 def with_conversions(problem: Problem, schedule: Schedule) -> Schedule:
-    """Return a schedule of groups with each conversion put right before the group that needs it."""
+    """Return a schedule of groups with each conversion inserted right before the group that needs it."""
     order: list[JobKey] = []
     for key in schedule.order:
         for number in problem.before[key.index]:

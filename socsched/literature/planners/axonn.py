@@ -1,13 +1,13 @@
 """AxoNN: the fastest layer-wise mapping of one network under an energy cap, transitions counted.
 
 Dagli, Cieslewicz, McClurg, Belviranli, "AxoNN: Energy-Aware Execution of Neural Network Inference on Multi-Accelerator
-Heterogeneous SoCs", DAC 2022, its problem statement: minimise the sum of layer times and transition times under
-sum of energies <= ECT, the energy consumption target.  The authors hand it to an SMT solver; here the same program is
-solved exactly by labels (changes made, place, time, energy) that no other label dominates.
+Heterogeneous SoCs", DAC 2022, its problem statement: minimise the sum of layer times and transition times under sum of
+energies <= ECT, the energy consumption target.  The authors use an SMT solver; here the same program is solved exactly
+by non-dominated labels (changes made, place, time, energy).
 
-Reconstructed from the abstract and third parties' accounts: how layers are grouped (option `groups`) and how the target
-is set (`cap`, else `share` of what the fastest mapping takes).  The paper counts energy of computing only; so do we,
-with that of transitions, which it measures as part of them.
+Reconstructed from the abstract and third parties' accounts: the grouping of layers (option `groups`) and the choice of
+the target (`cap`, else the fraction `share` of the energy of the fastest mapping).  Like the paper, only the energy of
+computing is counted, plus that of transitions, which the paper measures as part of it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ Label = tuple[int, int, tuple[int, ...]]
 
 
 def fastest_within(line: Line, cap_uj: float, transitions: int) -> tuple[int, ...] | None:
-    """Return the places of the fastest mapping that takes `cap_uj` at most and changes place `transitions` times at
-    most; None where there is none.
+    """Return the places of the fastest mapping within `cap_uj` and at most `transitions` changes of place.
+
+    None if there is none.
     """
     states: dict[tuple[int, int], list[Label]] = {}
     for place, time in enumerate(line.time[0]):
@@ -50,7 +51,7 @@ def fastest_within(line: Line, cap_uj: float, transitions: int) -> tuple[int, ..
 
 
 def undominated(labels: list[Label]) -> list[Label]:
-    """Return the labels no other one is at least as good as in time and in energy."""
+    """Return the labels not dominated in time and energy by any other."""
     found: list[Label] = []
     for label in sorted(labels):
         if not found or label[1] < found[-1][1]:
@@ -59,7 +60,7 @@ def undominated(labels: list[Label]) -> list[Label]:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Map one network under the cap, the other stages by our search; UsageError where the cap is below any mapping."""
+    """Map one network under the cap, the other stages by our search; UsageError if no mapping meets the cap."""
     options = ask.options
     name = chosen_network(ask, "axonn", options["stage"])
     line = line_of(ask, name, options["groups"], twins=False)
@@ -82,7 +83,7 @@ def propose(ask: Ask) -> Proposal:
 
 
 def chosen_network(ask: Ask, planner: str, stage: str) -> str:
-    """Return the network a planner of single networks is to cut: the named one, or the only one; UsageError."""
+    """Return the network for a single-network planner to cut: the named one, or the only one; else UsageError."""
     if not stage:
         return next(iter(ask.some_networks(planner, 1)))
     if stage not in ask.some_networks(planner):
@@ -99,7 +100,7 @@ def _cost(line: Line, way: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _frugal(line: Line, transitions: int) -> list[tuple[int, ...]]:
-    """The most frugal mapping is the fastest one of the same line with time and energy exchanged."""
+    """Return the mapping of least energy: the fastest one of the same line with time and energy exchanged."""
     swapped = Line(
         line.name,
         line.places,

@@ -2,13 +2,13 @@
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
 Clusters", IEEE TCAD 37(11) 2018: fused tile partitioning with exact receptive fields (`graph.tiles`) and distributed
-work stealing: every worker has a queue of tiles, who has none left steals the last one of the
-longest queue.
+work stealing.  Every worker has a queue of tiles; a worker whose queue is empty steals the last tile of the longest
+queue.
 
-The paper's workers are boards in a network, here they are cores of an SoC, and a steal costs what is set (`steal`).
-As execution times are planned ones, stealing is played through once and the plan says where every tile runs; that
-tiles keep what neighbours share (its data reuse) is left out: they compute it again.  The rest of the network runs
-where it ends first.  One network is tiled, other stages are mapped by our search.
+The workers of the paper are boards in a network, here they are cores of an SoC, and the cost of a steal is an option
+(`steal`).  Execution times are the planned ones, so stealing is simulated once and the plan fixes the core of every
+tile.  The data reuse of the paper, by which tiles keep data shared with neighbours, is left out: tiles recompute it.
+The rest of the network runs where it ends first.  One network is tiled, other stages are mapped by our search.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Worker = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Stolen:
-    """How tiles were worked off: worker and start (ns) of each tile, and when the last one ended."""
+    """Result of work stealing: worker and start (ns) of each tile, and the end of the last one."""
 
     worker: tuple[int, ...]
     start_ns: tuple[int, ...]
@@ -42,10 +42,10 @@ class Stolen:
 
 
 def work_stealing(times: Sequence[Sequence[int]], queues: Sequence[Sequence[int]], steal_ns: int = 0) -> Stolen:
-    """Return what work stealing does: `times` (ns) by tile and worker, `queues` the tiles each worker starts with.
+    """Return the schedule of work stealing: `times` (ns) by tile and worker, `queues` the initial tiles of each worker.
 
-    A worker takes the first tile of its own queue; with none left it steals the last one of the longest queue (the
-    first of equals), which takes `steal_ns`.
+    A worker takes the first tile of its own queue.  If the queue is empty, it steals the last tile of the longest queue
+    (the first of equals), which takes `steal_ns`.
     """
     left = [list(queue) for queue in queues]
     free = [0] * len(queues)
@@ -66,12 +66,12 @@ def work_stealing(times: Sequence[Sequence[int]], queues: Sequence[Sequence[int]
 
 
 def work_sharing(times: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> int:
-    """Return the makespan (ns) when everybody works off its own queue: the paper's baseline."""
+    """Return the makespan (ns) if every worker processes only its own queue: the paper's baseline."""
     return max(sum(times[tile][worker] for tile in queue) for worker, queue in enumerate(queues))
 
 
 def dealt(tiles: int, workers: int) -> list[list[int]]:
-    """Return the queues workers start with: neighbouring tiles, equally many each but for one."""
+    """Return the initial queues of the workers: neighbouring tiles, with lengths that differ by at most one."""
     return [list(range(tiles * w // workers, tiles * (w + 1) // workers)) for w in range(workers)]
 
 
@@ -148,7 +148,7 @@ def _workers(ask: Ask, named: str) -> list[Worker]:
 
 
 def _on_cores(ask: Ask, stage: Stage, workers: Sequence[Worker]) -> dict[str, Cost]:
-    """Return what a tile costs on one core of each engine, in the data type fastest there."""
+    """Return the cost of a tile on one core of each engine, in the fastest data type there."""
     found: dict[str, Cost] = {}
     for engine in dict.fromkeys(engine for engine, _ in workers):
         costs = [

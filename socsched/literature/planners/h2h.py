@@ -1,17 +1,17 @@
-"""H2H: mapping of several networks with computation, then weights, then hand-overs in mind, in four steps.
+"""H2H: mapping of several networks in four steps: computation first, then weights, then hand-overs.
 
 Zhang, Hao, Zhou, Jones, Hu, "H2H: Heterogeneous Model to Heterogeneous System Mapping with Computation and
 Communication Awareness", DAC 2022 (arXiv 2204.13852), the four steps of its algorithm:
 
 1. computation-prioritised mapping: layers in order of precedence, each to the accelerator on which it ends first, with
-   no locality at all (every layer is a job of its own, weights and activations come from the host);
-2. weight locality: weights stay in an accelerator's own memory as far as it has room, a knapsack of saved time;
-3. activation transfers: layers that follow each other on one accelerator are fused;
-4. data-locality remapping: layers move to the accelerator of a neighbour while the system's latency falls.
+   no locality at all (every layer is a separate job, weights and activations come from the host);
+2. weight locality: weights stay in an accelerator's local memory as far as they fit, a knapsack over saved time;
+3. activation transfers: consecutive layers on one accelerator are fused;
+4. data-locality remapping: layers move to the accelerator of a neighbour as long as the system's latency falls.
 
-On an SoC all engines share the DRAM: step 2 concerns engines that declare a memory of their own (`weights`), step 3
-saves the submission of every layer.  Reconstructed from the abstract and the figures: ties, and that step 4 goes
-through the layers in order until none moves.
+On an SoC all engines share the DRAM: step 2 concerns engines that declare a local memory (`weights`), step 3 saves the
+submission of every layer.  Reconstructed from the abstract and the figures: the breaking of ties, and that step 4
+iterates over the layers in order until none moves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Places = list[list[int]]
 
 
 def computation_first(lines: Sequence[Line]) -> Places:
-    """Step 1: every group to the engine on which it ends first, each a job of its own."""
+    """Return step 1: every group on the engine on which it ends first, each a separate job."""
     free: dict[str, int] = {}
     done: list[int] = [0] * len(lines)
     found: Places = [[] for _ in lines]
@@ -40,7 +40,7 @@ def computation_first(lines: Sequence[Line]) -> Places:
             if time is not None and step is not None:
                 start = max(done[number] + step[0], free.get(line.places[place].engine, 0))
                 ends.append((start + line.entry[place][0] + time, place))
-        # Where no engine can be reached from the last one, the list schedule finds another way altogether.
+        # If no engine is reachable from the last one, fall back to the list schedule for the whole mapping.
         if not ends:
             return fallback(lines)
         end, place = min(ends)
@@ -57,8 +57,9 @@ def fallback(lines: Sequence[Line]) -> Places:
 
 
 def resident(savings: Sequence[int], sizes: Sequence[int], room: int, steps: int = 1000) -> tuple[int, ...]:
-    """Step 2: return the items of the knapsack with the greatest saving; sizes count in `steps` parts of the room,
-    rounded up, so that what is chosen always fits.
+    """Return step 2: the items of the knapsack with the greatest saving.
+
+    Sizes count in `steps` parts of the room, rounded up, so that the chosen items always fit.
     """
     if sum(sizes) <= room:
         return tuple(range(len(sizes)))
@@ -75,9 +76,9 @@ def resident(savings: Sequence[int], sizes: Sequence[int], room: int, steps: int
 
 
 def fetching(line: Line, weights: Sequence[int], places: Sequence[int], kept: set[int], rate: Sequence[float]) -> Line:
-    """Return a line whose groups also take the time to fetch weights that are not resident where they run.
+    """Return a line whose group times include fetching weights that are not resident where the group runs.
 
-    `rate`: bytes/ns at which each place fetches, 0 where weights need not be fetched.
+    `rate`: bytes/ns at which each place fetches, 0 if weights need not be fetched.
     """
     times = []
     for group, row in enumerate(line.time):
@@ -91,7 +92,7 @@ def fetching(line: Line, weights: Sequence[int], places: Sequence[int], kept: se
 
 
 def remapped(lines: Sequence[Line], places: Places) -> tuple[float, Places]:
-    """Step 4: move groups to the place of a neighbour while the latency of the system falls."""
+    """Return step 4: groups moved to the place of a neighbour as long as the latency of the system falls."""
     problem = problem_of(lines)
     best, improved = makespan_ns(problem, lines, places), True
     while improved:
@@ -119,7 +120,7 @@ def four_steps(
 ) -> tuple[list[float], Places]:
     """Return the latency of the system (ns) after each step, and the final places.
 
-    `weights`: bytes by line and group; `rooms`: engine -> bytes of its own memory and bytes/ns of fetching into it.
+    `weights`: bytes by line and group; `rooms`: engine -> bytes of its local memory and bytes/ns of fetching into it.
     """
     rooms = rooms or {}
     rates = [[rooms.get(place.engine, (0, 0.0))[1] for place in line.places] for line in lines]
@@ -158,7 +159,7 @@ def _kept(
 
 
 def propose(ask: Ask) -> Proposal:
-    """Map the groups of all networks, other stages by our search."""
+    """Map the groups of all networks; other stages are mapped by our search."""
     lines = [line_of(ask, name, ask.options["groups"]) for name in ask.some_networks("h2h")]
     rooms = {
         engine.id: (round(engine.weights.size.value), engine.weights.swap.value / 1e9)
@@ -172,7 +173,7 @@ def propose(ask: Ask) -> Proposal:
 
 
 def _weights(ask: Ask, line: Line) -> list[int]:
-    """Return the bytes of weights of every group in the data type of the first place, shared out by its layers."""
+    """Return the weight bytes of every group in the data type of the first place, summed over its layers."""
     divided = ask.networks[line.name]
     work = ask.workload.model.work_of(divided.stage, line.places[0].precision)
     sizes = {operator.name: operator.weight_bytes for operator in work.operators} if work else {}

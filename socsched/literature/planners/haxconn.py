@@ -2,12 +2,12 @@
 
 Dagli, Belviranli, "Shared Memory-contention-aware Concurrent DNN Execution for Diversely Heterogeneous SoCs", PPoPP
 2024 (arXiv 2308.05869), sections "layer grouping", "transition characterisation", "shared memory contention" and the
-problem formulation: a program whose layer groups start when what they need is there, run longer while they overlap with
-others' traffic, and of which the last to end is made early (its objective of least latency).  The authors use Z3 and at
-most one transition a network in their artefact (`transitions`); here `mapping.search` solves it with CP-SAT, as it does
-ours, and judges by the same contention as everything else, not PCCS.
+problem formulation: layer groups start once their inputs are available, slow down while they overlap with the traffic
+of others, and the end of the last one is minimised (the paper's objective of least latency).  The authors use Z3 and at
+most one transition per network in their artefact (`transitions`).  Here `mapping.search` solves the program with
+CP-SAT, as for our own planner, and the result is judged by the same contention model as everything else, not PCCS.
 
-One frame of every network starts together, whatever their rates: the paper knows no periods.  Stages that are no
+One frame of every network starts together, whatever their rates: the paper has no periods.  Stages that are not
 networks are mapped by our search.
 """
 

@@ -1,14 +1,14 @@
-"""Herald: layers of several networks onto sub-accelerators, each where it is fastest unless loads drift apart.
+"""Herald: layers of several networks onto sub-accelerators, each on the fastest one unless loads become unbalanced.
 
 Kwon, Lai, Pellauer, Krishna, Chen, Chandra, "Heterogeneous Dataflow Accelerators for Multi-DNN Workloads", HPCA 2021
 (arXiv 1909.07437), its scheduler: layers are taken network by network (depth first) or one of each in turn (breadth
 first); each goes to the accelerator that is best for it by latency, energy or their product, unless that would leave
-accelerators unbalanced by more than a factor; then idle time is removed by moving layers.  Hand-overs and memory
-contention do not count in the choice, which is what HaX-CoNN holds against it.
+accelerators unbalanced by more than a factor; then idle time is removed by moving layers.  The choice ignores
+hand-overs and memory contention, which HaX-CoNN criticises.
 
-Reconstructed: the balance is that of accumulated times, the busiest against the least busy of those that could take the
-layer; the post-processing moves layers of the accelerator that ends last wherever the makespan falls (the paper also
-reorders, which here is the dispatcher's business).
+Reconstructed: the balance compares accumulated times, the busiest accelerator against the least busy one that could
+take the layer; the post-processing moves layers of the accelerator that ends last whenever the makespan falls (the
+paper also reorders layers; here order is left to the dispatcher).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def _value(line: Line, group: int, place: int, metric: str) -> int:
 def _balanced(
     line: Line, load: dict[str, int], able: Sequence[tuple[int, int]], time: int, place: int, factor: float
 ) -> bool:
-    """Say whether an accelerator's load stays within `factor` of what the layer would bring the least busy one to."""
+    """Return whether a load stays within `factor` of the least load any accelerator would have with the layer."""
     least = min(load[line.places[p].engine] + t for t, p in able)
     return load[line.places[place].engine] + time <= factor * least
 
 
 def makespan_ns(problem: Problem, lines: Sequence[Line], places: Sequence[Sequence[int]]) -> float:
-    """Return when the last network ends (ns) if all start together, infinite where engines cannot be connected."""
+    """Return the end of the last network (ns) if all start together, infinite if engines cannot be connected."""
     by_name = {line.name: way for line, way in zip(lines, places, strict=True)}
     chosen = chosen_of(problem, lines, by_name)
     try:
@@ -73,7 +73,7 @@ def makespan_ns(problem: Problem, lines: Sequence[Line], places: Sequence[Sequen
 
 
 def postprocessed(problem: Problem, lines: Sequence[Line], places: list[list[int]]) -> tuple[float, list[list[int]]]:
-    """Move single layers as long as the makespan falls; return it with the places."""
+    """Move single layers as long as the makespan falls; return the makespan and the places."""
     best, improved = makespan_ns(problem, lines, places), True
     while improved:
         improved = False
@@ -91,7 +91,7 @@ def postprocessed(problem: Problem, lines: Sequence[Line], places: list[list[int
 
 
 def propose(ask: Ask) -> Proposal:
-    """Assign the layers of all networks, other stages by our search."""
+    """Assign the layers of all networks; other stages are mapped by our search."""
     options = ask.options
     for name, known in (("metric", METRICS), ("order", ORDERS)):
         if options[name] not in known:
@@ -100,7 +100,7 @@ def propose(ask: Ask) -> Proposal:
     places = assigned(lines, options["order"], options["metric"], options["balance"])
     facts = {"assigned_ns": _finite(makespan_ns(problem_of(lines), lines, places))}
     if options["postprocess"]:
-        # Hand-overs do not exist for Herald; times of layers do.
+        # Herald ignores hand-overs and considers layer times only.
         blind = [
             Line(x.name, x.places, x.ends, x.time, x.energy, x.traffic, ((0, 0),) * len(x.places), _free) for x in lines
         ]

@@ -1,15 +1,15 @@
-"""Interference-aware placement: every stage goes where it is predicted to suffer least from those already there.
+"""Interference-aware placement: every stage goes where its predicted slowdown from resident stages is least.
 
 Mendoza, Romero, Li, Yadwadkar, Kozyrakis, "Interference-Aware Scheduling for Inference Serving", EuroMLSys 2021: one
 model predicts the latency degradation of a network from its own features, those of its co-runners and the machine, for
 any number of co-runners; the scheduler takes argmin over machines of the predicted degradation, where others take the
 least loaded one.
 
-Reconstructed: which features and which regression are not published in what could be read.  Here a ridge regression
-(numpy) on mean and peak traffic demanded, and sum and maximum of the
-co-runners' mean, trained on co-runs of the pipeline's own stages, drawn with a fixed seed and worked out by the
-platform's model of contention; queueing on one engine counts as its utilisation.  Machines are the engines of one SoC,
-so the degradation is added to what a stage takes there (`weight` 0 gives plain earliest finish by load).
+Reconstructed: the available texts do not give the features or the regression.  Here it is a ridge regression (numpy) on
+mean and peak traffic demand, and on sum and maximum of the co-runners' mean demand.  It is trained on co-runs of the
+pipeline's own stages, drawn with a fixed seed and evaluated by the platform's contention model; queueing on one engine
+counts as its utilisation.  Machines are the engines of one SoC, so the degradation is applied to the stage's time there
+(`weight` 0 gives plain earliest finish by load).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Predictor:
     error: float
 
     def degradation(self, me: Cost, others: Sequence[Cost], capacity: float) -> float:
-        """Return by what factor a stage is predicted to take longer beside others; at least 1."""
+        """Return the predicted slowdown factor of a stage co-running with others; at least 1."""
         return max(1.0, float(features(me, others, capacity) @ self.weights))
 
 
 def features(me: Cost, others: Sequence[Cost], capacity: float) -> Array:
-    """Return what the predictor sees of a stage and of those beside it; traffic relative to `capacity` (bytes/s)."""
+    """Return the features of a stage and its co-runners; traffic relative to `capacity` (bytes/s)."""
     mine, theirs = _drawn(me, capacity), [_drawn(other, capacity) for other in others]
     total, most = sum(theirs), max(theirs, default=0.0)
     peak = max(map(draw, me.segments), default=0.0) / max(capacity, 1.0)
@@ -56,7 +56,7 @@ def _drawn(cost: Cost, capacity: float) -> float:
 
 
 def trained(costs: Sequence[Cost], model: ContentionModel, capacity: float, samples: int, seed: int) -> Predictor:
-    """Return a predictor fitted to co-runs drawn from `costs` with at most one stage an engine (ridge, 1e-3)."""
+    """Return a predictor fitted to co-runs drawn from `costs` with at most one stage per engine (ridge, 1e-3)."""
     drawn = random.Random(seed)
     rows, targets = [], []
     for _ in range(samples):
@@ -80,14 +80,14 @@ def _ridge(x: Array, y: Array) -> Array:
 
 
 def measured(me: Cost, others: Sequence[Cost], model: ContentionModel) -> float:
-    """Return by what factor a stage, segment by segment, takes longer beside others that draw their mean traffic."""
+    """Return the slowdown factor of a stage, segment by segment, with co-runners that draw their mean traffic."""
     beside = [(cost.engine, Segment(cost.stage, cost.time_ns, 0, cost.bytes)) for cost in others]
     taken = sum(model.paces([(me.engine, segment), *beside])[0] for segment in me.segments)
     return taken / max(me.time_ns, 1)
 
 
 def placed(workload: Workload, predictor: Predictor, weight: float) -> dict[str, Cost]:
-    """Return every stage, in order of precedence, on the engine with the least predicted time beside the residents."""
+    """Return the engine of least predicted time for every stage, in order of precedence, given earlier placements."""
     graph, capacity = workload.graph, workload.model.dram
     mapping: dict[str, Cost] = {}
     load: dict[str, float] = {}

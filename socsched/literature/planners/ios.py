@@ -1,16 +1,16 @@
 """IOS: stages of operators that run together, by dynamic programming over endings of a network's graph.
 
 Ding, Zhu, Jia, Pekhimenko, Han, "IOS: Inter-Operator Scheduler for CNN Acceleration", MLSys 2021.  A schedule is a
-sequence of stages; a stage runs connected groups of operators side by side ("concurrent execution") or stacks
-convolutions of one input into one ("operator merge").  Algorithm 1: with S the operators still to be scheduled last,
-cost[S] = min over endings S' of S of cost[S - S'] + stage(S'), an ending being a subset none of whose operators has a
-successor in S - S'.  Pruning P(S', r, s): at most s groups of at most r operators each; the authors take
-r = 3, s = 8.  Networks are cut into blocks where a single tensor crosses, as theirs are.
+sequence of stages; a stage runs connected groups of operators concurrently ("concurrent execution") or stacks
+convolutions of one input into one ("operator merge").  Algorithm 1: with S the operators not yet scheduled, built from
+the last stage backwards, cost[S] = min over endings S' of S of cost[S - S'] + stage(S'), an ending being a subset none
+of whose operators has a successor in S - S'.  Pruning P(S', r, s): at most s groups of at most r operators each; the
+authors use r = 3, s = 8.  Networks are cut into blocks where a single tensor crosses, as in the paper.
 
-The authors measure stages on the device; here `sharing` tells what groups take side by side.  An operator is a unit of
+The authors measure stages on the device; here `sharing` models the time of co-running groups.  An operator is a unit of
 layers that fusion keeps together.  A stacked convolution exists in the plan's times; the compilers of this project
-stack convolutions of one input only where all leave the network.  A network remains one job, whose segments are the
-stages; with `split` every group is a task on units of its own, which shows more and bounds worse.
+stack convolutions of one input only if all of them are network outputs.  A network remains one job, whose segments are
+the stages; with `split` every group is a task on dedicated units, which shows more detail but gives looser bounds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STRATEGIES = ("ios", "sequential", "greedy")
 
 @dataclass(slots=True)
 class Stages:
-    """What stages of one network cost; remembers them."""
+    """Cost of the stages of one network, memoised."""
 
     graph: OpGraph
     barrier_ns: int
@@ -45,8 +45,9 @@ class Stages:
     _known: dict[frozenset[int], tuple[int, Slot] | None] = field(default_factory=dict)
 
     def stage(self, nodes: frozenset[int]) -> tuple[int, Slot] | None:
-        """Return time (ns) and the better strategy of a stage (GENERATE STAGE of the paper); None where its groups are
-        more than the engine has shares.
+        """Return time (ns) and the better strategy of a stage (GENERATE STAGE of the paper).
+
+        None if it has more groups than the engine has shares.
         """
         if nodes not in self._known:
             self._known[nodes] = self._stage(nodes)
@@ -90,7 +91,7 @@ def endings(graph: OpGraph, nodes: frozenset[int], r: int, s: int) -> Iterator[f
             after[need].add(node)
 
     def extend(position: int, taken: dict[int, frozenset[int]]) -> Iterator[frozenset[int]]:
-        """`taken`: node -> its group so far.  A node may join only if all that follow it have."""
+        """Extend `taken` (node -> its group so far); a node may join only if all its successors have."""
         if position == len(order):
             if taken and len(set(taken.values())) <= s:
                 yield frozenset(taken)
@@ -106,7 +107,7 @@ def endings(graph: OpGraph, nodes: frozenset[int], r: int, s: int) -> Iterator[f
 
 
 def scheduled(stages: Stages, nodes: frozenset[int], r: int, s: int) -> tuple[int, list[Slot]]:
-    """Return the least time (ns) of some nodes and the stages that take it (Algorithm 1)."""
+    """Return the least time (ns) of some nodes and the stages that achieve it (Algorithm 1)."""
     known: dict[frozenset[int], tuple[int, frozenset[int]]] = {}
 
     def cost(left: frozenset[int]) -> int:
@@ -136,8 +137,9 @@ def scheduled(stages: Stages, nodes: frozenset[int], r: int, s: int) -> tuple[in
 
 
 def blocks(graph: OpGraph, most: int) -> list[frozenset[int]]:
-    """Return consecutive blocks of nodes: a border wherever only one node's results are read later, and after `most`
-    nodes at the latest.
+    """Return consecutive blocks of nodes.
+
+    A block ends wherever only one node's results are read later, and after `most` nodes at the latest.
     """
     count, found, start = len(graph.nodes), list[frozenset[int]](), 0
     for end in range(1, count + 1):
@@ -149,12 +151,12 @@ def blocks(graph: OpGraph, most: int) -> list[frozenset[int]]:
 
 
 def sequential(stages: Stages) -> tuple[int, list[Slot]]:
-    """Return the schedule of one operator after the other."""
+    """Return the schedule that runs one operator at a time."""
     return _sum(stages, [frozenset({node}) for node in range(len(stages.graph.nodes))])
 
 
 def greedy(stages: Stages) -> tuple[int, list[Slot]]:
-    """Return the schedule whose every stage runs all operators that are ready (the paper's baseline of that name)."""
+    """Return the schedule in which every stage runs all ready operators (the baseline of that name in the paper)."""
     done: frozenset[int] = frozenset()
     everything = frozenset(range(len(stages.graph.nodes)))
     found = []
@@ -186,7 +188,7 @@ def schedule(stages: Stages, strategy: str, r: int, s: int, block: int) -> tuple
 
 
 def simplified(slots: Sequence[Slot]) -> list[Slot]:
-    """Return a schedule with neighbouring stages of a single group made one: fewer tasks, the same time."""
+    """Return a schedule with adjacent single-group stages merged: fewer tasks, the same time."""
     found: list[Slot] = []
     for slot in slots:
         if found and not slot.merged and not found[-1].merged and len(slot.groups) == len(found[-1].groups) == 1:
@@ -197,7 +199,7 @@ def simplified(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def propose(ask: Ask) -> Proposal:
-    """Schedule the operators of every network on the GPU, other stages by our search."""
+    """Schedule the operators of every network on the GPU; other stages are mapped by our search."""
     options = ask.options
     if options["strategy"] not in STRATEGIES:
         raise UsageError(f"option strategy={options['strategy']}", f"one of {', '.join(STRATEGIES)}")

@@ -1,14 +1,14 @@
-"""Jedi: frames pipelined through engines, cut points where the slowest of them is fastest.
+"""Jedi: frames pipelined through engines, with cut points that minimise the time of the slowest stage.
 
 Jeong, Kim, Tan, Lee, Ha, "Deep Learning Inference Parallelization on Heterogeneous Processors With TensorRT" (IEEE
 Embedded Systems Letters 14(1) 2022) and Jeong, Kim, Ha, "TensorRT-Based Framework and Optimization Methodology for Deep
 Learning Inference on Jetson Boards" (ACM TECS 21(5) 2022), whose tool is Jedi: a network is cut into stages,
-consecutive stages go to different processing elements (GPU, DLAs), several frames are under way, and cut points are
-searched so that the throughput, the reciprocal of the slowest stage, is highest.
+consecutive stages go to different processing elements (GPU, DLAs), several frames are in flight, and cut points are
+searched for maximum throughput, the reciprocal of the slowest stage.
 
-Reconstructed: the papers search cut points by a heuristic and a genetic algorithm; every engine taking one stretch at
-most, the best cuts are found exactly here by dynamic programming over (layers done, engines used).  Their duplicates of
-a stage that take frames in turn are left out, as a plan runs every frame of a stage in one place.  Among equal
+Reconstructed: the papers search cut points by a heuristic and a genetic algorithm; with at most one stretch per engine,
+the best cuts are found exactly here by dynamic programming over (layers done, engines used).  The papers' duplicate
+stages that process frames in turn are left out, as a plan runs every frame of a stage in one place.  Among equal
 intervals the shorter latency wins.
 """
 
@@ -26,17 +26,18 @@ Value = tuple[int, int]
 
 
 def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
-    """Return interval, latency and places of the best pipeline of at most `stages` stages, an engine each; None where
-    the engines refuse.
+    """Return interval, latency and places of the best pipeline of at most `stages` stages, one engine each.
+
+    None if the engines cannot run the network.
     """
     total = len(line)
 
     def searched(limit: float, by_latency: bool) -> tuple[Value, tuple[int, ...]] | None:
-        """Return the pipeline of the shortest interval, or latency, whose stages all take `limit` at most."""
+        """Return the pipeline of the shortest interval, or latency, whose stages each take at most `limit`."""
 
         @cache
         def best(start: int, used: int, before: int) -> tuple[Value, tuple[int, ...]] | None:
-            """Return the best way to run groups from `start` on without engines `used`, coming from place `before`."""
+            """Return the best mapping of the groups from `start` on, without engines `used`, after place `before`."""
             if start == total:
                 return (0, 0), ()
             if bin(used).count("1") == stages:
@@ -64,13 +65,13 @@ def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
 
         return best(0, 0, -1)
 
-    # Two passes: of all pipelines of the shortest interval the one of the shortest latency.
+    # Two passes: find the shortest interval, then the shortest latency among pipelines with that interval.
     first = searched(float("inf"), False)
     return searched(first[0][0], True) if first else None
 
 
 def propose(ask: Ask) -> Proposal:
-    """Pipeline one network over the engines, the other stages by our search."""
+    """Pipeline one network over the engines; the other stages are mapped by our search."""
     name = chosen_network(ask, "jedi", ask.options["stage"])
     line = line_of(ask, name, ask.options["groups"])
     found = pipelined(line, ask.options["stages"])

@@ -1,7 +1,7 @@
-"""A network as a line of layer groups that run one after the other, and what each group costs in every place.
+"""A network as a line of consecutive layer groups, and the cost of each group in every place.
 
-What AxoNN, HaX-CoNN, H2H, Herald and Jedi all start from: times, energy and traffic by group and engine, and what a
-change of engine costs at each border.  A place is an engine with the data type in which it is fastest.
+The common input of AxoNN, HaX-CoNN, H2H, Herald and Jedi: times, energy and traffic by group and engine, and the cost
+of a change of engine at each border.  A place is an engine with the data type in which it is fastest.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, La
 from socsched.planning.planners.base import Ask
 
 Change = Callable[[int, int, int], tuple[int, int] | None]
-"""(border, place before, place after) -> time (ns) and energy (uJ) of the change there, None where impossible."""
+"""(border, place before, place after) -> time (ns) and energy (uJ) of the change there, None if impossible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """Groups in order; `ends[g]` is the number of units before the end of group g.
 
-    `time`, `energy`, `traffic` by group and place (ns, uJ, bytes; None where the engine refuses), without what a job
-    pays once, `entry` (ns, uJ).  Border g lies after group g.
+    `time`, `energy`, `traffic` by group and place (ns, uJ, bytes; None if the engine cannot run the group), excluding
+    the one-off cost of a job, `entry` (ns, uJ).  Border g lies after group g.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Line:
         return len(self.ends)
 
     def cost(self, choice: Sequence[int]) -> tuple[int, int] | None:
-        """Return time (ns) and energy (uJ) of a place for every group, changes included; None where impossible."""
+        """Return time (ns) and energy (uJ) of a choice of places, changes included; None if impossible."""
         time = energy = 0
         for group, place in enumerate(choice):
             taken = self.time[group][place]
@@ -61,11 +61,11 @@ class Line:
         return time, energy
 
     def legs(self, choice: Sequence[int]) -> Legs:
-        """Return the cuts a choice makes."""
+        """Return the cuts of a choice."""
         return merged(tuple(Leg(end, self.places[place]) for end, place in zip(self.ends, choice, strict=True)))
 
     def whole(self) -> int:
-        """Return the place where the network as a whole is fastest; UsageError where none takes all of it."""
+        """Return the place where the whole network is fastest; UsageError if no place can run all of it."""
         able = [p for p in range(len(self.places)) if all(times[p] is not None for times in self.time)]
         if not able:
             raise UsageError(f"stage {self.name!r}: no engine takes all of the network")
@@ -73,9 +73,9 @@ class Line:
 
 
 def line_of(ask: Ask, name: str, groups: int = 0, twins: bool = True) -> Line:
-    """Return a stage of `Ask.networks` as a line of at most `groups` groups of units (0: every unit is one).
+    """Return a stage of `Ask.networks` as a line of at most `groups` groups of units (0: one group per unit).
 
-    Groups hold numbers of units that differ by one at most.  Without `twins`, equal engines count once.
+    The numbers of units per group differ by at most one.  Without `twins`, identical engines count once.
     """
     divided = ask.networks[name]
     count = min(groups or divided.units, divided.units)
@@ -104,7 +104,7 @@ def line_of(ask: Ask, name: str, groups: int = 0, twins: bool = True) -> Line:
 
 
 def _costs(ask: Ask, divided: Divisible, ends: Sequence[int]) -> list[dict[Place, Cost]]:
-    """Return what every group costs as a part of its own, by place."""
+    """Return the cost of every group as a separate part, by place."""
     model, name = ask.workload.model, divided.stage.name
     if len(ends) == 1:
         return [{_place(cost): cost for cost in ask.candidates(name)}]
@@ -119,7 +119,7 @@ def _place(cost: Cost) -> Place:
 
 
 def _places(divided: Divisible, costs: Sequence[Mapping[Place, Cost]], twins: bool) -> tuple[Place, ...]:
-    """Return of every engine the place that is fastest over all groups, those hopelessly slow left out."""
+    """Return the place of every engine that is fastest over all groups, omitting far slower ones."""
     far = 1 << 50
 
     def total(place: Place) -> int:
@@ -146,10 +146,10 @@ def problem_of(
     transitions: int | None = None,
     objective: str = "makespan",
 ) -> Problem:
-    """Return one frame of all lines side by side as a mapping problem; `bandwidth` (bytes/s) 0: no contention.
+    """Return one frame of all lines, run concurrently, as a mapping problem; `bandwidth` (bytes/s) 0: no contention.
 
-    `fused`: groups that follow each other in one place are one job, which pays its entry once; else each pays it.
-    `transitions`: changes of engine a network may make at most.
+    `fused`: consecutive groups in one place form one job, which pays its entry once; otherwise each group pays it.
+    `transitions`: maximum number of engine changes per network.
     """
     lines = tuple(lines)
     engines = tuple(dict.fromkeys(place.engine for line in lines for place in line.places))
@@ -213,7 +213,7 @@ def choices_of(problem: Problem, lines: Iterable[Line], chosen: Sequence[int]) -
 
 
 def chosen_of(problem: Problem, lines: Iterable[Line], places: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
-    """Return the choice of a problem that stands for places by line, the other way round."""
+    """Return the choice of a problem that corresponds to places by line: the inverse of `choices_of`."""
     found = [0] * len(problem.groups)
     for line in lines:
         for group, place in enumerate(places[line.name]):

@@ -1,6 +1,6 @@
-"""A network as a graph of operators on one engine, and schedules of it, stages of groups, as tasks on its units.
+"""A network as a graph of operators on one engine, and its schedules (stages of groups) as tasks on the engine's units.
 
-What IOS and Runtime-aware start from and end with.
+The common input and output format of IOS and Runtime-aware.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class OpGraph:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A stage of a schedule: groups of nodes side by side on so many units each; `merged`: one stacked convolution.
+    """A stage of a schedule: concurrent groups of nodes with their numbers of units; `merged`: one stacked convolution.
 
-    `first`: the first unit; `others`: groups of other networks run beside, so that a barrier ends even a single one.
+    `first`: the first unit; `others`: groups of other networks co-run, so that a barrier follows even a single group.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -64,8 +64,9 @@ class Slot:
 
 
 def opgraph(ask: Ask, name: str, engine: str = "") -> OpGraph | None:
-    """Return a stage as a graph of operators where an engine that launches them one by one runs it fastest; None for a
-    stage without network, or none of these engines.
+    """Return a stage as a graph of operators on its fastest engine that launches operators one by one.
+
+    None for a stage without network, or without such an engine.
     """
     model, stage = ask.workload.model, ask.workload.graph.stage(name)
     factory = get_model(stage.model, stage.params).network if stage.model else None
@@ -90,7 +91,7 @@ def opgraph(ask: Ask, name: str, engine: str = "") -> OpGraph | None:
     made: dict[str, list[Kernel]] = {}
     for operator, layer, segment in zip(work.operators, owner, cost.segments, strict=True):
         roofs = roofs_ns(operator, home, state, home.precisions[cost.precision], state.units, model.dram)
-        # What is known of the whole stage scales all operators alike, so both roofs do.
+        # Calibration of the whole stage scales all operators alike, hence both roofs.
         scale = (segment.time_ns - segment.fixed_ns) / max(max(roofs), 1e-9)
         made.setdefault(layer, []).append(
             Kernel(
@@ -131,13 +132,13 @@ def stacked(graph: OpGraph, nodes: Sequence[int]) -> Kernel | None:
 
 
 def kernels_of(graph: OpGraph, nodes: Sequence[int]) -> tuple[Kernel, ...]:
-    """Return the kernels of some nodes, one after the other."""
+    """Return the kernels of some nodes in sequence."""
     return tuple(kernel for node in nodes for kernel in graph.nodes[node].kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A group as it will be a task: its slot, its nodes, the kernels to run on so many units from `first` on."""
+    """A group as a task: its slot, its nodes, and the kernels to run on `units` units from `first` on."""
 
     slot: int
     nodes: tuple[int, ...]
@@ -147,7 +148,7 @@ class Piece:
 
 
 def pieces_of(graph: OpGraph, slots: Sequence[Slot], barrier_ns: int) -> list[Piece]:
-    """Return the groups of a schedule; the last one of each slot is the slowest, which a chain then goes through.
+    """Return the groups of a schedule; the last one of each slot is the slowest, through which a chain then passes.
 
     A barrier ends every slot of several groups.
     """
@@ -171,7 +172,7 @@ def pieces_of(graph: OpGraph, slots: Sequence[Slot], barrier_ns: int) -> list[Pi
 
 
 def parts_of(graph: OpGraph, pieces: Sequence[Piece]) -> list[PartOf]:
-    """Return pieces as parts of the network: each waits for all of the slot before it."""
+    """Return pieces as parts of the network: each waits for all of the previous slot."""
     network, done = graph.network, list[str]()
     slots: dict[int, list[int]] = {}
     bounds: list[Part] = []
@@ -199,7 +200,7 @@ def parts_of(graph: OpGraph, pieces: Sequence[Piece]) -> list[PartOf]:
 
 
 def _last(network: Network, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the layers of a prefix that no other one in it follows; () for all of the network, its own end."""
+    """Return the layers of a prefix without successors in it; () for the whole network."""
     inside = set(names)
     if len(inside) == len(network.layers):
         return ()
@@ -214,9 +215,9 @@ def proposal_of(
     across: bool = False,
     **facts: object,
 ) -> Proposal:
-    """Return schedules of operators as a proposal; other stages by our search.
+    """Return schedules of operators as a proposal; other stages are mapped by our search.
 
-    `across`: slots are those of all networks together, so a piece waits for the slot before it of every network.
+    `across`: slots span all networks, so a piece waits for the previous slot of every network.
     """
     made = [(graph, pieces_of(graph, slots, barrier_ns)) for graph, slots in schedules]
     engines = {graph.cost.engine: graph.total for graph, _ in made}
@@ -245,10 +246,10 @@ def proposal_of(
 def whole_proposal(
     ask: Ask, schedules: Sequence[tuple[OpGraph, Sequence[Slot]]], barrier_ns: int, **facts: object
 ) -> Proposal:
-    """Return schedules as a proposal that keeps every network one job on all units, a slot of several groups being one
-    segment; other stages by our search.
+    """Return schedules as a proposal that keeps every network one job on all units.
 
-    A slot takes as long as `sharing` says; its energy is that of its groups on their units.
+    A slot of several groups is one segment; other stages are mapped by our search.  A slot takes the time given by
+    `sharing`; its energy is that of its groups on their units.
     """
     mapping = ask.rest()
     for graph, slots in schedules:
@@ -272,7 +273,7 @@ def _whole(workload: Workload, graph: OpGraph, slots: Sequence[Slot], barrier_ns
         )
         fixed = barrier_ns + max(sum(k.launch_ns for k in p.kernels) - barrier_ns for p in pieces)
         moved = sum(kernel.bytes for piece in pieces for kernel in piece.kernels)
-        # Launches of one group hide behind the traffic of another, which no segment may draw faster than there is.
+        # Launches of one group overlap with another's traffic, but no segment may exceed the available bandwidth.
         traffic = -int(-moved * 1e9 // graph.bandwidth) if graph.bandwidth else 0
         segments.append(Segment(f"stage {number}", time, max(min(fixed, time - traffic - 1), 0), moved))
     submit = round(workload.model.platform.engine(graph.cost.engine).submit_ns.value)
@@ -289,7 +290,7 @@ def _whole(workload: Workload, graph: OpGraph, slots: Sequence[Slot], barrier_ns
 
 
 def _cost(workload: Workload, graph: OpGraph, piece: Piece, name: str) -> Cost:
-    """Return the cost of a piece on its units; who starts the network also submits it."""
+    """Return the cost of a piece on its units; pieces of the first slot also pay the submission of the network."""
     model = workload.model
     engine = model.platform.engine(graph.cost.engine)
     segments = [kernel.segment(piece.units, graph.total) for kernel in piece.kernels]
@@ -312,7 +313,7 @@ def _cost(workload: Workload, graph: OpGraph, piece: Piece, name: str) -> Cost:
 
 
 def _across(made: Sequence[tuple[OpGraph, Sequence[Piece]]]) -> dict[str, tuple[str, ...]]:
-    """Return by task the tasks of all networks in the slot before its own."""
+    """Return by task the tasks of all networks in the previous slot."""
     by_slot: dict[int, list[str]] = {}
     own: dict[str, int] = {}
     for graph, pieces in made:
@@ -326,7 +327,7 @@ def _across(made: Sequence[tuple[OpGraph, Sequence[Piece]]]) -> dict[str, tuple[
 
 
 def operator_graphs(ask: Ask, planner: str, engine: str = "") -> list[OpGraph]:
-    """Return every network an engine launches operator by operator; UsageError where there is none."""
+    """Return every network that an engine launches operator by operator; UsageError if there is none."""
     found = [graph for name in ask.workload.graph.order if (graph := opgraph(ask, name, engine)) is not None]
     if not found:
         raise UsageError(

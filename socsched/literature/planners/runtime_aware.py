@@ -2,14 +2,14 @@
 
 Yu, Bray, Wang, Shangguan, Tang, Liu, Chen, "Automated Runtime-Aware Scheduling for Multi-Tenant DNN Inference on GPU",
 ICCAD 2021 (arXiv 2111.14255), scheduling representation and search: each tenant's operators form a stream in order; m
-pointers in every stream cut all of them into m + 1 stages, whose operators are issued side by side, with a barrier
+pointers in every stream cut all of them into m + 1 stages, whose operators are issued concurrently, with a barrier
 after each.  The search moves pointers: coordinate descent, one pointer at a time to its best position while the others
 stay, or random search.
 
-The authors measure stages on the device; here `sharing` says what the tenants' stretches take side by side, each on a
-share of the GPU that changes at barriers only.  All tenants need one rate and start together, so networks with another
-period than the first one are mapped like other stages.  Reconstructed: the start (pointers at equal shares of each
-stream's time), the number of rounds, and that pointers may coincide (an empty stretch).
+The authors measure stages on the device; here `sharing` models the time of the tenants' co-running stretches, each on a
+share of the GPU that changes at barriers only.  All tenants must have the same rate and start together, so networks
+with a period different from the first one are mapped like other stages.  Reconstructed: the initial pointers (at equal
+shares of each stream's time), the number of rounds, and that pointers may coincide (an empty stretch).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from socsched.literature.planners.sharing import Kernel, group_ns, together
 from socsched.planning.planners.base import Ask, Option, Planner, Proposal
 
 Pointers = tuple[tuple[int, ...], ...]
-"""By tenant, after how many of its nodes each barrier comes; ascending."""
+"""By tenant, the number of its nodes before each barrier; ascending."""
 SEARCHES = ("coordinate", "random")
 
 
 @dataclass(slots=True)
 class Streams:
-    """Tenants on one GPU; remembers what stages take."""
+    """Tenants on one GPU, with memoised stage times."""
 
     graphs: Sequence[OpGraph]
     barrier_ns: int
@@ -38,7 +38,7 @@ class Streams:
     _known: dict[tuple[tuple[int, int], ...], tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
     def stage(self, ranges: tuple[tuple[int, int], ...]) -> tuple[int, tuple[int, ...]]:
-        """Return time (ns) and units of each tenant that has nodes in a stage; `ranges`: their first and end node."""
+        """Return time (ns) and units of each tenant with nodes in a stage; `ranges`: their first and end node."""
         if ranges not in self._known:
             first = self.graphs[0]
             groups = [self._kernels(graph, a, b) for graph, (a, b) in zip(self.graphs, ranges, strict=True) if b > a]
@@ -58,7 +58,7 @@ class Streams:
         return [tuple((row[n], row[n + 1]) for row in bounds) for n in range(len(bounds[0]) - 1)]
 
     def time_ns(self, pointers: Pointers) -> int:
-        """Return how long one round of all tenants takes."""
+        """Return the time of one round of all tenants."""
         return sum(self.stage(ranges)[0] for ranges in self.ranges(pointers))
 
 
@@ -95,7 +95,7 @@ def coordinate_descent(streams: Streams, pointers: Pointers, rounds: int) -> tup
 
 
 def random_search(streams: Streams, count: int, samples: int, seed: int) -> tuple[int, Pointers]:
-    """Return the best of so many random settings of the pointers."""
+    """Return the best of `samples` random settings of the pointers."""
     drawn, found = random.Random(seed), list[tuple[int, Pointers]]()
     for _ in range(max(samples, 1)):
         trial = tuple(tuple(sorted(drawn.randint(0, len(g.nodes)) for _ in range(count))) for g in streams.graphs)
@@ -108,7 +108,7 @@ def _with(pointers: Pointers, tenant: int, row: tuple[int, ...]) -> Pointers:
 
 
 def searched(streams: Streams, count: int, search: str, rounds: int, samples: int, seed: int) -> tuple[int, Pointers]:
-    """Return round time (ns) and pointers; by coordinate descent from several starts, fewer pointers among them."""
+    """Return round time (ns) and pointers; by coordinate descent from several starts, some with fewer pointers."""
     if search == "random":
         return random_search(streams, count, samples, seed)
     starts = [equal_shares(streams, count)]
@@ -122,7 +122,7 @@ def searched(streams: Streams, count: int, search: str, rounds: int, samples: in
 
 
 def propose(ask: Ask) -> Proposal:
-    """Set the pointers of all networks that share the first one's rate and GPU; other stages by our search."""
+    """Set the pointers of all networks that share the first one's rate and GPU; our search maps the other stages."""
     options, found = ask.options, operator_graphs(ask, "runtime-aware", ask.options["engine"])
     if options["search"] not in SEARCHES:
         raise UsageError(f"option search={options['search']}", f"one of {', '.join(SEARCHES)}")
@@ -151,7 +151,7 @@ def propose(ask: Ask) -> Proposal:
 
 
 def _tenants(ask: Ask, found: Sequence[OpGraph]) -> list[OpGraph]:
-    """Return networks of the first one's engine and sensors that do not wait for one another."""
+    """Return networks with the first one's engine and sensors that do not wait for one another."""
     graph = ask.workload.graph
     first = found[0]
     chosen: list[OpGraph] = []
@@ -176,7 +176,7 @@ def _waits(ask: Ask, name: str, other: str) -> bool:
 
 
 def _schedules(streams: Streams, pointers: Pointers) -> list[tuple[OpGraph, list[Slot]]]:
-    """Return every tenant's stretches as slots on units of their own, beside those of the tenants before it."""
+    """Return every tenant's stretches as slots on dedicated units, adjacent to those of the preceding tenants."""
     found: list[list[Slot]] = [[] for _ in streams.graphs]
     for ranges in streams.ranges(pointers):
         shares, first = list(streams.stage(ranges)[1]), 0

@@ -1,14 +1,14 @@
-"""Kernels side by side on one engine: a small model of what a share of its units does to an operator.
+"""Co-running kernels on one engine: a small model of an operator's time on a share of the engine's units.
 
-An engine that launches operators one by one (a GPU) has U units (SMs, shader cores).  An operator alone takes what the
-cost model says.  It occupies as many units as it has blocks of 64 x 64 results, U at most, the rest idling: that is the
-gap inter-operator parallelism fills (IOS, MLSys 2021, introduction; REEF, OSDI 2022, counts blocks per compute unit in
-the same way).  On k units arithmetic takes occupied/k times as long if k is less; traffic goes at full speed down to
-half of the units and in proportion below (`SATURATED`, assumed: a few SMs cannot fill a memory's queues).
+An engine that launches operators one by one (a GPU) has U units (SMs, shader cores).  An operator without co-runners
+takes its time in the cost model.  It occupies as many units as it has blocks of 64 x 64 results, U at most, and the
+rest idle: inter-operator parallelism fills this gap (IOS, MLSys 2021, introduction; REEF, OSDI 2022, counts blocks per
+compute unit in the same way).  On k units arithmetic takes occupied/k times as long if k is less; traffic goes at full
+speed down to half of the units and in proportion below (`SATURATED`, assumed: a few SMs cannot fill a memory's queues).
 
-Groups that run together get disjoint units, which streams of green contexts do on CUDA devices; a plan shows them as
-lanes of the engine, so that simulator and analysis treat them like cores.  Nobody takes over units that fall idle
-before the stage ends, so gains are rather under- than overestimated.  What all draw from DRAM together bounds a stage.
+Groups that run together get disjoint units, as streams of green contexts provide on CUDA devices; a plan shows them as
+lanes of the engine, so that simulator and analysis treat them like cores.  Units that fall idle before the stage ends
+are not reassigned, so gains are underestimated rather than overestimated.  The total DRAM traffic bounds a stage.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from socsched.cost.cost import Segment
 from socsched.graph.operators import DTYPE_BYTES, Operator
 
 BLOCK = 64 * 64
-"""Results a block of a matrix product or convolution computes."""
+"""Number of results computed by a block of a matrix product or convolution."""
 SATURATED = 0.5
 """Share of the units that fills the engine's bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An operator as it runs: arithmetic and traffic (ns on all units, the longer counts), launch, units it fills."""
+    """An operator in execution: arithmetic and traffic (ns on all units, the longer counts), launch, units it fills."""
 
     name: str
     compute_ns: float
@@ -39,18 +39,18 @@ class Kernel:
     operator: Operator | None = None
 
     def time_ns(self, units: int, total: int) -> int:
-        """Return how long it takes (ns) on `units` of `total` units."""
+        """Return the time (ns) on `units` of `total` units."""
         compute = self.compute_ns * max(1.0, self.fills / units)
         memory = self.memory_ns * max(1.0, SATURATED * total / units)
         return self.launch_ns + max(ceil(max(compute, memory)), 1)
 
     def segment(self, units: int, total: int) -> Segment:
-        """Return it as a segment of a job."""
+        """Return the kernel as a segment of a job."""
         return Segment(self.name, self.time_ns(units, total), self.launch_ns, self.bytes)
 
 
 Group = Sequence[Kernel]
-"""Kernels that run one after the other."""
+"""Kernels that run in sequence."""
 
 
 def fills(operator: Operator, units: int) -> int:
@@ -60,24 +60,23 @@ def fills(operator: Operator, units: int) -> int:
 
 
 def group_ns(group: Group, units: int, total: int) -> int:
-    """Return how long a group takes (ns) on some units."""
+    """Return the time (ns) of a group on some units."""
     return sum(kernel.time_ns(units, total) for kernel in group)
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Groups side by side: how long they take (ns), and the units each gets."""
+    """Co-running groups: their total time (ns), and the units of each."""
 
     time_ns: int
     units: tuple[int, ...]
 
 
 def together(groups: Sequence[Group], total: int, bandwidth: float, grain: int = 1) -> Together | None:
-    """Return the shares, multiples of `grain` units, under which the last group ends first; None where there are more
-    groups than shares.
+    """Return the shares, multiples of `grain` units, that minimise the end of the last group.
 
-    The next share always goes to whoever ends last, which is optimal as nobody gets slower by more units.  `bandwidth`
-    (bytes/s, 0: never short) bounds all traffic together.
+    None if there are more groups than shares.  The next share always goes to the group that ends last, which is optimal
+    as more units never slow a group down.  `bandwidth` (bytes/s, 0: unlimited) bounds the total traffic.
     """
     if len(groups) * grain > total:
         return None
@@ -95,10 +94,10 @@ def together(groups: Sequence[Group], total: int, bandwidth: float, grain: int =
 
 
 def merged(kernels: Sequence[Kernel], bandwidth: float, total: int) -> Kernel | None:
-    """Return convolutions that read one tensor as a single one, smaller kernels padded with zeros to the largest; None
-    where they cannot be.
+    """Return convolutions that read one tensor as a single one, smaller kernels padded with zeros to the largest.
 
-    IOS, "operator merge": stride, dilation and groups are alike, results are split again without a copy.
+    None if they cannot be merged.  IOS, "operator merge": stride, dilation and groups must match, results are split
+    again without a copy.
     """
     operators = [kernel.operator for kernel in kernels if kernel.operator and kernel.operator.kind == "conv2d"]
     if len(operators) < len(kernels) or len(operators) < 2:

@@ -1,14 +1,14 @@
-"""Irina: queue, batch, stack or preempt, whichever lets jobs end soonest in sum (APNet 2020).
+"""Irina: queue, batch, stack or preempt, whichever minimises the sum of completion times (APNet 2020).
 
-All rules are reconstructed from the abstract, no more of the paper was at hand: mean completion time is the objective,
-and an arriving job may be merged with queued ones of its model, run beside the one that runs, interrupt it, or wait.
+All rules are reconstructed from the abstract; the full paper was not available.  The objective is mean completion time,
+and an arriving job may be merged with queued ones of its model, co-run with the running job, interrupt it, or wait.
 
 - queue: the shortest remaining job first, which minimises the sum of completion times;
-- preempt: a shorter job interrupts unless what is left of the other, at most the shorter job and what saving takes, had
-  better finish first;
-- batch: a job that starts takes up to `batch` waiting ones of its task along, each for `more` thousandths of one alone;
-- stack: a waiting job runs beside the one that runs where both, `slowdown` thousandths as slow, end sooner in sum than
-  one after the other.
+- preempt: a shorter job interrupts, unless the running job's remaining time is so short (at most the shorter job plus
+  the cost of saving) that it should finish first;
+- batch: a starting job takes up to `batch` waiting ones of its task along, each for `more` thousandths of a single one;
+- stack: a waiting job co-runs with the running one if both, slowed to `slowdown` thousandths of their time, have a
+  smaller sum of completion times than in sequence.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
 """PREMA: the shortest job among those with enough tokens, with a choice of how to preempt (Choi & Rhu, HPCA 2020).
 
-Algorithm 2: a job has its priority (1, 3 or 9) in tokens, and earns as many again, times its slowdown, while it waits;
-the threshold is the largest of the priorities that somebody's tokens reach; of the candidates the one with the shortest
-estimated remaining time runs.  Looked at when a job comes or ends and every quantum.  Algorithm 3 chooses how: let the
-present job drain if it would be slowed down more than it slows the candidate down, else checkpoint.
+Algorithm 2: a job starts with its priority (1, 3 or 9) in tokens, and while it waits earns its priority times its
+slowdown; the threshold is the largest priority level reached by any job's tokens; of the candidates the one with the
+shortest estimated remaining time runs.  Evaluated when a job arrives or ends and every quantum.  Algorithm 3 chooses
+the mechanism: let the running job drain if preemption would slow it down more than draining slows the candidate down,
+else checkpoint.
 
-Here a plan's criticality is the priority (hard 9, firm 3, soft 1) and times are planned costs, the paper's estimator
-being a table of layers too.
+Here the criticality in the plan is the priority (hard 9, firm 3, soft 1) and times are planned costs; the paper's
+estimator is also a table of layers.
 
 Open in the paper, or disputed.  Candidates have more tokens than the threshold in the text, at least as many in one
-published re-implementation (with more, nobody is one at first): `strict`.  Another one has a constant `threshold` of 3,
-orders by the time of the whole job (`estimate` total), and compares the shares of both jobs that are left (`drain`
-share).  Checkpoints cost what DMA takes to move a layer's outputs out and in: `save` and `restore`, assumed 20 us each.
+published re-implementation (with more, there is no candidate at first): `strict`.  Another one has a constant
+`threshold` of 3, orders by the time of the whole job (`estimate` total), and compares the remaining fractions of both
+jobs (`drain` share).  Checkpoints cost the DMA time to move a layer's outputs out and in: `save` and `restore`, assumed
+20 us each.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ MECHANISMS = ("dynamic", "checkpoint", "kill", "drain")
 
 
 def taking(mechanism: str, drain: str, save_ns: int, restore_ns: int) -> tuple[Taking, ...]:
-    """Return how an engine is taken: checkpoint, kill (all progress is lost, nothing saved), drain, or Algorithm 3."""
+    """Return the preemption mechanism: checkpoint, kill (progress is lost, nothing saved), drain, or Algorithm 3."""
     one_of("mechanism", mechanism, MECHANISMS)
     if mechanism == "kill":
         return (Taking("restart", loses="job"),)
@@ -48,7 +50,7 @@ def make(
     save_ns: int = 20_000,
     restore_ns: int = 20_000,
 ) -> Policy:
-    """Return PREMA with its open questions answered."""
+    """Return PREMA with its open questions settled by the options."""
     shortest = {"remaining": Term.REMAINING, "total": Term.COST}[one_of("estimate", estimate, ("remaining", "total"))]
     tokens = Tokens(LEVELS, threshold, one_of("strict", strict, ("yes", "no")) == "yes")
     how = taking(mechanism, drain, save_ns, restore_ns)

@@ -1,17 +1,17 @@
-"""REEF: best-effort kernels are killed for real-time ones, and padded into what those leave (Han et al., OSDI 2022).
+"""REEF: best-effort kernels are killed for real-time ones, and padded into units they leave (Han et al., OSDI 2022).
 
 Section 4, reset-based preemption: the GPU is reset, host and device queues are dropped, and after `reset` (35 us) the
-real-time job runs; kernels being idempotent, a best-effort job goes on at the first kernel that may not have finished,
+real-time job runs; kernels being idempotent, a best-effort job resumes at the first kernel that may not have finished,
 `cap` before the last one it launched (scheduler.cpp: max(launched - cleared - cap, offset)).  Section 5, dynamic kernel
-padding: beside a real-time kernel the first best-effort kernel runs on the compute units left over, if (1) it is no
-longer at some occupancy, and (2) merging both lowers the occupancy of the real-time kernel no further than it needs;
-`overhead` (0.8 % in the paper) is what the proxy kernel costs the real-time one.
+padding: next to a real-time kernel the first best-effort kernel runs on the compute units left over, if (1) it is no
+longer at some occupancy, and (2) merging both does not reduce the occupancy of the real-time kernel below its need;
+`overhead` (0.8 % in the paper) is the cost of the proxy kernel to the real-time one.
 
 Soft tasks are best effort, all others real-time, served in order of arrival.  `mode` reef | reset (no padding) | wait
-(those in the device queue finish, `cap` of them) | none.  `cap` is 4 in the paper, 2 in the published code.  Only GPUs
-are taken like this.  Padding needs `profiles`, a folder of kernel profiles as REEF publishes them; segments are then
-called MODEL.INDEX.  Reconstructed: registers are not in the profiles, so two kernels merged have the lower of their
-highest occupancies.  Best-effort jobs are served in order of arrival, not in turn.
+(the `cap` kernels in the device queue finish) | none.  `cap` is 4 in the paper, 2 in the published code.  Only GPUs are
+preempted in this way.  Padding needs `profiles`, a folder of kernel profiles as REEF publishes them; segments are then
+called MODEL.INDEX.  Reconstructed: registers are not in the profiles, so two merged kernels have the lower of their
+maximum occupancies.  Best-effort jobs are served in order of arrival, not round robin.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ UNITS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A GPU kernel as REEF profiles it: its time, workgroups, and the time of a round of them by occupancy (ns).
+    """A GPU kernel as REEF profiles it: its time, its workgroups, and the time of a round of them by occupancy (ns).
 
-    `by_occupancy[i]`: with i + 1 workgroups a compute unit, so that its length is the highest occupancy.
+    `by_occupancy[i]`: with i + 1 workgroups per compute unit; the length is the maximum occupancy.
     """
 
     time_ns: int
@@ -57,7 +57,7 @@ def load_kernels(folder: Path) -> dict[str, Kernel]:
 
 
 def padded(real_time: Kernel, other: Kernel, units: int = UNITS) -> int:
-    """Return how many workgroups of a best-effort kernel run beside a real-time one, 0 if the rules forbid it.
+    """Return the number of workgroups of a best-effort kernel co-run with a real-time one, 0 if the rules forbid it.
 
     scheduler.cpp, dynamic_kernel_padding: layers = ceil(blocks / units), of which the real-time kernel takes
     ceil(blocks / layers) units.
@@ -74,7 +74,7 @@ def padded(real_time: Kernel, other: Kernel, units: int = UNITS) -> int:
 
 
 def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) -> Beside:
-    """Return dynamic kernel padding for segments named as `kernels` are; `overhead` in thousandths."""
+    """Return dynamic kernel padding for segments named as in `kernels`; `overhead` in thousandths."""
 
     def pace(task: Task, segment: Segment, guest: Task, its: Segment) -> tuple[int, int] | None:
         host, other = kernels.get(segment.name), kernels.get(its.name)
@@ -89,7 +89,7 @@ def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) ->
 
 
 def make(*, mode: str = "reef", cap: int = 4, reset_ns: int = 35_000, overhead: int = 8, profiles: str = "") -> Policy:
-    """Return REEF in a mode, with a capacity of device queues, and padding where there are profiles."""
+    """Return REEF in a mode, with a capacity of device queues, and padding if there are profiles."""
     how = {
         "wait": Taking("segment", ("gpu",), in_flight=cap),
         "none": Taking("none", ("gpu",)),

@@ -1,4 +1,4 @@
-"""How urgent a task is in the few steps that published policies know, and how many tokens or shares that is worth."""
+"""Task urgency in the few levels of published policies, and the corresponding tokens or shares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEPS = {"hard": 2, "firm": 1, "soft": 0}
 
 
 def by_criticality(low: int, medium: int, high: int) -> Callable[[Task], int]:
-    """Return what a task of each criticality is worth."""
+    """Return the value of a task by its criticality."""
 
     def worth(task: Task) -> int:
         return (low, medium, high)[STEPS[task.criticality]]

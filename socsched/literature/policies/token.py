@@ -1,6 +1,6 @@
 """TOKEN, a baseline of PREMA (Choi & Rhu, HPCA 2020): first come first served among those with enough tokens.
 
-Options as those of `prema`; the paper's figures are of the non-preemptive one (``np-token``) unless said otherwise.
+Same options as `prema`; the paper's figures are of the non-preemptive variant (``np-token``) unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def make(
     *, mechanism: str = "dynamic", drain: str = "slowdown", strict: str = "no", threshold: int = 0,
     quantum_ns: int = 250_000, save_ns: int = 20_000, restore_ns: int = 20_000,
 ) -> Policy:  # fmt: skip
-    """Return the policy with the open questions of PREMA answered."""
+    """Return the policy with the open questions of PREMA settled by the options."""
     rule = prema.make(
         mechanism=mechanism, drain=drain, strict=strict, threshold=threshold, quantum_ns=quantum_ns, save_ns=save_ns,
         restore_ns=restore_ns,

@@ -1,8 +1,8 @@
-"""What XSched's policies share: preemption in levels that hardware may lack (XSched, OSDI 2025).
+"""Common part of XSched's policies: preemption at levels that hardware may lack (XSched, OSDI 2025).
 
-Level 1 launches ahead and waits: an accelerator that is asked to stop finishes the `threshold` commands in flight.
-Level 2 takes those back that have not begun: the running command finishes.  Level 3 interrupts the running command.
-Level 0 here means the engine's own way; engines that are preempted fully keep that at every level.
+Level 1 launches ahead and waits: on preemption an accelerator finishes the `threshold` commands in flight.  Level 2
+revokes commands that have not begun: only the running command finishes.  Level 3 interrupts the running command.  Level
+0 here means the engine's native preemption; fully preemptive engines keep it at every level.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from socsched.sim.policies.mechanisms import Taking
 
 
 def level(number: int, threshold: int) -> tuple[Taking, ...]:
-    """Return how an engine is taken at a level; ValueError for one that there is not."""
+    """Return the preemption mechanism of a level; ValueError for an unknown level."""
     if not 0 <= number <= 3:
         raise ValueError(f"level must be from 0 to 3, got {number}")
     if threshold < 1:
@@ -26,4 +26,4 @@ def level(number: int, threshold: int) -> tuple[Taking, ...]:
 
 
 INTERRUPT_NS = 32_000
-"""What level 3 takes on a GV100 (p99, XSched's artifact)."""
+"""Time of a level 3 interrupt on a GV100 (p99, XSched's artifact)."""

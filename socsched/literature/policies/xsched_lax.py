@@ -1,7 +1,7 @@
-"""XSched's laxity-based policy (LAX): behind all others until its laxity runs out, then before them (OSDI 2025).
+"""XSched's laxity-based policy (LAX): a job runs after all others until its laxity runs out, then first (OSDI 2025).
 
-A job is critical once its laxity is below `margin` (2 ms unless said; the published code has one per task).  Jobs of
-one class are served by priority, which is reconstructed.  Looked at every `tick`.
+A job is critical once its laxity is below `margin` (2 ms by default; the published code has one per task).
+Reconstructed: jobs of one class are served by priority.  Evaluated every `tick`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from socsched.sim.policies.terms import Policy, Term
 
 
 def make(*, level: int = 0, threshold: int = 8, margin_ns: int = 2_000_000, tick_ns: int = 1_000_000) -> Policy:
-    """Return the policy at a level of preemption, 0 for the engine's own (`xsched`)."""
+    """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
     how = xsched.level(level, threshold)
     return Policy("xsched-lax", (Term.CRITICAL, Term.PRIORITY), True, True, tick_ns, taking=how, margin_ns=margin_ns)
 

@@ -1,4 +1,4 @@
-"""How much of a workload a way of sharing serves in time: one load, and the largest that it can take."""
+"""Evaluate how much of a workload a sharing system serves in time: at one load, and the largest sustainable load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Plan = Callable[[Sequence[Demand]], Deployment]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Networks and what they are asked for: requests a second at load 1."""
+    """Networks and their requests per second at load 1."""
 
     name: str
     rates: Mapping[str, float]
@@ -35,7 +35,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A way of sharing: how it plans, on which mechanism, with which neighbours' influence."""
+    """A sharing system: its planner, mechanism, and model of interference between neighbours."""
 
     name: str
     plan: Plan
@@ -45,7 +45,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a system does at a load."""
+    """Result of a system at a load."""
 
     system: str
     load: float
@@ -54,9 +54,10 @@ class Trial:
 
 
 def with_guests(made: Deployment, devices: int) -> Deployment:
-    """Return a deployment where what found no place goes, unplanned, to the part that is used least.
+    """Return a deployment in which unplaced networks go, unplanned, to the least used part.
 
-    Planners admit or refuse; who serves everybody all the same has this instead of refusals, at the others' risk.
+    Planners admit or refuse; a system that must serve every network uses this instead of refusals, at the expense of
+    the admitted networks.
     """
     parts = list(made.parts)
     parts += [Part(device, 100, ()) for device in range(devices) if device not in {one.device for one in parts}]
@@ -105,9 +106,9 @@ def capacity(
 ) -> Trial | None:
     """Return the trial at the largest load where `satisfied` of all requests, and `each` of any network's, are in time.
 
-    None where no load is held.
-    Loads rise by `step` from `lowest` and are looked at from above, since greedy planners may fail at one load and hold
-    at a larger one.  The highest is the first at which the planner leaves a third of the requests without a place.
+    None if no load is sustained.  Loads rise by `step` from `lowest` and are evaluated from the top down, since greedy
+    planners may fail at one load and succeed at a larger one.  The highest is the first at which the planner leaves a
+    third of the requests unplaced.
     """
     loads = [lowest]
     while True:
@@ -117,7 +118,7 @@ def capacity(
             break
         loads.append(loads[-1] * step)
     for load in reversed(loads):
-        # A short run first: loads far beyond what can be served need no long one.
+        # A short run first: it suffices to reject loads far beyond capacity.
         tried = trial(system, scenario, profiles, load, duration_ns=duration_ns // 8, seed=seed)
         if tried.outcome.satisfaction >= satisfied - 0.02:
             tried = trial(system, scenario, profiles, load, duration_ns=duration_ns, seed=seed)

@@ -1,13 +1,13 @@
-"""Kernels side by side on one accelerator: a client in real time and others at best effort, on a clock of nanoseconds.
+"""Co-running kernels on one accelerator: one real-time client and several best-effort ones, on a nanosecond clock.
 
-Every kernel needs units (SMs, CUs), computes and moves memory (shares of what the accelerator can, alone).  Units are
-held until a kernel ends, as blocks are not taken off: a kernel gets at its start what is free, and one in real time
-more as others end.  On fewer units it takes proportionally longer; where those running ask for more of the arithmetic
-or the memory than there is, each is slowed by how much of it it uses.  A kernel at best effort may be started in part
-(its blocks cut, a "shard"), and `reset` kills those that run, which start over.
+Every kernel needs units (SMs, CUs), compute throughput and memory bandwidth (as fractions of the accelerator's, without
+co-runners).  Units are held until a kernel ends, as blocks are not preempted: a kernel gets the free units at its
+start, and a real-time kernel gets more as others end.  On fewer units it takes proportionally longer.  If the running
+kernels exceed the available arithmetic or memory, each slows down in proportion to its own use.  A best-effort kernel
+may be started in part (its blocks cut, a "shard"), and `reset` kills the running ones, which start over.
 
-Whether kernels at best effort start beside one in real time is the policy's to say.  Reconstructed: the contention on
-arithmetic and memory, with demands by class where nobody measured them.
+The policy decides whether best-effort kernels start next to a real-time one.  Reconstructed: the contention on
+arithmetic and memory, with demands by class where no measurements exist.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Literal, Protocol
 
 Class = Literal["compute", "memory", "unknown"]
 DEMANDS: dict[Class, tuple[float, float]] = {"compute": (0.8, 0.3), "memory": (0.2, 0.8), "unknown": (0.5, 0.5)}
-"""Class -> assumed shares of arithmetic and memory on all units; Orion's profiler calls a class what exceeds 0.6."""
+"""Class -> assumed demands of arithmetic and memory on all units; Orion's profiler classifies by what exceeds 0.6."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel alone: ns, units it spreads over, class, blocks; ns for a round of blocks by how many lie on a unit."""
+    """A kernel without co-runners: ns, units it spreads over, class, blocks; ns of a round by blocks per unit."""
 
     name: str
     alone_ns: int
@@ -37,7 +37,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A network as kernels in order; `rate` requests a second from a Poisson process, 0: one after the other."""
+    """A network as kernels in order; `rate` requests per second from a Poisson process, 0: back to back."""
 
     name: str
     kernels: tuple[Kernel, ...]
@@ -45,7 +45,7 @@ class Client:
 
     @property
     def alone_ns(self) -> int:
-        """Return how long a request takes alone."""
+        """Return the time of a request without co-runners."""
         return sum(one.alone_ns for one in self.kernels)
 
 
@@ -63,9 +63,10 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a policy sees: the kernel in real time, if any, and how long it has left, those beside it, free units.
+    """The state visible to a policy: the real-time kernel, if any, its remaining time, running kernels, free units.
 
-    `since_drained_ns` of kernels at best effort started since none was running, `request_ns` of a request in real time.
+    `since_drained_ns`: total time of the best-effort kernels started since none was running; `request_ns`: time of a
+    real-time request.
     """
 
     units: int
@@ -78,19 +79,22 @@ class View:
 
 
 class Policy(Protocol):
-    """`reset_ns` to kill what runs when a request in real time comes; None where kernels run to their end."""
+    """Admission of best-effort kernels.
+
+    `reset_ns` is the time to kill running kernels when a real-time request arrives; None if kernels run to their end.
+    """
 
     @property
     def reset_ns(self) -> int | None:
         """Return ns, or None."""
 
     def admit(self, kernel: Kernel, left: float, view: View) -> tuple[int, float]:
-        """Return units to give to a kernel of which `left` (0 to 1) is to do, and how much to start; (0, 0.0): wait."""
+        """Return units for a kernel with `left` (0 to 1) remaining, and the fraction to start; (0, 0.0): wait."""
 
 
 @dataclass(slots=True)
 class CoRun:
-    """What happened: latencies in real time (ns), requests done by each other client (with fractions), kills."""
+    """Result: real-time latencies (ns), requests done by each other client (with fractions), kills."""
 
     duration_ns: int
     latencies: list[int] = field(default_factory=list)
@@ -99,13 +103,13 @@ class CoRun:
     beside: int = 0
 
     def percentile(self, share: float) -> int:
-        """Return the latency that `share` of the requests in real time do not exceed."""
+        """Return the latency that the fraction `share` of the real-time requests does not exceed."""
         ranked = sorted(self.latencies)
         return ranked[max(0, ceil(share * len(ranked)) - 1)] if ranked else 0
 
     @property
     def rate(self) -> float:
-        """Return requests at best effort a second, of all clients."""
+        """Return best-effort requests per second, over all clients."""
         return sum(self.done) * 1e9 / self.duration_ns
 
 
@@ -134,7 +138,7 @@ class _Loop:
             one.left_ns -= passed / one.pace
 
     def settle(self) -> None:
-        """Give the kernel in real time what is free, and everybody the pace of the company."""
+        """Give the real-time kernel the free units, and update the pace of all running kernels."""
         if self.current and self.current.held < self.current.kernel.units:
             self.current.held = min(self.current.kernel.units, self.current.held + self.free)
         running = self.running()
@@ -150,7 +154,7 @@ class _Loop:
             one.pace = factor
 
     def start(self) -> None:
-        """Start the next kernel in real time, and others beside it as the policy lets."""
+        """Start the next real-time kernel, and best-effort kernels as the policy admits."""
         if self.current is None and self.queue:
             kernel = self.urgent.kernels[self.position]
             self.current = Active(-1, kernel, float(kernel.alone_ns), 0, 1.0)
@@ -177,7 +181,7 @@ class _Loop:
                 self.since = 0.0
             self.since += kernel.alone_ns * part
             self.out.beside += urgent is not None
-            # Part of a kernel on its own units is a kernel of its own: no slower for the units it does not have.
+            # A shard is an independent kernel: it is not slowed down by units it was not given.
             work = kernel.alone_ns * part * (kernel.units / held if part < 1 else 1.0)
             self.active.append(Active(number, kernel, work, held, part))
             self.turn = (number + 1) % len(self.others)
@@ -185,7 +189,7 @@ class _Loop:
         self.settle()
 
     def finish(self, now: float) -> None:
-        """End whatever has nothing left."""
+        """End all kernels with no work left."""
         if self.current and self.current.held and self.current.left_ns <= 1e-3:
             self.current = None
             self.position += 1
@@ -202,7 +206,7 @@ class _Loop:
             self.place[one.client] = (index, left)
 
     def kill(self) -> bool:
-        """Take kernels at best effort off, and return whether any ran; they start over."""
+        """Kill the running best-effort kernels, which start over; return whether there were any."""
         had = bool(self.active)
         self.out.kills += len(self.active)
         self.active.clear()
@@ -213,7 +217,7 @@ class _Loop:
 def corun(
     units: int, urgent: Client, others: Sequence[Client], policy: Policy, duration_ns: int, seed: int = 0
 ) -> CoRun:
-    """Return what happened in `duration_ns`; an urgent client with rate 0 asks again as soon as it is answered."""
+    """Return the result of `duration_ns`; a real-time client with rate 0 sends its next request after each answer."""
     loop = _Loop(units, urgent, others, policy)
     draw = random.Random(f"{seed}/{urgent.name}")
     now, blocked = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Who is served where: parts of accelerators and the networks in them."""
+"""Deployments: parts of accelerators and the networks in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from socsched.literature.sharing.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A network in a part: batches of at most `batch`, planned for `rate` requests a second."""
+    """A network in a part: batches of at most `batch`, planned for `rate` requests per second."""
 
     profile: Profile
     batch: int
@@ -18,7 +18,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`share` percent of accelerator `device`, and who takes turns in it."""
+    """`share` percent of accelerator `device`, and the networks that take turns in it."""
 
     device: int
     share: int
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Requests of a network a second."""
+    """Requests per second of a network."""
 
     profile: Profile
     rate: float
@@ -39,17 +39,17 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Parts in use, and the requests a second of networks that no part is left for."""
+    """Parts in use, and the requests per second of networks left without a part."""
 
     parts: tuple[Part, ...]
     unserved: tuple[Demand, ...] = ()
 
     @property
     def devices(self) -> int:
-        """Return how many accelerators are used."""
+        """Return the number of accelerators used."""
         return len({part.device for part in self.parts if part.served})
 
     @property
     def complete(self) -> bool:
-        """Return whether everything asked for is served."""
+        """Return whether all demands are served."""
         return not self.unserved

@@ -1,9 +1,9 @@
-"""Tasks on an NPU of subarrays, on a clock of cycles: who has how many subarrays, until somebody comes or ends.
+"""Tasks on an NPU of subarrays, on a clock of cycles: subarrays are reassigned whenever a task arrives or ends.
 
-A task is a request of a network with a priority and a time to be answered in.  A scheduler is asked when one comes or
-ends (or every `quantum` cycles, where it has one); what it says takes effect at the end of the tiles that then run, all
-tasks together, as in Planaria's published simulator.  Taking a task off the array, or giving it another number of
-subarrays, costs `switch` cycles of it, in which a tile's outputs are saved and weights loaded.
+A task is a request of a network with a priority and a time limit.  A scheduler is called when a task arrives or ends
+(or every `quantum` cycles, if it has one).  Its decision takes effect at the end of the tiles that then run, all tasks
+together, as in Planaria's published simulator.  Preempting a task, or changing its number of subarrays, costs `switch`
+cycles of the array, in which a tile's outputs are saved and weights loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from socsched.literature.sharing.subarrays import Npu, Table
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A request under way; times in cycles, `layer` and `part` of it that is done, `have` subarrays (0: waiting)."""
+    """A request in progress; times in cycles, `layer` and the finished `part` of it, `have` subarrays (0: waiting)."""
 
     number: int
     table: Table
@@ -36,22 +36,22 @@ class Task:
     switches: int = 0
 
     def remaining(self, subarrays: int, *, whole: bool = False) -> int:
-        """Return cycles to the end on so many subarrays, or on the undivided array; the current tile counts in full."""
+        """Return cycles to the end on `subarrays`, or on the undivided array; the current tile counts in full."""
         row = 0 if whole else subarrays
         tile = self.table.tiles[row][self.layer]
         return ceil((1 - self.part) * tile.count - 1e-9) * tile.cycles + self.table.after[row][self.layer]
 
     def slack(self, now: int) -> int:
-        """Return cycles until it should be answered."""
+        """Return cycles until the deadline."""
         return self.arrival + self.allowed - now
 
     @property
     def row(self) -> int:
-        """Return the row of the table that applies while it runs."""
+        """Return the row of the table that applies while the task runs."""
         return 0 if self.whole else self.have
 
     def tile_end(self, cycles: int) -> int:
-        """Return how long from now until the first end of a tile at or after `cycles` from now."""
+        """Return the time from now to the first end of a tile at or after `cycles` from now."""
         if not self.have:
             return cycles
         passed = self.switching
@@ -65,7 +65,7 @@ class Task:
             passed, layer, part = passed + left * tile.cycles, layer + 1, 0.0
 
     def advance(self, cycles: int) -> bool:
-        """Run for `cycles` (ends of tiles), and return whether it is done."""
+        """Run for `cycles` (ends of tiles), and return whether the task is done."""
         if not self.have:
             return False
         spent = min(self.switching, cycles)
@@ -86,19 +86,19 @@ class Task:
 
 
 class Scheduler(Protocol):
-    """Who has what: `quantum` cycles between looks besides arrivals and ends, 0 for none."""
+    """A scheduler of subarrays; `quantum`: cycles between calls in addition to arrivals and ends, 0 for none."""
 
     @property
     def quantum(self) -> int:
-        """Return cycles between looks."""
+        """Return cycles between calls."""
 
     def assign(self, tasks: Sequence[Task], now: int, npu: Npu) -> dict[int, tuple[int, bool]]:
-        """Return by task number its subarrays, and whether it has the undivided array."""
+        """Return by task number its subarrays, and whether it runs on the undivided array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request: when (cycles), of which network, how urgent, and how long it may take (cycles)."""
+    """A request: arrival (cycles), network, priority, and time allowed (cycles)."""
 
     at: int
     table: Table
@@ -127,7 +127,7 @@ def serve(arrivals: Sequence[Arrival], scheduler: Scheduler, npu: Npu, switch: i
             steps.append(scheduler.quantum)
         ahead = max(task.tile_end(min(steps)) for task in active)
         for task in active:
-            # Who ends before the others' tiles do is done then, and not later.
+            # A task that ends before the others' tiles finishes at its own end, not at theirs.
             alone = task.switching + task.remaining(task.have, whole=task.whole) if task.have else 0
             if task.advance(ahead):
                 task.finish = now + min(alone, ahead)

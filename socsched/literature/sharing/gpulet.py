@@ -1,15 +1,15 @@
 """gpulet: elastic partitioning of GPUs into at most two parts, by the knee of the throughput curve.
 
 Choi et al., "Serving heterogeneous machine learning models on multi-GPU servers with spatio-temporal sharing", USENIX
-ATC 2022 (arXiv 2109.01611), section 4: a network's ideal part is the smaller of the most efficient one (the knee of
-its throughput over part sizes) and the one its rate requires; it goes to the free part that fits best, a whole GPU is
+ATC 2022 (arXiv 2109.01611), section 4: a network's ideal part is the smaller of the most efficient one (the knee of its
+throughput over part sizes) and the one its rate requires; it goes to the free part that fits best, a whole GPU is
 split, and so on until the rate is served.  Interference of the pair is predicted for both sides, and a placement that
-breaks an objective is undone.  What then finds no free part shares one in time.  Published code:
+violates an objective is undone.  Demand that then finds no free part shares one in time.  Published code:
 github.com/casys-kaist/glet.
 
-Options are what paper and code say differently: `order` of networks by rate x objective (falling by name, rising in
-what the code does), whether the knee looks at the last step to 100 % (the code does not).  Reconstructed: when a
-neighbour loses throughput, the loss is put back into the queue as rate of its network, once (`retries`).
+Options cover the differences between paper and code: `order` of networks by rate x objective (falling by name, rising
+in the code's behaviour), and whether the knee considers the last step to 100 % (the code does not).  Reconstructed: if
+a neighbour loses throughput, the loss is returned to the queue as rate of its network, once (`retries`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from socsched.literature.sharing.profile import Profile
 class Options:
     """Constants of the published configuration: part sizes in percent, `slack` on latencies ("latency ratio").
 
-    `gain` a larger part must bring to count (1.05), `most` networks in a part, `negligible` share of a network's rate
-    that is left unplaced (the code leaves 15 requests a second, whatever the rate).
+    `gain`: the minimum gain of a larger part (1.05); `most`: networks in a part; `negligible`: share of a network's
+    rate that may be left unplaced (the code leaves 15 requests per second, whatever the rate).
     """
 
     sizes: tuple[int, ...] = (20, 40, 50, 60, 80, 100)
@@ -52,9 +52,9 @@ class _Slot:
 
 
 def efficient_share(profile: Profile, options: Options = Options()) -> int:
-    """Return the knee: the part size at the end of the steepest step of throughput that still gains `gain`.
+    """Return the knee: the part size at the end of the steepest step of throughput with a gain of at least `gain`.
 
-    Where no step gains that much the smallest part that serves the network at all is the most efficient.
+    If no step gains that much, the smallest part that serves the network at all is the most efficient.
     """
     points = [(size, profile.saturated(size, options.slack)[1]) for size in sorted(options.sizes)]
     points = [point for point in points if point[1] > 0]
@@ -69,7 +69,7 @@ def efficient_share(profile: Profile, options: Options = Options()) -> int:
 
 
 def required_share(profile: Profile, rate: float, options: Options = Options()) -> int:
-    """Return the smallest part that serves `rate` requests a second in time, the largest when none does."""
+    """Return the smallest part that serves `rate` requests per second in time, the largest if none does."""
     for size in sorted(options.sizes):
         if profile.saturated(size, options.slack)[1] >= rate and squishy.residue(profile, rate, size, options.slack):
             return size
@@ -84,7 +84,7 @@ class _Planner:
         self.losses: dict[str, float] = {}
 
     def add(self, demand: Demand) -> float:
-        """Place a network and return the rate that found no place."""
+        """Place a network and return the rate left unplaced."""
         left, small = demand.rate, demand.rate * self.options.negligible
         while left > small:
             got = self._own(demand.profile, left)
@@ -94,7 +94,7 @@ class _Planner:
         return 0.0
 
     def _own(self, profile: Profile, rate: float) -> float:
-        """Give a network the free part that fits best, and return the rate it serves there (0 when none does)."""
+        """Give a network the best-fitting free part, and return the rate it serves there (0 if none fits)."""
         wanted = min(efficient_share(profile, self.options), required_share(profile, rate, self.options))
         free = [slot for slot in self.slots if not slot.served and slot.share >= wanted]
         # Only smaller parts are left: the largest of them is better than none.
@@ -112,12 +112,12 @@ class _Planner:
         return 0.0
 
     def _size(self, slot: _Slot, wanted: int) -> int:
-        """Return the size to take of a slot: a GPU that is whole is split, and never into more than two."""
+        """Return the size to take of a slot: only a whole GPU is split, and never into more than two parts."""
         rest = slot.share - wanted
         return wanted if slot.share == 100 and rest in self.options.sizes else slot.share
 
     def _fits(self, slot: _Slot, share: int, profile: Profile, rate: float) -> Served | None:
-        """Return the largest batch that is in time in this company; None where a neighbour would be late."""
+        """Return the largest batch in time with the current neighbours; None if a neighbour would be late."""
         company = [
             Running(one.profile, one.batch, other.share) for other in self._neighbours(slot) for one in other.served
         ]  # fmt: skip
@@ -129,15 +129,15 @@ class _Planner:
         return None
 
     def _batch(self, profile: Profile, share: int, rate: float, company: Sequence[Running]) -> Served | None:
-        """Return the largest batch that is in time beside any one of `company`, and the rate it serves."""
+        """Return the largest batch in time with any single co-runner of `company`, and the rate it serves."""
         for batch in range(profile.largest, 0, -1):
             me = Running(profile, batch, share)
-            # Those who take turns in one part run one at a time: the worst of them counts.
+            # Networks that take turns in one part run one at a time: the worst of them counts.
             factor = max((self.interference.factor(me, [one]) for one in company), default=1.0)
             taken = profile.latency(batch, share) * self.options.slack * factor
             most = batch * 1e9 / taken
             gathered = batch * 1e9 / rate
-            # Batch after batch, or when a batch has come together.
+            # Either batches run back to back, or each starts once it is complete.
             if 2 * taken <= profile.slo_ns or (taken <= gathered and taken + gathered <= profile.slo_ns):
                 return Served(profile, batch, min(rate, most))
         return None
@@ -146,7 +146,7 @@ class _Planner:
         return [other for other in self.slots if other is not slot and other.device == slot.device and other.served]
 
     def _refitted(self, other: _Slot, me: Running) -> list[Served]:
-        """Return what a neighbour serves once `me` is there: shorter batches, a lower rate; empty when it is late."""
+        """Return the adapted service of a neighbour next to `me`: smaller batches, a lower rate; empty if late."""
         if len(other.served) == 1:
             one = other.served[0]
             found = self._batch(one.profile, other.share, one.rate, [me])
@@ -159,7 +159,7 @@ class _Planner:
         return other.served
 
     def _warn(self, slot: _Slot) -> None:
-        """Let neighbours adapt to who came into `slot`, and note what they lose."""
+        """Adapt the neighbours to the network placed in `slot`, and record the throughput they lose."""
         newcomer = slot.served[0]
         me = Running(newcomer.profile, newcomer.batch, slot.share)
         for other in self._neighbours(slot):
@@ -173,7 +173,7 @@ class _Planner:
                 other.duty_ns = adapted[0].batch * 1e9 / adapted[0].rate
 
     def _shared(self, profile: Profile, rate: float, small: float) -> float:
-        """Let a network take turns with others where that is in time for all, and return what is left of its rate."""
+        """Let a network take turns with others if all stay in time, and return its remaining rate."""
         turns = squishy.Options(self.options.slack, self.options.most)
         while rate > small:
             best: tuple[float, squishy.Turn, _Slot] | None = None
@@ -181,7 +181,7 @@ class _Planner:
                 if not slot.served:
                     continue
                 now = squishy.Turn(slot.share, slot.duty_ns, tuple(slot.served))
-                # A fourth of the rate at a time finds room that the whole does not.
+                # A fraction of the rate may fit where the whole does not.
                 for part in (1.0, 0.75, 0.5, 0.25):
                     mine = squishy.residue(profile, rate * part, slot.share, self.options.slack)
                     merged = mine and squishy.merge(now, mine, turns)
@@ -204,7 +204,7 @@ def schedule(
     interference: Interference | None = None,
     options: Options = Options(),
 ) -> Deployment:
-    """Return parts of `devices` equal GPUs for `demands`; what finds no place is `unserved`."""
+    """Return parts of `devices` equal GPUs for `demands`; unplaced demand is `unserved`."""
     planner = _Planner(devices, interference or NoInterference(), options)
     sign = -1 if options.order == "falling" else 1
     waiting = sorted(demands, key=lambda one: (sign * one.rate * one.profile.slo_ns, one.profile.name))

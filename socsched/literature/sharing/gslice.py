@@ -1,20 +1,20 @@
-"""GSLICE: shares and batches that learn from what was measured.
+"""GSLICE: shares and batches adapted to measurements.
 
 Dhakal, Kulkarni & Ramakrishnan, "GSLICE: controlled spatial sharing of GPUs for a scalable inference platform", SoCC
-2020.  Every period, of each network: residual latency (SLO - latency) / SLO and residual throughput (capacity - rate)
-/ rate.  Both between 0 and a threshold: the share stays.  Otherwise it changes by the larger magnitude of the two, up
-where one is not positive, down where both are; the batch changes by the residual latency.  A new share needs a new
-process: a standby one is started and takes over, with less than 100 us of downtime (`mechanisms`,
+2020.  Computed every period for each network: residual latency (SLO - latency) / SLO and residual throughput (capacity
+- rate) / rate.  If both lie between 0 and a threshold, the share stays.  Otherwise it changes by the larger magnitude
+of the two: up if either is not positive, down if both are; the batch changes by the residual latency.  A new share
+needs a new process: a standby is started and takes over, with less than 100 us of downtime (`mechanisms`,
 `Simulation.change`).
 
-Reconstructed after the loop in gpulet's code (self_tuning.cpp), where the paper was not at hand.  Options for what is
-left open: whether latency is the mean (as there) or the 99th percentile; `threshold`; `largest_change` at a time;
-capacity is requests answered in a busy second.  As written the rule swings: a network with little time but much
-capacity to spare gives back by the larger of the two and is late next time, one that is hardly late takes by the
-larger too.  With `careful`, ours and the default, the scarcer residual alone decides, and half the threshold is aimed
-at.  For batches the latency is twice the execution of a batch (waiting for the one before): by the whole latency an
-overloaded network would shrink its batch, and with it its capacity.  Where shares ask for more than there is, the
-smallest are granted first (max-min fair, as there).
+Reconstructed from the loop in gpulet's code (self_tuning.cpp), as the paper was not available.  Options for open
+points: whether latency is the mean (as there) or the 99th percentile; `threshold`; `largest_change` at a time.
+Capacity is requests answered per busy second.  As written the rule oscillates: a network with little spare time but
+much spare capacity shrinks by the larger residual and is late next time; a barely late network also grows by the larger
+one.  With `careful`, our addition and the default, only the smaller residual decides, and the target is half the
+threshold.  For batches the latency is twice the execution of a batch (including the wait for the previous one): with
+the whole latency an overloaded network would shrink its batch, and with it its capacity.  If shares exceed the total,
+the smallest are granted first (max-min fair, as there).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from socsched.literature.sharing.serving import Simulation
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Constants: shares are multiples of `grain` percent and at least `least`; all in parts of 1 otherwise.
+    """Constants: shares are multiples of `grain` percent and at least `least`; all other values are fractions of 1.
 
-    `margin`: a careful residual latency below it counts as none, since what a period shows of the tail is a sample.
+    `margin`: a careful residual latency below it counts as zero, since one period is only a sample of the tail.
     """
 
     threshold: float = 0.2
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a period showed of a network: latency and execution of a batch (ns), requests a second possible and come."""
+    """Measurements of a network in a period: latency and execution of a batch (ns), capacity and rate (1/s)."""
 
     latency_ns: float
     batch_ns: float
@@ -60,7 +60,7 @@ class Measured:
 
 
 def next_share(share: float, measured: Measured, slo_ns: int, options: Options = Options()) -> float:
-    """Return the share that the measurement asks for, neither rounded nor fair yet."""
+    """Return the share required by the measurement, not yet rounded or balanced against others."""
     latency, throughput = measured.residuals(slo_ns)
     if options.careful:
         latency -= options.margin
@@ -69,21 +69,21 @@ def next_share(share: float, measured: Measured, slo_ns: int, options: Options =
         return share
     change = max(abs(latency), abs(throughput))
     if options.careful:
-        # To the middle of the band: up from what is missing, down from what both can spare.
+        # Aim at the middle of the band: grow by the deficit, shrink by what both residuals can spare.
         change = abs(scarce - options.threshold / 2) if not 0 < scarce <= options.threshold else 0.0
     change = min(options.largest_change, change) * share
     return share - change if scarce > 0 else share + change
 
 
 def next_batch(batch: int, largest: int, measured: Measured, slo_ns: int) -> int:
-    """Return the batch that the residual latency of batches asks for, within 1 and `largest`."""
+    """Return the batch required by the residual latency of batches, within 1 and `largest`."""
     residual = max(-1.0, (slo_ns - 2 * measured.batch_ns) / slo_ns)
     wanted = batch + residual * batch
     return max(1, min(largest, ceil(wanted) if residual > 0 else floor(wanted)))
 
 
 def fair(wanted: Mapping[str, float], options: Options = Options()) -> dict[str, int]:
-    """Return shares in percent that fit together, the smallest wishes granted in full first (max-min fair)."""
+    """Return shares in percent that fit together, the smallest requests granted in full first (max-min fair)."""
     room = 100 // options.grain
     granted: dict[str, int] = {}
     for left, (name, wish) in enumerate(sorted(wanted.items(), key=lambda one: (one[1], one[0]))):
@@ -96,7 +96,7 @@ def fair(wanted: Mapping[str, float], options: Options = Options()) -> dict[str,
 
 @dataclass(slots=True)
 class Gslice:
-    """The controller of one accelerator: call it every period; `trail` is what it decided, with the time."""
+    """The controller of one accelerator, to be called every period; `trail` records its decisions with their times."""
 
     demands: Sequence[Demand]
     device: int = 0
@@ -122,9 +122,9 @@ class Gslice:
         )
 
     def __call__(self, now: int, simulation: Simulation) -> None:
-        """Learn from the period that ends `now`."""
+        """Update shares and batches from the period that ends at `now`."""
         if now < self._busy_until:
-            # A standby is under way: what was measured is the old share's.
+            # A standby is starting: the measurements still belong to the old share.
             return
         period = now - self.trail[-1][0] if len(self.trail) == 1 else simulation.period_ns
         wanted: dict[str, float] = {}
@@ -145,12 +145,12 @@ class Gslice:
 
 
 def measure(window: ModelOutcome, period_ns: int, slo_ns: int, options: Options) -> Measured | None:
-    """Return what a window shows of a network, None where nobody asked."""
+    """Return the measurements of a network in a window, None if no request arrived."""
     if not window.arrived:
         return None
     latency = window.mean_ns if options.latency == "mean" else float(window.percentile(0.99))
     if window.dropped > 0.01 * window.arrived:
-        # Who was dropped waited longer than the objective, and is in no latency.
+        # Dropped requests waited longer than the objective but are missing from the latencies.
         latency = max(latency, 1.1 * slo_ns)
     capacity = len(window.latencies) * 1e9 / window.busy_ns if window.busy_ns else 0.0
     execution = window.busy_ns / window.batches if window.batches else 0.0

@@ -1,9 +1,9 @@
-"""How much slower a part is because of its neighbours: gpulet's linear model with published constants.
+"""Slowdown of a part due to its neighbours: gpulet's linear model with published constants.
 
 Choi et al., "Serving heterogeneous machine learning models on multi-GPU servers with spatio-temporal sharing", USENIX
 ATC 2022, section 4.4: latency is multiplied by c0 l2_me + c1 l2_you + c2 dram_me + c3 dram_you + c4, where utilisations
-of the whole GPU count by the share a part has.  Nobody gets faster from a neighbour, so at least 1 is taken; the model
-is of pairs, and with more neighbours their loads are added, which is ours.
+of the whole GPU are scaled by the share of the part.  A neighbour never speeds a part up, so the factor is at least 1.
+The model covers pairs; adding the loads of several neighbours is our extension.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Running:
 
 
 class Interference(Protocol):
-    """Any model of neighbours."""
+    """Interface of interference models."""
 
     def factor(self, me: Running, others: Sequence[Running]) -> float:
-        """Return by how much `others` on the same accelerator stretch `me`, at least 1."""
+        """Return the factor by which `others` on the same accelerator stretch `me`, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoInterference:
-    """Parts do not notice each other."""
+    """Parts without mutual interference."""
 
     def factor(self, me: Running, others: Sequence[Running]) -> float:
         """Return 1."""
@@ -42,7 +42,7 @@ class NoInterference:
 
 @dataclass(frozen=True, slots=True)
 class LinearInterference:
-    """Constants of gpulet's model, in the order of its file: L2 of me and you, DRAM of me and you, and the rest."""
+    """Constants of gpulet's model, in the order of its file: L2 of me and you, DRAM of me and you, intercept."""
 
     l2_me: float
     l2_you: float
@@ -51,7 +51,7 @@ class LinearInterference:
     rest: float
 
     def predicted(self, me: Running, others: Sequence[Running]) -> float:
-        """Return the factor as the published formula has it, which may be below 1."""
+        """Return the factor of the published formula, which may be below 1."""
         mine = me.profile.at(me.batch)
         part = me.share / 100
         l2 = dram = 0.0
@@ -68,20 +68,20 @@ class LinearInterference:
         )
 
     def factor(self, me: Running, others: Sequence[Running]) -> float:
-        """Return by how much `others` stretch `me`."""
+        """Return the factor by which `others` stretch `me`."""
         return max(1.0, self.predicted(me, others)) if others else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBandwidth:
-    """Memory shared in proportion to what is asked for: what a part takes of it is stretched once all ask for more.
+    """Memory shared in proportion to demand: the memory time of a part stretches once the total exceeds the bandwidth.
 
-    A sample's `dram` is the share of the bandwidth it uses on the whole accelerator; on a part it asks for less, as it
-    takes longer.  As max-min sharing among equals (`cost.contention`), without its rounds.
+    A sample's `dram` is the share of the bandwidth it uses on the whole accelerator; on a part its demand is lower, as
+    it takes longer.  Equivalent to max-min sharing among equals (`cost.contention`), without its rounds.
     """
 
     def factor(self, me: Running, others: Sequence[Running]) -> float:
-        """Return by how much `others` stretch `me`."""
+        """Return the factor by which `others` stretch `me`."""
         mine = _asked(me)
         total = mine + sum(map(_asked, others))
         return 1.0 + mine * (total - 1.0) if total > 1 else 1.0

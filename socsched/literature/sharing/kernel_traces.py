@@ -1,7 +1,7 @@
 """Kernels of networks from REEF's published profiles: JSON with every kernel's time, and its time by occupancy.
 
 github.com/SJTU-IPADS/reef-artifacts, measured on an MI50 with 60 compute units; a file holds `model` and `kernels`,
-each with `kernel`, `us`, `us_by_occupancy` and `launch` (grid and block).  The class is told by the name:
+each with `kernel`, `us`, `us_by_occupancy` and `launch` (grid and block).  The class follows from the name:
 convolutions and matrix products are bound by arithmetic, the rest by memory, since the profiles hold no counters.
 """
 
@@ -19,7 +19,7 @@ _ARITHMETIC = ("conv", "dense", "matmul", "winograd")
 
 
 def read_client(file: Path, rate: float = 0.0) -> Client:
-    """Return a network of a trace file; InputError where it is none."""
+    """Return the network of a trace file; InputError for an invalid file."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         kernels = tuple(_kernel(one) for one in content["kernels"])

@@ -1,8 +1,8 @@
-"""What networks took on shares of a GPU, measured: the curves of the law `measured`, and how well they are met.
+"""Measured times of networks on shares of a GPU: the curves of the law `measured`, and their errors.
 
-The file beside this one is what tools/gpu_shares.py wrote; it names command, device, date and versions.  Times may rise
-a little with the share (other SMs, clocks); the curve is the nearest in squares that never does, by pooling adjacent
-violators (Ayer et al., Annals of Mathematical Statistics, 1955), and `fit_errors` says how far off that is.
+The data file in this folder was written by tools/gpu_shares.py; it names command, device, date and versions.  Times may
+rise a little with the share (other SMs, clocks); the curve is the least-squares fit that never rises, by pooling
+adjacent violators (Ayer et al., Annals of Mathematical Statistics, 1955), and `fit_errors` gives its error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from socsched.literature.sharing.profile import Curve, Profile, Sample, ShareLaw
 
 FILE = Path(__file__).with_name("shares_h100.json")
 OTHERWISE: ShareLaw = "fixed"
-"""The law of networks that were not measured."""
+"""The law of networks without measurements."""
 _MS = 1_000_000
 
 
@@ -32,7 +32,7 @@ Times = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What the kernels of a batch fill and load, percent, means by time."""
+    """Occupancy and load of the kernels of a batch, in percent, averaged over time."""
 
     achieved: float
     achieved_of_all: float
@@ -43,7 +43,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A network and batch on a share (SMs), alone and beside another one."""
+    """A network and batch on a share (SMs), alone and co-running with another one."""
 
     me: tuple[str, int]
     share: int
@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The file: `ms` by network, batch and number of SMs (`N again` a second time), `counters` by network and batch."""
+    """The file: `ms` by network, batch and number of SMs (`N again`: repeat), `counters` by network and batch."""
 
     source: Mapping[str, str | int]
     whole: int
@@ -64,14 +64,14 @@ class Measurements:
     pairs: tuple[Pair, ...]
 
     def medians(self, network: str, batch: int) -> list[tuple[float, float]]:
-        """Return (share from 0 to 1, ms) by rising share, each share's first measurement."""
+        """Return (share from 0 to 1, ms) by rising share, using each share's first measurement."""
         times = self.ms[network][batch]
         return sorted((int(name) / self.whole, one[0]) for name, one in times.items() if name.isdecimal())
 
 
 @cache
 def measurements(file: Path = FILE) -> Measurements:
-    """Return what was measured; InputError for a file that does not hold it."""
+    """Return the measurements of a file; InputError for an invalid file."""
     try:
         raw = json.loads(file.read_text(encoding="utf-8"))
         return Measurements(
@@ -110,7 +110,7 @@ def _pair(row: Mapping[str, Any]) -> Pair:
 
 
 def falling(values: Sequence[float]) -> list[float]:
-    """Return the nearest sequence, in squares, that never rises."""
+    """Return the nearest non-increasing sequence in least squares."""
     blocks: list[tuple[float, int]] = []
     for value in values:
         blocks.append((value, 1))
@@ -122,7 +122,7 @@ def falling(values: Sequence[float]) -> list[float]:
 
 @cache
 def curves(network: str, file: Path = FILE) -> tuple[Curve, ...]:
-    """Return a network's curves by rising batch, none for one that was not measured."""
+    """Return the curves of a network by rising batch, empty if it was not measured."""
     found = measurements(file)
     made = []
     for batch in sorted(found.ms.get(network, {})):
@@ -134,13 +134,13 @@ def curves(network: str, file: Path = FILE) -> tuple[Curve, ...]:
 
 
 def law_of(network: str, wanted: ShareLaw) -> ShareLaw:
-    """Return the law that a network gets where `wanted` is asked for: OTHERWISE where `measured` is, and it was not."""
+    """Return the law for a network given the `wanted` one: OTHERWISE if that is `measured` and no curves exist."""
     usable: dict[ShareLaw, bool] = {"measured": bool(curves(network))}
     return wanted if usable.get(wanted, True) else OTHERWISE
 
 
 def profiles(factor: float = 2.0, file: Path = FILE) -> list[Profile]:
-    """Return the networks as measured, latencies too, where loads on memory were counted.
+    """Return the networks with counted memory loads, with latencies as measured.
 
     Objectives are `factor` times the latency of the largest batch, the rule of gpulet's authors.
     """
@@ -174,7 +174,7 @@ def _by_name() -> dict[str, Profile]:
 
 
 def neighbours(pairs: Sequence[Pair] | None = None) -> LinearInterference:
-    """Return gpulet's linear model with the constants of least squared error over `pairs`, or over all measured."""
+    """Return gpulet's linear model with least-squares constants for `pairs`, or for all measured pairs."""
     rows, slower = [], []
     for pair in measurements().pairs if pairs is None else pairs:
         me, you = running(pair.me, pair.share), running(pair.you, pair.beside)
@@ -187,7 +187,7 @@ def neighbours(pairs: Sequence[Pair] | None = None) -> LinearInterference:
 
 
 def fit_errors(file: Path = FILE) -> list[float]:
-    """Return by how much of the measured time the curves differ from it, for every point below the whole."""
+    """Return the relative errors of the curves against the measured times, for every point below the whole."""
     found = measurements(file)
     errors = []
     for network in found.ms:
@@ -199,7 +199,7 @@ def fit_errors(file: Path = FILE) -> list[float]:
 
 
 def left_out_errors(file: Path = FILE) -> list[float]:
-    """Return the errors at each share but the outer ones of a curve through all others: of what lies between."""
+    """Return the leave-one-out errors at each inner share: of a curve through all other points."""
     errors = []
     for network in measurements(file).ms:
         for curve in curves(network, file):

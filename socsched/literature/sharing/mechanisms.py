@@ -1,8 +1,8 @@
-"""Ways to share an accelerator as data: what is cut, how far parts are isolated, and what changing them costs.
+"""Ways to share an accelerator as data: the kind of partition, the isolation of parts, and the cost of changing them.
 
-Table II of Yu et al., "A survey of multi-tenant deep learning inference on GPU", arXiv 2203.09040, tells streams, MPS
-and MIG apart by exactly these properties; time slicing and green contexts are described by the same ones.  Planners and
-the serving simulation read properties and know no names.
+Table II of Yu et al., "A survey of multi-tenant deep learning inference on GPU", arXiv 2203.09040, distinguishes
+streams, MPS and MIG by exactly these properties; time slicing and green contexts are described by the same ones.
+Planners and the serving simulation depend on the properties only, not on names.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ When = Literal["any", "start", "idle"]
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One way to share an accelerator.
+    """A way to share an accelerator.
 
-    `partition`: nothing is cut, time is, units are by convention, or the hardware is.  `most`: parts at a time, 0 for
-    any number.  `grain` percent a share is a multiple of.  `compute_isolated`: a part computes as fast whatever the
-    others do; `bandwidth_isolated`: so do caches and memory.  `switch_ns` lost when the engine passes between parts of
-    a time-shared one every `slice_ns`.  A share changes `when`: at any instant, by starting a new process, or once the
-    whole accelerator is idle; it takes `reconfigure_ns`, of which `downtime_ns` unavailable with a standby process.
-    `qos`: what can be promised of a part, as the survey says it.
+    `partition`: nothing is partitioned, or time, or units by convention, or the hardware.  `most`: parts at a time, 0
+    for any number.  `grain`: percent of which a share is a multiple.  `compute_isolated`: the compute speed of a part
+    is independent of the others; `bandwidth_isolated`: so are caches and memory.  `switch_ns`: time lost when the
+    engine switches between parts of a time-shared one, every `slice_ns`.  A share changes `when`: at any instant, by
+    starting a new process, or once the whole accelerator is idle; it takes `reconfigure_ns`, of which `downtime_ns`
+    unavailable with a standby process.  `qos`: the guarantees for a part according to the survey.
     """
 
     name: str
@@ -85,7 +85,7 @@ MECHANISMS: dict[str, Mechanism] = {
 
 
 def mechanism(name: str) -> Mechanism:
-    """Return the mechanism of this name; UsageError naming the known ones when there is none."""
+    """Return the mechanism of this name; UsageError naming the known ones if there is none."""
     if name not in MECHANISMS:
         raise UsageError(f"unknown way to share {name!r}", hint=f"known: {', '.join(MECHANISMS)}")
     return MECHANISMS[name]

@@ -1,8 +1,8 @@
-"""Multi-instance GPUs: profiles, where instances may lie, and every legal layout.
+"""Multi-instance GPUs: profiles, legal positions of instances, and every legal layout.
 
 An instance occupies memory slices (eight on A100 and H100) from one of the starts its profile allows, and compute
-slices (seven); instances must not overlap.  NVIDIA MIG user guide, "Supported MIG profiles", and the placements that
-``nvidia-smi mig -lgipp`` prints.  That 3g takes half the memory is why 3g + 3g leaves a compute slice unused.
+slices (seven); instances must not overlap.  NVIDIA MIG user guide, "Supported MIG profiles", and the placements printed
+by ``nvidia-smi mig -lgipp``.  A 3g instance takes half the memory, which is why 3g + 3g leaves a compute slice unused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InstanceProfile:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Placed:
-    """An instance: its profile's name, where it starts, and the compute slices it has."""
+    """An instance: its start, its profile's name, and its compute slices."""
 
     start: int
     profile: str
@@ -34,7 +34,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What a model of GPU can be cut into."""
+    """The possible partitions of a GPU model."""
 
     name: str
     compute: int
@@ -42,7 +42,7 @@ class Geometry:
     profiles: tuple[InstanceProfile, ...]
 
     def profile(self, name: str) -> InstanceProfile:
-        """Return the profile of this name; UsageError naming the known ones when there is none."""
+        """Return the profile of this name; UsageError naming the known ones if there is none."""
         found = next((one for one in self.profiles if one.name == name), None)
         if found is None:
             known = ", ".join(one.name for one in self.profiles)
@@ -50,7 +50,7 @@ class Geometry:
         return found
 
     def legal(self, layout: tuple[Placed, ...]) -> bool:
-        """Return whether these instances may exist together."""
+        """Return whether these instances may coexist."""
         taken: set[int] = set()
         for one in layout:
             profile = self.profile(one.profile)
@@ -90,7 +90,7 @@ GEOMETRIES: dict[str, Geometry] = {
 
 
 def geometry(name: str) -> Geometry:
-    """Return the geometry of this GPU; UsageError naming the known ones when there is none."""
+    """Return the geometry of this GPU; UsageError naming the known ones if there is none."""
     if name not in GEOMETRIES:
         raise UsageError(f"no MIG geometry of {name!r}", hint=f"known: {', '.join(GEOMETRIES)}")
     return GEOMETRIES[name]
@@ -98,7 +98,7 @@ def geometry(name: str) -> Geometry:
 
 @cache
 def layouts(name: str) -> tuple[tuple[Placed, ...], ...]:
-    """Return every legal layout of a GPU to which no instance can be added, most compute slices in one first."""
+    """Return every maximal legal layout of a GPU, the largest compute instance first."""
     cut = geometry(name)
     spots = [
         Placed(start, profile.name, profile.compute)
@@ -121,13 +121,13 @@ def layouts(name: str) -> tuple[tuple[Placed, ...], ...]:
 
 @cache
 def partitions(name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the different multisets of profiles among the layouts: what matters to a service, not where it lies."""
+    """Return the distinct multisets of profiles among the layouts: positions do not matter to a service."""
     unique = {tuple(sorted((one.profile for one in layout), reverse=True)): None for layout in layouts(name)}
     return tuple(unique)
 
 
 def place(name: str, profiles: tuple[str, ...]) -> tuple[Placed, ...] | None:
-    """Return where instances of these profiles can lie on one GPU, None when they cannot."""
+    """Return positions for instances of these profiles on one GPU, None if they do not fit."""
     cut = geometry(name)
     order = sorted((cut.profile(one) for one in profiles), key=lambda one: (-one.memory, -one.compute))
 

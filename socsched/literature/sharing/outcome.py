@@ -1,4 +1,4 @@
-"""What became of requests, by network and in all."""
+"""Outcome of requests, per network and in total."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ModelOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run: time in which requests came, until the last was answered; busy ns by accelerator and part."""
+    """A run: time in which requests arrived, time of the last answer; busy ns by accelerator and part."""
 
     duration_ns: int
     end_ns: int
@@ -48,25 +48,25 @@ class Outcome:
 
     @property
     def arrived(self) -> int:
-        """Return how many requests came."""
+        """Return the number of requests that arrived."""
         return sum(one.arrived for one in self.models)
 
     @property
     def within(self) -> int:
-        """Return how many were answered within their objective."""
+        """Return the number of requests answered within their objective."""
         return sum(one.within for one in self.models)
 
     @property
     def satisfaction(self) -> float:
-        """Return the share of requests answered within their objective, 1 where none came."""
+        """Return the share of requests answered within their objective, 1 if none arrived."""
         return self.within / self.arrived if self.arrived else 1.0
 
     @property
     def worst(self) -> float:
-        """Return the satisfaction of the network that fares worst."""
+        """Return the lowest satisfaction of any network."""
         return min((one.within / one.arrived for one in self.models if one.arrived), default=1.0)
 
     @property
     def goodput(self) -> float:
-        """Return requests a second answered within their objective."""
+        """Return requests per second answered within their objective."""
         return self.within * 1e9 / self.duration_ns

@@ -1,12 +1,12 @@
-"""Planaria: subarrays by what each task needs to be in time, spare ones by priority over remaining time.
+"""Planaria: each task gets the subarrays it needs to be in time, spare ones go by priority over remaining time.
 
 Ghodrati et al., MICRO 2020, algorithm 1.  EstimateResources: the fewest subarrays with which a task is answered within
-its slack.  Where all fit, AllocateFitTasks: each has what it needs, the rest goes by score = priority / remaining.
-Otherwise AllocateUnfitTasks: score = priority / (slack x need), the best are served first; who cannot be in time at all
-stands back with what is left.  Published code: github.com/he-actlab/planaria.code, scheduler/scheduler.py.
+its slack.  If all fit, AllocateFitTasks: each gets its need, the rest is distributed by score = priority / remaining.
+Otherwise AllocateUnfitTasks: score = priority / (slack x need), the best are served first; tasks that cannot be in time
+at all get what is left.  Published code: github.com/he-actlab/planaria.code, scheduler/scheduler.py.
 
-Options for what the code does and the paper does not say: shares of spare subarrays are rounded half to even as Python
-does and corrected from the most urgent on; where nobody can be in time, subarrays go by shortest remaining time
+Options for behaviour of the code that the paper leaves open: shares of spare subarrays are rounded half to even as in
+Python and corrected starting from the most urgent; if no task can be in time, subarrays go by shortest remaining time
 (`hopeless`: "shortest"), in the code in proportion to 1 / remaining ("shares").
 """
 
@@ -22,7 +22,7 @@ from socsched.literature.sharing.subarrays import Npu
 
 @dataclass(frozen=True, slots=True)
 class Planaria:
-    """The scheduler; `quantum` 0: it looks when somebody comes or ends."""
+    """The scheduler; `quantum` 0: it is called only when a task arrives or ends."""
 
     hopeless: Literal["shortest", "shares"] = "shares"
     quantum: int = 0
@@ -53,7 +53,7 @@ class Planaria:
         for number in sorted(scores, key=lambda number: (-scores[number], number)):
             given[number] = min(needs[number], left)
             left -= given[number]
-        # Spare subarrays go to those that can still be in time; where all have what they need, to who is late.
+        # Spare subarrays go to tasks that can still be in time; once all needs are met, to late tasks.
         return given, {number: max(0.0, value) for number, value in scores.items()}
 
     def _nobody(self, tasks: Sequence[Task], npu: Npu) -> tuple[dict[int, int], dict[int, float]]:
@@ -65,13 +65,13 @@ class Planaria:
 
 
 def need(task: Task, now: int, npu: Npu) -> int:
-    """Return the fewest subarrays with which a task is in time, 0 when it cannot be (EstimateResources)."""
+    """Return the fewest subarrays with which a task is in time, 0 if it cannot be (EstimateResources)."""
     slack = task.slack(now)
     return next((count for count in range(1, npu.subarrays + 1) if task.remaining(count) <= slack), 0)
 
 
 def _spread(given: dict[int, int], scores: dict[int, float], total: int) -> dict[int, int]:
-    """Return `given` with spare subarrays added in proportion to the scores, and no more than `total` in all."""
+    """Return `given` with spare subarrays added in proportion to the scores, within `total`."""
     spare, weight = total - sum(given.values()), sum(scores.values())
     order = sorted(scores, key=lambda number: (-scores[number], number))
     result = dict(given)

@@ -1,10 +1,11 @@
-"""PREMA on the undivided array: tokens, shortest estimated job first among those with enough of them.
+"""PREMA on the undivided array: tokens, and the shortest estimated job first among those with enough of them.
 
-Choi & Rhu, "PREMA: a predictive multi-task scheduling algorithm for preemptible neural processing units", HPCA 2020.
-A waiting task gains priority x (time waited / its time alone) tokens; candidates are those at or above the largest
-level of 1, 3, 9 that the most tokens reach; the one with the least time left goes next, and takes over (checkpoint)
-unless the running one has less to lose by ending first (drain).  As a baseline of Planaria in the same simulation;
-preemption between engines and its options are the simulator's policies.  FCFS is its non-preemptive baseline.
+Choi & Rhu, "PREMA: a predictive multi-task scheduling algorithm for preemptible neural processing units", HPCA 2020. A
+waiting task gains priority x (time waited / its time alone) tokens; candidates are those at or above the highest of the
+levels 1, 3, 9 reached by the maximum token count.  The candidate with the least remaining time runs next, and takes
+over (checkpoint) unless the running task loses less by ending first (drain).  It serves as a baseline of Planaria in
+the same simulation; preemption between engines and its options are covered by the simulator's policies.  FCFS is its
+non-preemptive baseline.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Prema:
     quantum: int = 175_000
 
     def assign(self, tasks: Sequence[Task], now: int, npu: Npu) -> dict[int, tuple[int, bool]]:
-        """Return the one task that has the array."""
+        """Return the single task that gets the array."""
         for task in tasks:
             if not task.token:
                 task.token = float(task.priority)
@@ -41,7 +42,7 @@ class Prema:
         current = next((task for task in tasks if task.have), None)
         if current is not None and current is not candidate:
             left, coming = current.remaining(0, whole=True), candidate.remaining(0, whole=True)
-            # What each would suffer from the other going first, relative to its time alone.
+            # Compare the slowdown of each if the other goes first, relative to its time alone.
             if coming / current.table.cycles(0) > left / candidate.table.cycles(0):
                 candidate = current
         return {candidate.number: (npu.subarrays, True)}
@@ -54,5 +55,5 @@ class Fcfs:
     quantum: int = 0
 
     def assign(self, tasks: Sequence[Task], now: int, npu: Npu) -> dict[int, tuple[int, bool]]:
-        """Return the task that came first."""
+        """Return the task that arrived first."""
         return {min(task.number for task in tasks): (npu.subarrays, True)}

@@ -1,19 +1,19 @@
-"""What a network needs of an accelerator: latency by batch and share, and the load it puts on caches and memory.
+"""Resource needs of a network on an accelerator: latency by batch and share, and its load on caches and memory.
 
-Latencies of the whole accelerator are measured, by batch; between two batches they are interpolated linearly, as
-gpulet's latency model does.  Latencies on a share p are reconstructed, since published measurements name occupancies
-but no latencies by share, from f, how far a batch fills the accelerator (achieved over theoretical occupancy):
+Latencies on the whole accelerator are measured, by batch; between two batches they are interpolated linearly, as in
+gpulet's latency model.  Published measurements give occupancies but no latencies by share, so latencies on a share p
+are reconstructed from f, the fraction of the accelerator that a batch fills (achieved over theoretical occupancy):
 
 - `amdahl`  t (1 - f + f / p): some kernels need every unit, others few.
-- `fixed`   t0 + (t - t0) (1 - f + f / p): what does not grow with the batch, t0 by the line through the smallest and
-  the largest batch, is launching and waiting, which does not grow on fewer units either.
+- `fixed`   t0 + (t - t0) (1 - f + f / p): the part that does not grow with the batch, t0 from the line through the
+  smallest and the largest batch, is launching and waiting, which does not grow on fewer units either.
 - `fill`    t max(1, f / p): all kernels fill the accelerator alike.
 
-- `measured` what the network took on shares of a GPU (`sharing.measured`), relative to the whole: between two shares
-  linear in 1 / p, between two batches linear, below the smallest share in inverse proportion.
+- `measured` the time of the network on shares of a GPU (`sharing.measured`), relative to the whole: linear in 1 / p
+  between two shares, linear between two batches, in inverse proportion below the smallest share.
 
-The first is the least favourable to sharing.  Where times on shares are known, `known` takes them: (share, times as
-long as on the whole) pairs, of which the next smaller share counts.
+The first is the least favourable to sharing.  If times on shares are known, `known` uses them: pairs (share, factor on
+the time on the whole), of which the next smaller share counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ShareLaw = Literal["amdahl", "fixed", "fill", "known", "measured"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A batch on the whole accelerator, alone: its latency, and shares (0 to 1) of what it fills and loads."""
+    """A batch alone on the whole accelerator: its latency, and the shares (0 to 1) it fills and loads."""
 
     batch: int
     latency_ns: int
@@ -41,13 +41,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A batch on shares, measured: by rising share (0 to 1, the last is 1), times as long as on the whole."""
+    """A measured batch on shares: by rising share (0 to 1, the last is 1), the factor on the time on the whole."""
 
     batch: int
     points: tuple[tuple[float, float], ...]
 
     def longer(self, part: float) -> float:
-        """Return how many times as long the batch takes on a share."""
+        """Return the factor on the time on the whole for a share."""
         index = bisect_left(self.points, part, key=lambda point: point[0])
         if index == 0:
             share, longer = self.points[0]
@@ -60,10 +60,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Profile:
-    """A served network; `samples` by rising batch, `slo_ns` from a request's arrival to its answer.
+    """A served network; `samples` by rising batch, `slo_ns` from the arrival of a request to its answer.
 
-    `longer`: with the law `known`, by rising share in percent, how many times as long it takes there.  `curves`: with
-    the law `measured`, by rising batch; UsageError where there are none.
+    `longer`: for the law `known`, the slowdown factors by rising share in percent.  `curves`: for the law `measured`,
+    by rising batch; UsageError if there are none.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Profile:
 
     @property
     def largest(self) -> int:
-        """Return the largest batch that was measured."""
+        """Return the largest measured batch."""
         return self.samples[-1].batch
 
     def at(self, batch: int) -> Sample:
@@ -112,7 +112,7 @@ class Profile:
 
     @property
     def fixed_ns(self) -> int:
-        """Return the part of the latency that does not grow with the batch, by the line through the outer samples."""
+        """Return the batch-independent part of the latency, from the line through the outer samples."""
         first, last = self.samples[0], self.samples[-1]
         if first is last:
             return 0
@@ -120,7 +120,7 @@ class Profile:
         return max(0, round(first.latency_ns - slope * first.batch))
 
     def latency(self, batch: int, share: int) -> int:
-        """Return ns that a batch takes alone on `share` percent of the accelerator."""
+        """Return the time (ns) of a batch alone on `share` percent of the accelerator."""
         known = self._known.get((batch, share))
         if known is None:
             sample = self.at(batch)
@@ -128,13 +128,14 @@ class Profile:
         return known
 
     def stretched(self, sample: Sample, part: float) -> float:
-        """Return ns that a batch on the whole accelerator takes on a share (above 0 to 1), by the law."""
+        """Return the time (ns) on a share (above 0 to 1) of a batch sampled on the whole accelerator, by the law."""
         return _LAWS[self.law](self, sample, part)
 
     def saturated(self, share: int, slack: float = 1.0) -> tuple[int, float]:
-        """Return the largest batch b with 2 L(b) slack <= SLO on a share, and its requests a second; (0, 0.0) if none.
+        """Return the largest batch b with 2 L(b) slack <= SLO on a share, and its requests per second, or (0, 0.0).
 
-        A request waits for the batch before its own at worst, hence twice the latency (Nexus, SOSP 2019, section 6.1).
+        In the worst case a request waits for the preceding batch, hence twice the latency (Nexus, SOSP 2019, section
+        6.1).
         """
         for batch in range(self.largest, 0, -1):
             taken = self.latency(batch, share) * slack

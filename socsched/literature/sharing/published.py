@@ -1,7 +1,7 @@
 """Profiles in the format gpulet's authors published: a CSV of networks by batch, a CSV of interference constants.
 
 Columns: network, batch, duration (ms), utilisation of SMs, L2 and DRAM, achieved and theoretical occupancy (percent);
-github.com/casys-kaist/glet, resource/GPU/UTIL.CSV and INT_MODEL_CONSTANT.CSV.  Objectives are the file
+github.com/casys-kaist/glet, resource/GPU/UTIL.CSV and INT_MODEL_CONSTANT.CSV.  Objectives are those of the file
 scripts/createSchedulingCases.py there: about twice the latency of a batch of 32 on their GPU.
 """
 
@@ -37,9 +37,9 @@ def read_profiles(
 ) -> list[Profile]:
     """Return the networks of a CSV file by name.
 
-    `objectives_ns` are the objectives by network; one that is not named gets `factor` times the latency of its largest
-    batch, which is the rule of gpulet's authors.  With the law `measured` networks that were not measured get the one
-    that `measured.OTHERWISE` names.  InputError tells file, line and what was expected.
+    `objectives_ns` gives the objectives by network; any other network gets `factor` times the latency of its largest
+    batch, the rule of gpulet's authors.  With the law `measured`, networks without measurements get the law
+    `measured.OTHERWISE`.  InputError gives file, line and the expected format.
     """
     rows: dict[str, list[Sample]] = {}
     for line, fields in _lines(file):

@@ -1,13 +1,14 @@
-"""MIG-Serving: how to cut reconfigurable GPUs and whom to serve where, with the fewest of them.
+"""MIG-Serving: partition reconfigurable GPUs and assign services to instances, using the fewest GPUs.
 
 Tan et al., "Serving DNN models with multi-instance GPUs: a case of the reconfigurable machine scheduling problem",
 arXiv 2109.11067.  A configuration of a GPU is a legal partition and a service for each instance; its utility for a
-service is the share of the required rate it brings.  The fast algorithm (section 5.2) adds the configuration with the
-best score, sum (1 - c) u over services with c what is completed already, until everything is completed.
+service is the fraction of the required rate it provides.  The fast algorithm (section 5.2) adds the configuration with
+the best score, sum (1 - c) u over services with c the completed fraction, until everything is completed.
 
-Details after the abstract and reimplementations, the paper's text was not at hand.  Options for what is left open:
-utilities beyond what a service still needs do not count (`clip`), at most `mix` different services on a GPU, one more
-when hardly anything is missing (`last_mile`), as large configuration sets are not looked through otherwise.
+Details follow the abstract and reimplementations, as the full text was not available.  Options for open points:
+utilities beyond the remaining need of a service do not count (`clip`); at most `mix` different services per GPU, one
+more once hardly anything is missing (`last_mile`), since large configuration sets would otherwise be too expensive to
+search.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from socsched.literature.sharing.deployment import Demand, Deployment, Part, Ser
 from socsched.literature.sharing.mig import geometry, partitions
 
 Config = tuple[tuple[str, str], ...]
-"""Instances of a GPU as (profile, service), sorted; an instance nobody needs is left out."""
+"""Instances of a GPU as (profile, service), sorted; unneeded instances are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`mix` services on a GPU, one more once less than `last_mile` of a GPU's worth is missing; `clip` utilities."""
+    """`mix` services per GPU, one more once less than `last_mile` of a GPU's worth is missing; `clip` utilities."""
 
     mix: int = 3
     last_mile: float = 0.5
@@ -55,14 +56,14 @@ class Problem:
         return tuple(one.profile.name for one in self.demands)
 
     def utility(self, config: Config) -> tuple[float, ...]:
-        """Return by service the share of its rate that a GPU configured so brings."""
+        """Return by service the fraction of its rate provided by a GPU with this configuration."""
         gained = Counter[str]()
         for profile, service in config:
             gained[service] += self.throughput[profile, service]  # type: ignore[assignment]
         return tuple(gained[one.profile.name] / one.rate for one in self.demands)
 
     def completed(self, configs: Sequence[Config]) -> tuple[float, ...]:
-        """Return by service the share of its rate that these GPUs bring."""
+        """Return by service the fraction of its rate provided by these GPUs."""
         total = [0.0] * len(self.demands)
         for config in configs:
             total = [a + b for a, b in zip(total, self.utility(config), strict=True)]
@@ -70,13 +71,13 @@ class Problem:
 
 
 def share_of(gpu: str, profile: str) -> int:
-    """Return the percentage of a GPU's compute an instance has, rounded down so that legal ones never exceed it."""
+    """Return an instance's percentage of a GPU's compute, rounded down so that legal layouts never exceed 100."""
     cut = geometry(gpu)
     return floor(100 * cut.profile(profile).compute / cut.compute)
 
 
 def problem(gpu: str, demands: Sequence[Demand], options: Options = Options()) -> Problem:
-    """Return the problem; UsageError where a service is in time on no instance at all."""
+    """Return the problem; UsageError if a service is in time on no instance at all."""
     throughput: dict[tuple[str, str], float] = {}
     batch: dict[tuple[str, str], int] = {}
     for one in demands:
@@ -89,7 +90,7 @@ def problem(gpu: str, demands: Sequence[Demand], options: Options = Options()) -
 
 
 def configurations(given: Problem, mix: int) -> list[Config]:
-    """Return every configuration of a GPU with at most `mix` services, each instance serving somebody it can."""
+    """Return every configuration of a GPU with at most `mix` services, each instance with a service it can run."""
     found: dict[Config, None] = {}
     for count in range(1, mix + 1):
         for services in combinations(given.services, count):
@@ -111,7 +112,7 @@ def _assigned(given: Problem, profile: str, number: int, services: tuple[str, ..
 
 
 def score(utility: Sequence[float], completed: Sequence[float], clip: bool) -> float:
-    """Return how much a configuration helps: sum (1 - c) u, with `clip` of no u beyond what is missing."""
+    """Return the score of a configuration: sum (1 - c) u, with `clip` counting no u beyond the missing fraction."""
     total = 0.0
     for u, c in zip(utility, completed, strict=True):
         missing = max(0.0, 1.0 - c)
@@ -120,12 +121,12 @@ def score(utility: Sequence[float], completed: Sequence[float], clip: bool) -> f
 
 
 def done(completed: Sequence[float]) -> bool:
-    """Return whether every service has its rate."""
+    """Return whether every service has its full rate."""
     return all(c >= 1 - 1e-9 for c in completed)
 
 
 class Choices:
-    """The configurations of a problem with their utilities, and the best of them for what is missing."""
+    """The configurations of a problem with their utilities, ranked by the remaining need."""
 
     def __init__(self, given: Problem) -> None:
         self.given = given
@@ -142,7 +143,7 @@ class Choices:
 
 
 class _Table:
-    """Configurations, fewest instances first, and a row of utilities each."""
+    """Configurations, fewest instances first, each with a row of utilities."""
 
     def __init__(self, given: Problem, configs: Sequence[Config]) -> None:
         self.configs = sorted(configs, key=lambda config: (len(config), config))
@@ -152,9 +153,9 @@ class _Table:
     def ranked(
         self, missing: npt.NDArray[np.float64], first: int, clip: bool
     ) -> list[tuple[Config, tuple[float, ...]]]:  # fmt: skip
-        """Return the best by `score`; rounded, so that equals are equal on every machine."""
+        """Return the best by `score`, rounded so that ties are identical on every machine."""
         useful = np.minimum(self.utilities, missing) if clip else self.utilities
-        # In units of what is missing most: rounded otherwise, the last crumb would be nobody's.
+        # Scale by the largest missing fraction: otherwise rounding would hide the last small remainder.
         most = missing.max()
         scores = np.round((useful / (most if clip else 1.0)) @ (missing / most), 10)
         if first == 1:
@@ -165,7 +166,7 @@ class _Table:
 
 
 def greedy(given: Problem, completed: Sequence[float] | None = None, choices: Choices | None = None) -> list[Config]:
-    """Return GPUs' configurations by the fast algorithm, on top of what is `completed` already."""
+    """Return GPU configurations by the fast algorithm, in addition to the fractions already `completed`."""
     choices = choices or Choices(given)
     have = list(completed or [0.0] * len(given.demands))
     chosen: list[Config] = []
@@ -177,7 +178,7 @@ def greedy(given: Problem, completed: Sequence[float] | None = None, choices: Ch
 
 
 def trimmed(given: Problem, configs: Sequence[Config]) -> list[Config]:
-    """Return the configurations without instances that nobody needs, and without GPUs that are then empty."""
+    """Return the configurations without unneeded instances and without GPUs left empty."""
     kept = [list(config) for config in configs]
     for config in sorted(kept, key=len):
         for pair in sorted(config, key=lambda pair: given.throughput[pair]):
@@ -190,7 +191,7 @@ def trimmed(given: Problem, configs: Sequence[Config]) -> list[Config]:
 
 
 def lower_bound(given: Problem) -> int:
-    """Return GPUs that no deployment can do without: every service on its most efficient instance, without waste."""
+    """Return a lower bound on the number of GPUs: every service on its most efficient instance, without waste."""
     cut = geometry(given.gpu)
     needed = 0.0
     for one in given.demands:
@@ -200,9 +201,10 @@ def lower_bound(given: Problem) -> int:
 
 
 def static(given: Problem, partition: tuple[str, ...]) -> list[Config]:
-    """Return GPUs all cut as `partition`, each instance for the service that misses most; UsageError if never enough.
+    """Return GPUs all cut as `partition`, each instance for the service most in need; UsageError if never enough.
 
-    With one instance, the whole GPU, it is the static allocation of whole GPUs that MIG-Serving is compared with.
+    With a single instance, the whole GPU, this is the static allocation of whole GPUs that MIG-Serving is compared
+    with.
     """
     have = Counter[str]()
     rates = {one.profile.name: one.rate for one in given.demands}
@@ -223,7 +225,7 @@ def static(given: Problem, partition: tuple[str, ...]) -> list[Config]:
 
 
 def deployment(given: Problem, configs: Sequence[Config]) -> Deployment:
-    """Return the parts to serve from; the rate of a service goes to its instances by their throughput."""
+    """Return the parts to serve from; the rate of a service is divided among its instances by throughput."""
     profiles = {one.profile.name: one.profile for one in given.demands}
     rates = {one.profile.name: one.rate for one in given.demands}
     whole = Counter[str]()

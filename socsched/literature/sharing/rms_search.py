@@ -1,9 +1,9 @@
 """MIG-Serving's slow algorithm: a genetic algorithm whose crossover erases GPUs and refills them by tree search.
 
 Tan et al., arXiv 2109.11067, section 5.3: individuals are deployments; mutation swaps services between instances of one
-size, which changes nothing but what a later crossover can erase; crossover erases some GPUs at random and solves what
-is then missing by Monte Carlo tree search, customised: children are the best-scored configurations only, a rollout goes
-on greedily and is remembered by what is missing (rounded to a percent).  The best deployment never gets worse.
+size, which only affects what a later crossover can erase; crossover erases some GPUs at random and fills the missing
+demand by Monte Carlo tree search, customised: children are the best-scored configurations only, a rollout continues
+greedily and is memoised by the missing demand (rounded to a percent).  The best deployment never gets worse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Node:
 
 @dataclass(slots=True)
 class Mcts:
-    """Tree search for the fewest configurations that complete what is missing."""
+    """Tree search for the fewest configurations that complete the missing demand."""
 
     choices: Choices
     search: Search
@@ -48,7 +48,7 @@ class Mcts:
     known: dict[tuple[int, ...], list[Config]] = field(default_factory=dict)
 
     def solve(self, completed: Sequence[float]) -> list[Config]:
-        """Return configurations that complete the rest; the greedy ones where no better were found."""
+        """Return configurations that complete the rest; the greedy ones if no better were found."""
         root = _Node(tuple(completed), ())
         best = self._rollout(root.completed)
         if not best:
@@ -88,7 +88,7 @@ class Mcts:
     def _rollout(self, completed: tuple[float, ...]) -> list[Config]:
         if done(completed):
             return []
-        # Rounded down: who shares an entry misses no more than the one it was made for.
+        # Rounded down: every state sharing an entry misses no more than the state the entry was computed for.
         key = tuple(int(min(1.0, c) * 100 + 1e-9) for c in completed)
         if key not in self.known:
             self.known[key] = _grown(self.choices, [c / 100 for c in key])
@@ -105,7 +105,7 @@ def _grown(choices: Choices, completed: Sequence[float]) -> list[Config]:
 
 
 def search(given: Problem, limits: Search = Search()) -> list[Config]:
-    """Return GPUs' configurations by the slow algorithm: never more than the fast one's."""
+    """Return GPU configurations by the slow algorithm: never more than from the fast one."""
     draw = random.Random(limits.seed)
     choices = Choices(given)
     mcts = Mcts(choices, limits, draw)
@@ -131,7 +131,7 @@ def _instances(configs: Sequence[Config]) -> int:
 
 
 def swapped(configs: Sequence[Config], draw: random.Random) -> list[Config]:
-    """Return the deployment with the services of two instances of one size on two GPUs exchanged, where there are."""
+    """Return the deployment with services exchanged between two equal-sized instances on two GPUs, if possible."""
     changed = [list(config) for config in configs]
     places = [(i, j) for i, config in enumerate(changed) for j in range(len(config))]
     draw.shuffle(places)

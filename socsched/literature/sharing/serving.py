@@ -1,14 +1,14 @@
 """A serving simulation: requests, batches and parts of accelerators, on a clock of integer nanoseconds.
 
 Requests go to the parts that serve their network, in proportion to the planned rates.  A free part takes the network
-whose oldest request is due first and starts as many of its requests as the planned batch allows; where a network has a
-part for itself, as many as the oldest one has time for (`adaptive`, as Clipper batches).  A request that cannot be
-answered in time any more is dropped (`drop`).  How fast a batch goes follows from the mechanism's properties and the
-model of interference, again whenever somebody starts or ends on the accelerator; what remains is rounded up.  Events of
-one instant: ends, changes, arrivals, then dispatch.
+whose oldest request is due first and starts as many of its requests as the planned batch allows; if a network has a
+dedicated part, as many as the deadline of the oldest one allows (`adaptive`, as in Clipper).  A request that can no
+longer be answered in time is dropped (`drop`).  The speed of a batch follows from the mechanism's properties and the
+interference model, and is updated whenever a batch starts or ends on the accelerator; the remaining time is rounded up.
+Order of simultaneous events: ends, changes, arrivals, then dispatch.
 
-It is a loop of its own since the simulator of plans has neither batches nor shares of a speed; on what both have
-(batches of one, periodic requests, one part) their answers are the same to the nanosecond, which a test holds.
+This is a separate event loop since the plan simulator has neither batches nor shares of a speed.  On their common
+ground (batches of one, periodic requests, one part) both give the same answers to the nanosecond, which a test checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ END, CHANGE, TICK = 0, 1, 2
 
 @dataclass(slots=True, eq=False)
 class _Instance:
-    """A part at work."""
+    """A part in operation."""
 
     part: Part
     limits: dict[str, int]
@@ -53,13 +53,13 @@ class _Instance:
 
 
 Controller = Callable[[int, "Simulation"], None]
-"""controller(now_ns, simulation), every `period_ns`: may ask for `Simulation.change`."""
+"""controller(now_ns, simulation), every `period_ns`: may call `Simulation.change`."""
 
 
 class Simulation:
     """One run of a deployment; `run` returns the outcome.
 
-    `controller` is called every `period_ns`; it sees `window`, what happened since it was last called, by network.
+    `controller` is called every `period_ns`; `window` gives it the events since its last call, by network.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Simulation:
 
     @property
     def parts(self) -> list[Part]:
-        """Return the parts at work now."""
+        """Return the parts in operation now."""
         return [one.part for one in self._instances if not one.closed]
 
     def run(self, requests: Sequence[Request], duration_ns: int) -> Outcome:
-        """Serve `requests` and return what became of them; those under way at `duration_ns` are finished."""
+        """Serve `requests` and return their outcome; requests in progress at `duration_ns` are finished."""
         if self._controller:
             self._push(self.period_ns, TICK, None)
         index, now = 0, 0
@@ -136,10 +136,11 @@ class Simulation:
                 one.limits[model] = batch
 
     def change(self, now: int, device: int, parts: Sequence[Part], *, standby: bool = True) -> int:
-        """Replace the parts of an accelerator as its mechanism allows, and return when the new ones work.
+        """Replace the parts of an accelerator as its mechanism allows, and return the time the new ones start serving.
 
-        At any instant: at once.  By a new process: after `reconfigure_ns`, with a standby only its downtime is lost,
-        without one the parts that change are away for all of it.  When idle: everything on the accelerator is away.
+        At any instant: immediately.  By a new process: after `reconfigure_ns`; with a standby only its downtime is
+        lost, without one the changing parts are unavailable throughout.  When idle: the whole accelerator is
+        unavailable.
         """
         how = self.mechanism
         if not how.admits(tuple(part.share for part in parts)):
@@ -200,7 +201,7 @@ class Simulation:
         self._route(request.model, now)
 
     def _route(self, name: str, stamp: int) -> None:
-        """Put a request where the fewest were sent for the rate planned there."""
+        """Route a request to the part with the fewest requests relative to its planned rate."""
         best = None
         for one in self._instances:
             if not one.closed and name in one.queues:
@@ -244,7 +245,7 @@ class Simulation:
             return True
 
     def _size(self, one: _Instance, name: str, now: int) -> int:
-        """Return how many requests to start together."""
+        """Return the number of requests to start together."""
         queue, profile = one.queues[name], one.profiles[name]
         if not self._adaptive or len(one.queues) > 1:
             return min(len(queue), one.limits[name])
@@ -254,7 +255,7 @@ class Simulation:
         return size
 
     def _ended(self, what: object, now: int) -> None:
-        """End a batch, unless its pace has changed since this end was foreseen."""
+        """End a batch, unless its pace has changed since this end was predicted."""
         assert isinstance(what, tuple)
         instance, version = what
         if version == instance.version:
@@ -273,7 +274,7 @@ class Simulation:
         self._retime(one.part.device, now)
 
     def _retime(self, device: int, now: int) -> None:
-        """Give everybody who runs on an accelerator the pace that goes with the company."""
+        """Update the pace of all running batches on an accelerator."""
         active = [one for one in self._instances if one.part.device == device and one.batch]
         running = [
             Running(one.profiles[one.model], len(one.batch), self._share(one, len(active))) for one in active
@@ -285,7 +286,7 @@ class Simulation:
             one.busy_ns += passed
             one.pace, one.since_ns = pace, now
             one.version += 1
-            # Sums of quotients are off by a little; a nanosecond too late is nobody's deadline.
+            # Tolerate rounding errors in sums of quotients: otherwise ends would come a nanosecond late.
             self._push(now + ceil(one.left_ns * pace - 1e-6), END, (one, one.version))
 
     def _share(self, one: _Instance, active: int) -> int:
@@ -294,7 +295,7 @@ class Simulation:
         return max(1, one.part.share // active)
 
     def _pace(self, one: _Instance, me: Running, others: list[Running]) -> float:
-        """Return how many ns pass for one of the batch's latency alone on its part."""
+        """Return the ns that pass per ns of the batch's latency alone on its part."""
         how = self.mechanism
         if not how.concurrent:
             return (1 + len(others)) * (1 + (how.switch_ns / how.slice_ns if others else 0.0))
@@ -315,5 +316,5 @@ def _instance(part: Part) -> _Instance:
 
 
 def whole(profiles: Sequence[tuple[Profile, float]], batch: int = 0, device: int = 0) -> Part:
-    """Return a whole accelerator that serves these networks, rates with them, in turn; batches up to the largest."""
+    """Return a whole accelerator that serves networks with their rates in turn; batches up to the largest."""
     return Part(device, 100, tuple(Served(one, batch or one.largest, rate) for one, rate in profiles))

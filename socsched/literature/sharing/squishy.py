@@ -1,12 +1,12 @@
 """Squishy bin packing: whole accelerators shared in time (Nexus; Shen et al., SOSP 2019, section 6.1, algorithm 1).
 
-A network whose rate fills accelerators gets them for itself, at the largest batch b with 2 L(b) <= SLO
-(ScheduleSaturate).  What is left of each is a residue: batches are gathered for a duty cycle d = b / rate, L(b) + d
-<= SLO, and occupy L(b) / d of an accelerator.  Residues are merged, best fit by falling occupancy: the merged duty
-cycle is the shorter one, every batch shrinks to what arrives in it, all batches together must fit into it, and all
-objectives must still hold (ScheduleResidue): a request waits for the duty cycle and everybody's batch, or, as parts
-do not idle until a batch is full, twice for everybody's batch.  This is the baseline of gpulet ("SBP"), and how
-gpulet shares a part in time.
+A network whose rate fills accelerators gets them exclusively, at the largest batch b with 2 L(b) <= SLO
+(ScheduleSaturate).  The rest of each is a residue: batches are gathered for a duty cycle d = b / rate, L(b) + d <= SLO,
+and occupy L(b) / d of an accelerator.  Residues are merged, best fit by falling occupancy: the merged duty cycle is the
+shorter one, every batch shrinks to the requests that arrive in it, all batches together must fit into it, and all
+objectives must still hold (ScheduleResidue): a request waits for the duty cycle and all batches, or, as parts do not
+idle until a batch is full, twice for all batches.  This is the baseline of gpulet ("SBP"), and gpulet's way to share a
+part in time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from socsched.literature.sharing.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`slack` multiplies latencies where a plan is made (gpulet: "latency ratio" 1.1); `most` networks share a part."""
+    """`slack` multiplies latencies in planning (gpulet: "latency ratio" 1.1); `most` networks share a part."""
 
     slack: float = 1.1
     most: int = 3
@@ -41,22 +41,22 @@ class Turn:
 
 
 def residue(profile: Profile, rate: float, share: int, slack: float) -> Turn | None:
-    """Return the turn with the largest batch that gathers `rate` requests a second in time, None if there is none."""
+    """Return the turn with the largest batch that gathers `rate` requests per second in time, None if there is none."""
     for batch in range(profile.largest, 0, -1):
         taken, duty = profile.latency(batch, share) * slack, batch * 1e9 / rate
         if taken <= duty and taken + duty <= profile.slo_ns:
             return Turn(share, duty, (Served(profile, batch, rate),))
-    # Fewer requests than one in the time that can be waited: each is served when it comes.
+    # Less than one request per permitted wait: each is served on arrival.
     duty = 1e9 / rate
     if profile.latency(1, share) * slack <= min(duty, profile.slo_ns):
         return Turn(share, duty, (Served(profile, 1, rate),))
-    # No batch gathers in time and leaves a pause: the part is its own, batch after batch, whatever has come by then.
+    # No duty cycle fits: dedicate the part, with back-to-back batches of the requests that have arrived.
     batch, most = profile.saturated(share, slack)
     return Turn(share, batch * 1e9 / most, (Served(profile, batch, rate),)) if most >= rate > 0 else None
 
 
 def merge(one: Turn, other: Turn, options: Options) -> Turn | None:
-    """Return both in turns on the share of `one`, None when that is too much or too late for somebody."""
+    """Return both as turns on the share of `one`, None if the load is too high or a network would be late."""
     served = (*one.served, *other.served)
     if len(served) > options.most or len({each.profile.name for each in served}) < len(served):
         return None
@@ -65,14 +65,14 @@ def merge(one: Turn, other: Turn, options: Options) -> Turn | None:
     if any(each.batch > each.profile.largest for each in fitted):
         return None
     busy = sum(each.profile.latency(each.batch, one.share) for each in fitted) * options.slack
-    # A request just missed its turn waits for a duty cycle and, at worst, for everybody's batch.
+    # A request that just missed its turn waits for a duty cycle and, at worst, for all batches.
     if busy > duty or any(duty + busy > each.profile.slo_ns and busy * 2 > each.profile.slo_ns for each in fitted):
         return None
     return Turn(one.share, duty, fitted)
 
 
 def schedule(demands: Sequence[Demand], devices: int, options: Options = Options()) -> Deployment:
-    """Return whole accelerators shared in time; what finds no place is `unserved`."""
+    """Return whole accelerators shared in time; unplaced demand is `unserved`."""
     full: list[Turn] = []
     left: list[Turn] = []
     unserved: list[Demand] = []

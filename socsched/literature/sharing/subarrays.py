@@ -1,13 +1,13 @@
-"""An NPU of systolic subarrays that can be joined and split: cycles of a layer on some of them.
+"""An NPU of systolic subarrays that can be joined and split: cycles of a layer by number of subarrays.
 
 Ghodrati et al., "Planaria: dynamic architecture fission for spatial multi-tenant acceleration of deep neural networks",
 MICRO 2020: a 128 x 128 array at 700 MHz made of 16 subarrays of 32 x 32.  A layer is a matrix product, K inputs by N
-outputs for M positions, and depthwise layers are many small ones.  On c subarrays it runs on g arrays of r x s
-subarrays, r s g <= c, each with a share of the positions; the best of these shapes is taken, as the paper's compiler
-does.  One array as large as the NPU is what PREMA has.
+outputs for M positions; a depthwise layer consists of many small ones.  On c subarrays it runs on g arrays of r x s
+subarrays, r s g <= c, each with a share of the positions; the best of these shapes is taken, as in the paper's
+compiler.  A single array as large as the NPU is the hardware of PREMA.
 
-Reconstructed: cycles count weights loaded once a tile, positions streamed and the pipeline filled and drained; memory
-is taken to keep up.  The authors' tables come from a simulator that also counts on-chip buffers.
+Reconstructed: cycles count weights loaded once per tile, positions streamed and the pipeline filled and drained; memory
+is assumed to keep up.  The authors' tables come from a simulator that also models on-chip buffers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import ceil, isqrt
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A matrix product of `k` inputs by `n` outputs for `m` positions, `groups` times side by side."""
+    """A matrix product of `k` inputs by `n` outputs for `m` positions, repeated for `groups` independent groups."""
 
     k: int
     n: int
@@ -35,7 +35,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Npu:
-    """`side` of a subarray in cells, how many there are (a square number), and the clock."""
+    """`side` of a subarray in cells, number of subarrays (a square), and the clock."""
 
     side: int = 32
     subarrays: int = 16
@@ -49,7 +49,7 @@ class Npu:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A layer on some subarrays: tiles one after the other, and cycles of each."""
+    """A layer on some subarrays: number of sequential tiles, and cycles of each."""
 
     count: int
     cycles: int
@@ -67,7 +67,7 @@ def _tiles(layer: Layer, rows: int, columns: int, arrays: int) -> Tiles:
         packed = max(1, min(layer.groups, rows // layer.k, columns // layer.n))
     products = ceil(layer.groups / packed)
     spread = min(arrays, products)
-    # Arrays take different products first, then different positions of one.
+    # Arrays are assigned different products first, then different positions of one product.
     each = max(1, arrays // spread)
     count = ceil(products / spread) * ceil(layer.k * packed / rows) * ceil(layer.n * packed / columns)
     return Tiles(count, ceil(layer.m / each) + rows + columns)
@@ -94,7 +94,7 @@ def undivided(layer: Layer, npu: Npu) -> Tiles:
 class Table:
     """A network on an NPU: tiles of every layer by number of subarrays (1 and up; 0 is the undivided array).
 
-    `after` are cycles of the layers behind each, by number of subarrays.
+    `after`: cycles of the layers following each, by number of subarrays.
     """
 
     name: str

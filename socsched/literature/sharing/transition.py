@@ -1,11 +1,12 @@
-"""From one deployment on MIG GPUs to another without serving less in between: exchange and compact.
+"""Transition between two deployments on MIG GPUs without loss of service in between: exchange and compact.
 
-Tan et al., arXiv 2109.11067, section 6.  Exchange: instances that are missing are made first, on free slices or on GPUs
-that are borrowed, then those that are too many go; from then on the instances are those of the target.  Compact: GPU by
-GPU becomes one of the target's; an instance moves by being made at its new place before it goes at its old one.  So
-at no moment has a service less than the smaller of what it has before and after, and every layout on the way is legal.
+Tan et al., arXiv 2109.11067, section 6.  Exchange: missing instances are created first, on free slices or on borrowed
+GPUs, then surplus ones are removed; from then on the instances are those of the target.  Compact: the GPUs become those
+of the target one by one; an instance moves by being created at its new place before it is removed from its old one. At
+no moment does a service have less than the smaller of its capacities before and after, and every intermediate layout is
+legal.
 
-Reconstructed in its order of moves (who stays where, which GPU is next): most instances in common first.
+Reconstructed in the order of moves (instances to keep, next GPU): most instances in common first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from socsched.literature.sharing.rms import Config
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step: an instance with a service is made or goes."""
+    """One step: an instance with a service is created or removed."""
 
     kind: Literal["make", "remove"]
     phase: Literal["exchange", "compact"]
@@ -33,7 +34,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """All steps in order, GPUs used at most on the way, and what lies on each GPU at the end."""
+    """All steps in order, the peak number of GPUs in between, and the final contents of each GPU."""
 
     actions: tuple[Action, ...]
     peak: int
@@ -58,7 +59,7 @@ class _Fleet:
         self.actions.append(Action("remove", self.phase, gpu, placed, service))
 
     def room(self, profile: str, closed: set[int]) -> tuple[int, Placed]:
-        """Return where an instance can be made, fullest GPU first; a borrowed GPU where nowhere else."""
+        """Return a place for an instance, fullest GPU first; a borrowed GPU if there is no other."""
         wanted = self.cut.profile(profile)
         order = sorted(range(len(self.gpus)), key=lambda i: (-sum(p.compute for p in self.gpus[i]), i))
         for gpu in order:
@@ -75,7 +76,7 @@ class _Fleet:
 
 
 def laid_out(gpu: str, config: Config) -> dict[Placed, str]:
-    """Return where the instances of a configuration lie, with their services; AssertionError if they cannot."""
+    """Return the places of the instances of a configuration, with their services; AssertionError if they do not fit."""
     spots = place(gpu, tuple(profile for profile, _ in config))
     assert spots is not None, config
     waiting: dict[str, list[str]] = {}
@@ -85,7 +86,7 @@ def laid_out(gpu: str, config: Config) -> dict[Placed, str]:
 
 
 def transition(gpu: str, now: Sequence[Config], target: Sequence[Config]) -> Transition:
-    """Return the steps that turn GPUs configured as `now` into `target`, neither of them ordered."""
+    """Return the steps that turn GPUs configured as `now` into `target`, both unordered."""
     fleet = _Fleet(geometry(gpu), [laid_out(gpu, config) for config in now])
     fleet.peak = len(fleet.gpus)
     _exchange(fleet, target)
@@ -110,7 +111,7 @@ def _exchange(fleet: _Fleet, target: Sequence[Config]) -> None:
             fleet.make(where, spot, service)
     for pair, number in sorted((have - wanted).items()):
         for _ in range(number):
-            # From the emptiest GPU, which is then the sooner free.
+            # Remove from the emptiest GPU first, so that it becomes free sooner.
             homes = [
                 (sum(p.compute for p in one), i, placed)
                 for i, one in enumerate(fleet.gpus)
@@ -122,7 +123,7 @@ def _exchange(fleet: _Fleet, target: Sequence[Config]) -> None:
 
 
 def _common(fleet: _Fleet, config: Config, finished: set[int]) -> tuple[int, int | None]:
-    """Return how many instances of a configuration the best unfinished GPU has already, and that GPU."""
+    """Return the unfinished GPU with the most instances of a configuration, preceded by their number."""
     best: tuple[int, int | None] = (-1, None)
     for i, one in enumerate(fleet.gpus):
         if i not in finished and one:
@@ -152,7 +153,7 @@ def _compact(gpu: str, fleet: _Fleet, host: int, config: Config, finished: set[i
 def _kept(
     gpu: str, cut: Geometry, have: dict[Placed, str], config: Config
 ) -> tuple[set[Placed], dict[Placed, str]]:  # fmt: skip
-    """Return the most instances that can stay where they are, and the whole layout with them."""
+    """Return the largest set of instances that can stay in place, and the whole layout with them."""
     wanted = Counter(config)
     useful = [placed for placed in sorted(have) if wanted[placed.profile, have[placed]]]
     for count in range(len(useful), 0, -1):

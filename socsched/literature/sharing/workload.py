@@ -1,4 +1,4 @@
-"""Requests: when who asks, from a seed."""
+"""Requests: arrival times by network, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Request:
 
 
 def one_source(rate: float, duration_ns: int, arrivals: Arrivals, seed: str) -> Iterator[int]:
-    """Return the instants (ns) before `duration_ns` at which a source of `rate` requests a second asks.
+    """Return the instants (ns) before `duration_ns` at which a source of `rate` requests per second issues requests.
 
-    `periodic` starts at a random phase within the first period; each source draws from its own stream.
+    `periodic` starts at a random phase within the first period; each source draws from a separate stream.
     """
     if rate <= 0:
         return
@@ -37,7 +37,7 @@ def one_source(rate: float, duration_ns: int, arrivals: Arrivals, seed: str) -> 
 def requests(
     rates: Mapping[str, float], duration_ns: int, arrivals: Arrivals = "poisson", seed: int = 0
 ) -> list[Request]:
-    """Return all requests of networks asked for `rates` times a second, in order of arrival."""
+    """Return all requests of networks with `rates` requests per second, in order of arrival."""
     sources = [
         [Request(at, name) for at in one_source(rate, duration_ns, arrivals, f"{seed}/{name}")]
         for name, rate in sorted(rates.items())

@@ -1,1 +1,1 @@
-"""Comparisons of what the literature proposes: planners, policies, sharing of a GPU, learning."""
+"""Comparisons of approaches from the literature: planners, policies, sharing of a GPU, learning."""

@@ -1,12 +1,12 @@
-"""A Gymnasium-style environment over the simulator: at every step one unit's order is chosen for a while.
+"""A Gymnasium-style environment over the simulator: each step chooses the order on one unit for one period.
 
-`reset(seed)` and `step(action)` return what `gymnasium.Env` returns, without needing the package: an observation
-(float64, `learned.FEATURES`), the reward, whether the time is over, whether it was cut off, and a dictionary with the
-`mask` of allowed actions.  An action that is masked when it comes to be applied becomes the first one, so that no agent
-can violate what `policies.guard` promises.
+`reset(seed)` and `step(action)` return the same values as `gymnasium.Env`, without needing the package: an observation
+(float64, `learned.FEATURES`), the reward, whether the episode has ended, whether it was truncated, and a dictionary
+with the `mask` of allowed actions.  An action that is masked at the time of its application is replaced by the first
+one, so that no agent can violate the guarantees of `policies.guard`.
 
-Reward of a step: minus `miss_cost` for every job of a guarded task that was late, `soft_cost` for any other, minus
-`tardiness_cost` for every period of a late job's that passes while it waits, minus `energy_cost` for every mJ.
+Reward of a step: minus `miss_cost` for every late job of a guarded task, `soft_cost` for any other, minus
+`tardiness_cost` for every period a late job spends waiting, minus `energy_cost` for every mJ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = "environment"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What counts how much in the reward."""
+    """Weights of the reward terms."""
 
     miss: float = 10.0
     soft: float = 1.0
@@ -46,7 +46,7 @@ class Costs:
 
 
 class _Puppet:
-    """Looks, waits a nanosecond for the action that was chosen on what it saw, and applies it if it still may."""
+    """Observes, waits a nanosecond for the action chosen on that observation, and applies it if still allowed."""
 
     def __init__(self, unit: int, period_ns: int) -> None:
         self.unit, self.step_ns, self.period_ns = unit, period_ns, period_ns
@@ -74,10 +74,10 @@ class _Puppet:
 
 
 class Environment:
-    """The order on one unit of a plan (`unit`, else the one with most tasks), decided every `period_ns`.
+    """The order on one unit of a plan (`unit`, else the unit with most tasks), decided every `period_ns`.
 
     Other engines keep the plan's policies.  An episode lasts `duration_ns`; its seed draws phases and execution times
-    as `variation.varied` does.
+    as in `variation.varied`.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class Environment:
         return self._observed(), reward, self._over, False, self._info()
 
     def misses(self) -> tuple[int, int]:
-        """Return how many jobs were late or lost so far: of guarded tasks, of others."""
+        """Return the number of late or lost jobs so far: of guarded tasks, of others."""
         return self._counts()
 
     def _advance(self) -> bool:
-        """Go on to the next look; False where the episode ends before."""
+        """Advance to the next observation; return False if the episode ends before."""
         looks = self._puppet.looks
         while self._puppet.looks == looks:
             if not self._kernel.run_on(1):
@@ -190,7 +190,7 @@ class Environment:
         return sum(t * p for t, p in zip(spent, powers, strict=True)) / max(engine.lanes, 1)
 
     def _waiting_late(self) -> float:
-        """Return how many jobs that are late wait, each counted as much as the step is of its task's period."""
+        """Return the number of late waiting jobs, each weighted by the step as a fraction of its period (at most 1)."""
         view, now = self._puppet.view, self._puppet.seen_ns
         if view is None:
             return 0.0

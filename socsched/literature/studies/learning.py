@@ -1,8 +1,8 @@
 """A small policy-gradient agent in numpy: REINFORCE with a baseline, linear softmax, masked actions.
 
-Williams, Machine Learning 8, 1992; the baseline is the mean return at each step over the episodes of a batch, of the
-same seeds (input-driven variance, Mao et al., ICLR 2019).  What is returned is the best of the weights seen by its
-misses, then its reward, on validation seeds, with the safe action alone among the candidates: never worse there.
+Williams, Machine Learning 8, 1992; the baseline is the mean return at each step over the episodes of a batch, with the
+same seeds (input-driven variance, Mao et al., ICLR 2019).  The result is the best of the evaluated weights by misses,
+then by reward, on validation seeds.  The safe action alone is among the candidates, so the result is never worse there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Weights (actions by features); how they and the safe action alone did on validation seeds (reward, misses)."""
+    """Weights (actions by features); reward and misses on validation seeds for them and for the safe action alone."""
 
     weights: Weights
     reward: float
@@ -37,14 +37,14 @@ class Trained:
 
 
 def probabilities(weights: Weights, observation: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how likely every action is; masked ones never are."""
+    """Return the probability of every action; 0 for masked ones."""
     found = np.where(mask, weights @ observation, -np.inf)
     found = np.exp(found - found.max())
     return np.asarray(found / found.sum())
 
 
 def greedy(weights: Weights) -> Callable[[NDArray[np.float64], NDArray[np.bool_]], int]:
-    """Return the allowed action of the highest score, the first of equals."""
+    """Return a function that chooses the allowed action with the highest score, the first of equals."""
     return lambda observation, mask: int(np.argmax(np.where(mask, weights @ observation, -np.inf)))
 
 
@@ -91,7 +91,7 @@ def _safe_only(environment: Environment) -> Weights:
 
 
 def _better(a: tuple[float, tuple[int, int]], b: tuple[float, tuple[int, int]]) -> bool:
-    """Return whether a reward with misses is better: no more misses of either kind, and more reward."""
+    """Return whether `a` is better than `b`: no more guarded misses, no more misses in total, and more reward."""
     return a[1][0] <= b[1][0] and sum(a[1]) <= sum(b[1]) and a[0] > b[0]
 
 

@@ -24,7 +24,7 @@ def antt(together: Sequence[float], alone: Sequence[float]) -> float:
 
 
 def stp(together: Sequence[float], alone: Sequence[float]) -> float:
-    """Return the system throughput: how many programs' worth of progress is made; the number of programs is best."""
+    """Return the system throughput: the progress made in programs' worth; the number of programs is best."""
     return math.fsum(a / t for t, a in zip(together, alone, strict=True))
 
 
@@ -38,7 +38,7 @@ def fairness(together: Sequence[float], alone: Sequence[float], priorities: Sequ
 
 
 def satisfaction(responses: Histogram, alone_ns: float, multiple: float) -> float:
-    """Return the share of jobs that took at most a multiple of the time alone, to 2**-10 of that time; 1 of none."""
+    """Return the share of jobs that took at most a multiple of the time alone, to 2**-10 of it; 1 for no jobs."""
     if not responses.count:
         return 1.0
     limit = int(alone_ns * multiple)
@@ -46,7 +46,7 @@ def satisfaction(responses: Histogram, alone_ns: float, multiple: float) -> floa
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and half the width of its 95 % confidence interval (Student's t); 0 of one value."""
+    """Return the mean, and half the width of its 95 % confidence interval (Student's t); 0 for a single value."""
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
         return mean, 0.0

@@ -1,4 +1,4 @@
-"""Planners compared, as a table, as data and as a figure."""
+"""Comparison of planners, as a table, as data and as a figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from socsched.units import format_duration, format_power
 
 
 def view(outcomes: Sequence[Outcome]) -> RenderableType:
-    """Return the table, and under it what planners do not cover."""
+    """Return the table, followed by the limitations of planners."""
     columns = [
         "front",
         "planner",
@@ -63,7 +63,7 @@ def view(outcomes: Sequence[Outcome]) -> RenderableType:
 
 
 def listing() -> RenderableType:
-    """Return every planner with what it does, its paper, and its options with their defaults."""
+    """Return every planner with its summary, its paper, and its options with their defaults."""
     rows = []
     for name in known():
         found = planner(name)
@@ -73,7 +73,7 @@ def listing() -> RenderableType:
 
 
 def listing_document() -> dict[str, Any]:
-    """Return the same as plain data."""
+    """Return the content of `listing` as plain data."""
     return {
         name: {
             "summary": planner(name).summary,
@@ -87,7 +87,7 @@ def listing_document() -> dict[str, Any]:
 
 
 def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the outcomes as plain data, the plans left out."""
+    """Return the outcomes as plain data, without the plans."""
     return {
         "planners": [
             {
@@ -115,7 +115,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def draw(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write latency against power, a colour a planner, to `path` (.svg); UsageError, InputError."""
+    """Write latency against power, one colour per planner, to `path` (.svg); UsageError, InputError."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: planners are drawn as SVG", "use -o FILE.svg; --json prints them as data")
     try:

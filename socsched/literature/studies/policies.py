@@ -1,4 +1,4 @@
-"""Policies side by side on one plan: loads, seeds, and what becomes of misses, tails, fairness and energy."""
+"""Comparison of policies on one plan over loads and seeds: misses, tails, fairness and energy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from socsched.sim.policies import GROUP
 from socsched.sim.totals import totals
 
 ALIKE = 0.001
-"""Energies that differ by less than this share count as equal."""
+"""Energies that differ by less than this fraction count as equal."""
 PLANNED = "as planned"
 """Name of the row for the plan's own policies."""
 EXTRA = ("np-fifo", "np-fp")
-"""Variants that count among the choice: what a queue without help does, and PREMA's HPF."""
+"""Variants included in the comparison: a plain queue, and PREMA's HPF."""
 FIGURES = {
     "misses": "share of frames late or dropped",
     "p99_9": "99.9th percentile of responses over the time alone, worst chain",
@@ -29,15 +29,15 @@ FIGURES = {
     "energy": "energy of the module a second (mJ)",
     "preemptions": "preemptions a second",
 }
-"""What a cell holds, and what it means."""
+"""Contents of a cell, with their meanings."""
 SMALLER_IS_BETTER = ("misses", "p99_9", "antt", "energy", "preemptions")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A policy under a load: of every figure the mean over seeds and half the width of its 95 % confidence interval.
+    """A policy under a load: the mean of every figure over seeds and half the width of its 95 % confidence interval.
 
-    `samples` are the figures seed by seed.  `worst_ns`: the 99.9th percentile of every chain's responses, the largest
+    `samples` are the figures by seed.  `worst_ns`: the 99.9th percentile of the responses of every chain, the largest
     over seeds.
     """
 
@@ -49,13 +49,13 @@ class Cell:
 
     @property
     def figures(self) -> dict[str, tuple[float, float]]:
-        """Mean and half width of the interval of every figure."""
+        """Return the mean and half the width of the confidence interval of every figure."""
         return {name: multiprogram.interval(values) for name, values in self.samples.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """All cells, by load and then policy, and why policies were left out."""
+    """All cells, by load and then policy, and the reasons for omitted policies."""
 
     plan: Plan
     loads: tuple[float, ...]
@@ -71,13 +71,13 @@ class Study:
         return next(cell for cell in self.cells if (cell.policy, cell.load) == (policy, load))
 
     def beats(self, load: float) -> list[str]:
-        """Return which policies are no worse than the plan's own in misses and energy, and better in one."""
+        """Return the policies no worse than the plan's own in misses and energy, and better in one."""
         own = self.cell(PLANNED, load)
         return [c.policy for c in self.cells if c.load == load and c is not own and dominates(c, own)]
 
 
 def chosen(plan: Plan, names: Sequence[str] | None) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the policies to compare, and why others are left out; all there are where `names` is None."""
+    """Return the policies to compare, and the reasons for omitted ones; all known policies if `names` is None."""
     if names is not None:
         variation.needs([name for name in names if name != PLANNED])
         return tuple(dict.fromkeys((PLANNED, *names))), {}
@@ -96,10 +96,10 @@ def study(
     multiple: float = 4.0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Study:
-    """Return how policies do on `plan` under every load, `seeds` times each (`variation` says what a seed changes).
+    """Return the results of policies on `plan` under every load, `seeds` times each (`variation` defines the draws).
 
-    Times alone, to which turnaround and agreements refer, are means of a chain simulated with nothing else on the
-    board.  UsageError for unknown policies and loads that are none.
+    Times alone, the reference of turnaround and agreements, are means of a chain simulated with nothing else on the
+    board.  UsageError for unknown policies and invalid loads.
     """
     policies, left_out = chosen(plan, names)
     cells: list[Cell] = []
@@ -118,8 +118,8 @@ def study(
 def dominates(a: Cell, b: Cell) -> bool:
     """Return whether `a` is no worse than `b` in misses and energy and better in one of them.
 
-    Differences are taken seed by seed; one that its 95 % interval does not tell from 0 is none, nor is one of energy
-    below `ALIKE` of it.
+    Differences are taken seed by seed; a difference whose 95 % interval includes 0 counts as none, as does one of
+    energy below the fraction `ALIKE` of it.
     """
     misses = _difference(a.samples["misses"], b.samples["misses"], 0.0)
     energy = _difference(a.samples["energy"], b.samples["energy"], ALIKE)

@@ -1,4 +1,4 @@
-"""A study of policies to look at: a table a load, and a picture of misses, turnaround and energy."""
+"""Report of a policy study: a table per load, and a figure of misses, turnaround and energy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT, TOP, ROW, PANEL, GAP = 150, 56, 22, 250, 34
 
 
 def view(found: Study) -> RenderableType:
-    """Return one table a load, policies in the order of misses and ANTT, and what the marks mean."""
+    """Return one table per load, policies in the order of misses and ANTT, and a legend of the marks."""
     parts: list[RenderableType] = []
     for load in found.loads:
         cells = sorted((c for c in found.cells if c.load == load), key=_rank)
@@ -68,7 +68,7 @@ def markdown(found: Study) -> str:
 
 
 def figure(found: Study) -> str:
-    """Return the picture: a row a policy, a panel each for misses, ANTT and energy, a bar a load with its interval."""
+    """Return the figure: a row per policy, panels for misses, ANTT and energy, a bar per load with its interval."""
     first = [c for c in found.cells if c.load == found.loads[-1]]
     names = [cell.policy for cell in sorted(first, key=_rank)]
     panels = (("misses", "frames missed [%]", 100.0), ("antt", "ANTT", 1.0), ("energy", "energy [mJ/s]", 1.0))

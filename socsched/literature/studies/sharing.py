@@ -1,4 +1,4 @@
-"""Ways to share an accelerator side by side: what each serves in time of one workload, over loads and seeds."""
+"""Comparison of ways to share an accelerator: requests of one workload served in time, over loads and seeds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from socsched.literature.studies.sharing_sources import Source
 
 SYSTEMS = ("time", "time-slicing", "streams", "mps-equal", "gpulet", "gslice", "mig")
 PERIOD_NS = 1_000_000_000
-"""How often GSLICE looks, in this study; its standby is a green context or a process by `Setting.mechanism`."""
+"""Control period of GSLICE in this study; its standby is a green context or a process by `Setting.mechanism`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How many equal accelerators, what parts are made with, and the MIG geometry (empty: none)."""
+    """Number of equal accelerators, mechanism of their parts, and the MIG geometry (empty: none)."""
 
     devices: int = 1
     mechanism: str = "mps"
@@ -36,10 +36,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A system at a load, over seeds: means of satisfaction, worst network's, goodput (1/s), and the worst p99 (ns).
+    """A system at a load, over seeds: mean satisfaction (all, worst network), mean goodput (1/s), worst p99 (ns).
 
-    `unserved`: share of the requests for which the planner found no place, which the least used part serves all the
-    same; `reason` why a system was left out.
+    `unserved`: share of the requests that the planner left unplaced, which the least used part serves nevertheless;
+    `reason` for omitting a system.
     """
 
     system: str
@@ -62,7 +62,7 @@ def study(
     setting: Setting = Setting(),
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Row]:
-    """Return a row a system and load; UsageError for a system that does not exist."""
+    """Return a row per system and load; UsageError for an unknown system."""
     if unknown := [name for name in systems if name not in SYSTEMS]:
         raise UsageError(f"unknown way to share {unknown[0]!r}", hint=f"known: {', '.join(SYSTEMS)}")
     rows = []
@@ -131,7 +131,7 @@ def _dealt(demands: Sequence[Demand], devices: int) -> list[list[Demand]]:
 
 
 def _everywhere(demands: Sequence[Demand], source: Source, setting: Setting) -> Deployment:
-    """Return every network on the whole of every accelerator, beside the others."""
+    """Return every network on the whole of every accelerator, concurrently with the others."""
     return Deployment(
         tuple(
             whole([(one.profile, one.rate / setting.devices)], device=device)
@@ -142,7 +142,7 @@ def _everywhere(demands: Sequence[Demand], source: Source, setting: Setting) -> 
 
 
 def _equal(demands: Sequence[Demand], source: Source, setting: Setting) -> Deployment:
-    """Return equal shares on the accelerator a network is dealt to."""
+    """Return equal shares of an accelerator for the networks assigned to it."""
     made = []
     for device, each in enumerate(_dealt(demands, setting.devices)):
         for one in each:
@@ -152,7 +152,7 @@ def _equal(demands: Sequence[Demand], source: Source, setting: Setting) -> Deplo
 
 
 def _mig(demands: Sequence[Demand], source: Source, setting: Setting) -> Deployment:
-    """Return the first accelerators of the deployment that would serve all; what needs more of them is unserved."""
+    """Return the first accelerators of a deployment that would serve all demand; the rest of it is unserved."""
     if not setting.mig:
         raise UsageError("no MIG geometry", hint="name one with --mig, such as a100-40gb")
     geometry(setting.mig)

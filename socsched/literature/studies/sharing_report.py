@@ -1,4 +1,4 @@
-"""A sharing study as a table and as a figure: share of requests in time over load, a line a system."""
+"""A sharing study as a table and as a figure: share of requests in time over load, one line per system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS = ("#1b6ca8", "#c8553d", "#2f7d4f", "#7b4ea3", "#b8860b", "#3d7f8c", "#8
 
 
 def view(source: Source, rows: Sequence[Row]) -> RenderableType:
-    """Return the networks and the table, and under it what was left out and why."""
+    """Return the networks and the table, followed by the omitted systems with their reasons."""
     networks = ", ".join(
         f"{one.name} {rate:.3g} {format_duration(one.slo_ns)} (alone {format_duration(one.latency(1, 100))})"
         for one, rate in source.networks
@@ -79,7 +79,7 @@ def figure(source: Source, rows: Sequence[Row]) -> str:
 
 
 def draw(path: Path, source: Source, rows: Sequence[Row]) -> None:
-    """Write the figure to `path` (.svg); UsageError for another suffix, InputError when it cannot be written."""
+    """Write the figure to `path` (.svg); UsageError for another suffix, InputError if it cannot be written."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
     try:

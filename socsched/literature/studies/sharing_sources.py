@@ -1,4 +1,4 @@
-"""Where the networks of a sharing study come from: a pipeline on an engine, or a CSV of measured profiles."""
+"""Sources of the networks of a sharing study: a pipeline on an engine, or a CSV of measured profiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from socsched.models.work import stage_work
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Networks with requests a second at load 1, how they arrive, and who disturbs whom."""
+    """Networks with requests per second at load 1, their arrival process, and their interference model."""
 
     title: str
     networks: tuple[tuple[Profile, float], ...]
@@ -31,10 +31,10 @@ class Source:
 
 
 def from_pipeline(pipeline: Pipeline, platform: Platform, mode: PowerMode, engine_id: str) -> Source:
-    """Return the stages of a pipeline that `engine_id` can run, each a network asked for once a period, due in it.
+    """Return the stages of a pipeline that `engine_id` can run, each a network requested, and due, once per period.
 
-    Times are the cost model's, in the fastest precision the engine has; on a share of units they grow as the roofline
-    does on so many.  UsageError when the engine is not there, is off, or can run none of the stages.
+    Times come from the cost model, in the fastest precision of the engine; on a share of units they grow as in the
+    roofline model.  UsageError if the engine is missing, is off, or can run none of the stages.
     """
     known = [engine.id for engine in platform.engines]
     if engine_id not in known:
@@ -76,10 +76,10 @@ def _profile(model: CostModel, stage: Stage, engine_id: str, units: int, period_
 
 
 def from_profiles(file: Path, constants: Path | None, rates: dict[str, float], law: ShareLaw) -> Source:
-    """Return the networks of a CSV file that `rates` names, or all of them, at the same rate each, for no rates.
+    """Return the networks of a CSV file named in `rates`; without rates, all of them at equal rates.
 
-    The rate is then such that together they ask for half of one accelerator.  UsageError for a network that is not
-    in the file, or a rate that is not above zero.
+    The equal rate is such that together they require half of one accelerator.  UsageError for a network that is not in
+    the file, or a rate that is not above zero.
     """
     profiles = {one.name: one for one in read_profiles(file, law=law)}
     if unknown := sorted(set(rates) - set(profiles)):

@@ -1,4 +1,4 @@
-"""A plan under another load, and as it may meet another day: phases of sources and times of jobs drawn by a seed."""
+"""Variants of a plan: other loads, and source phases and execution times drawn from a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, Task
 
 
 def loaded(plan: Plan, load: float) -> Plan:
-    """Return the plan with every source `load` times as fast, its offsets and jitters in proportion; deadlines stay."""
+    """Return the plan with every source `load` times as fast, offsets and jitters in proportion; deadlines stay."""
     if load <= 0:
         raise UsageError(f"a load must be above 0, got {load:g}")
 
@@ -38,7 +38,7 @@ def loaded(plan: Plan, load: float) -> Plan:
 def varied(plan: Plan, seed: int, spread: float) -> Plan:
     """Return the plan with sources at drawn phases, and jobs that take from ``1 - spread`` of their cost up to it.
 
-    Tasks that say how long their jobs take keep that; costs of plans are what a job takes at most.
+    Tasks with given execution times keep them; the cost in a plan is the maximum execution time of a job.
     """
 
     def phase(name: str, period_ns: int) -> int:
@@ -57,14 +57,14 @@ def varied(plan: Plan, seed: int, spread: float) -> Plan:
 
 
 def programs(plan: Plan) -> tuple[ChainResult, ...]:
-    """Return what counts as a program: the plan's chains, or where it has none each of its tasks by itself."""
+    """Return the plan's programs: its chains, or each task by itself if it has none."""
     if plan.chains:
         return plan.chains
     return tuple(ChainResult(t.name, (t.name,), t.deadline_ns, t.cost_ns, None, None, ()) for t in plan.tasks)
 
 
 def alone(plan: Plan, chain: ChainResult) -> Plan:
-    """Return the plan with what a chain needs only: its tasks, and those whose data they wait for or read."""
+    """Return the plan reduced to the needs of a chain: its tasks, and those whose data they wait for or read."""
     known = {task.name: task for task in plan.tasks}
     needed: set[str] = set()
     left = [name for name in chain.path if name in known]
@@ -78,13 +78,13 @@ def alone(plan: Plan, chain: ChainResult) -> Plan:
 
 
 def importance(plan: Plan, chain: ChainResult) -> int:
-    """Return a chain's priority as PREMA knows it: 9, 3 or 1 for its most critical task (hard, firm, soft)."""
+    """Return a chain's priority in PREMA's terms: 9, 3 or 1 for its most critical task (hard, firm, soft)."""
     known = {task.name: task.criticality for task in plan.tasks}
     return max(({"hard": 9, "firm": 3}.get(known[name], 1) for name in chain.path if name in known), default=1)
 
 
 def applicable(name: str, plan: Plan) -> str:
-    """Return why a policy would do nothing of its own on a plan, empty where it does."""
+    """Return the reason why a policy would have no effect on a plan, empty if it applies."""
     from socsched.sim.policies import policy
 
     rule = policy(name)

@@ -30,16 +30,16 @@ from socsched.models.scores import kth_largest, logit, sigmoid
 NAME = "centerpoint.decode"
 PARAMS: dict[str, Any] = {"score": 0.35, "circle": 0.5, "iou": 0.1, "candidates": 500, "max_boxes": 100}
 HEADING_NORM = np.array([0.3, 0.3, 0.3, 0.3, 0.0], np.float32)
-"""Least length of the heading vector (sine, cosine) by class: the network is unsure of shorter ones, but a pedestrian's
-does not matter."""
+"""Least length of the heading vector (sine, cosine) by class: shorter vectors are unreliable, but a pedestrian's
+heading does not matter."""
 SEARCH_M = 10.0
 """Boxes whose centres are farther apart are not compared (iou_nms_search_distance_2d)."""
 OPS_PER_CELL, OPS_PER_CANDIDATE, OPS_PER_CIRCLE, OPS_PER_PAIR = 6, 40, 5, 400
-"""Counted from the code: four comparisons for the best class, one with the threshold and one for finiteness a cell;
-sigmoid, exponentials, angle and norm a candidate; a squared distance and its comparison a pair of candidates; four
-edges of about 100 operations a pair of boxes."""
+"""Counted from the code: per cell four comparisons for the best class, one with the threshold and one for finiteness;
+per candidate sigmoid, exponentials, angle and norm; per pair of candidates a squared distance and its comparison; per
+pair of boxes four edges of about 100 operations."""
 GATHER_BYTES = 64
-"""A value of a candidate lies alone in its cache line, as the maps are channel-major."""
+"""Each value of a candidate occupies its own cache line, as the maps are channel-major."""
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -48,7 +48,7 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Least score, least distance of centres (m), greatest IoU, cells looked at and boxes returned at most."""
+    """Least score, least distance of centres (m), greatest IoU, maximum cells considered and boxes returned."""
 
     score: float = 0.35
     circle: float = 0.5
@@ -62,8 +62,8 @@ class Settings:
 class Detections:
     """Boxes [K, 7] (x, y, z_bottom, w, l, h, ry), scores [K], labels [K], velocities [K, 2] (m/s), best first.
 
-    Angles and places are as PointPillars gives them; labels index `network.CLASSES`.  `dropped` counts cells left out
-    because the network gave no finite value for them.
+    Angles and positions follow the PointPillars convention; labels index `network.CLASSES`.  `dropped` counts cells
+    discarded because the network output was not finite.
     """
 
     boxes: Floats
@@ -84,9 +84,9 @@ def detect(
 ) -> Detections:
     """Return the detections in the head's maps [C, ny, nx], C as in `network.MAPS`; a batch axis of 1 is allowed.
 
-    Every cell stands for its best class.  Of the `candidates` best ones those within `circle` of a better one that was
-    itself kept are dropped, and of the `max_boxes` best left those that overlap any better one by more than `iou`, kept
-    or not, whatever their classes.  Equal scores are taken in cell order, so the result depends on the maps alone.
+    Every cell takes its best class.  Of the `candidates` best cells, those within `circle` of a better kept one are
+    dropped; of the `max_boxes` best remaining, those that overlap any better one by more than `iou`, kept or not,
+    whatever their classes.  Ties are broken in cell order, so the result depends on the maps alone.
     """
     settings = settings or Settings()
     logits, *values = (
@@ -112,9 +112,9 @@ def detect(
 def _candidates(
     logits: Floats, rot: Floats, settings: Settings
 ) -> tuple[Indices, Indices, npt.NDArray[np.float64], int]:
-    """Return the best cells in order of score with class and score, and how many cells were no numbers.
+    """Return the best cells in order of score with class and score, and the number of non-finite cells.
 
-    The sigmoid is monotone, so cells are compared by logit and only those that could pass get a score.
+    The sigmoid is monotone, so cells are compared by logit and scores are computed only for those that could pass.
     """
     best = logits.max(axis=0)
     finite = np.isfinite(best)
@@ -125,11 +125,11 @@ def _candidates(
     cells = np.flatnonzero(best >= floor)
     label = logits[:, cells].argmax(axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
-        # a heading that is no number fails later, with its box
+        # a non-finite heading fails later, with its box
         sure = ~(np.hypot(rot[0, cells], rot[1, cells]) < HEADING_NORM[label])
     cells, label = cells[sure], label[sure]
     if settings.candidates < len(cells):
-        # beyond 20 different logits may round to the same score, and then cell order decides
+        # above 20, different logits may round to the same score; cell order then decides
         enough = best[cells] >= min(kth_largest(best[cells], floor, settings.candidates), 20.0)
         cells, label = cells[enough], label[enough]
     scores = sigmoid(best[cells])
@@ -147,19 +147,19 @@ def _boxes(cells: Indices, values: list[Floats], grid: Grid) -> Floats:
         boxes[:, 0] = (column + offset[0]) * grid.pillar[0] + grid.low[0]
         boxes[:, 1] = (row + offset[1]) * grid.pillar[1] + grid.low[1]
         boxes[:, 3:6] = np.exp(size).T
-        # the network gives the height of the centre
+        # the network outputs the height of the centre
         boxes[:, 2] = height[0] - boxes[:, 5] / 2
         boxes[:, 6] = np.arctan2(heading[0], heading[1])
     return boxes
 
 
 def _apart(centres: Floats, distance: float) -> Indices:
-    """Return the centres [n, 2], best first, that lie nearer than `distance` to no better one which was itself kept."""
+    """Return the centres [n, 2], best first, that are not within `distance` of a better kept one."""
     return np.array(suppress(_squared_gaps(centres) < distance * distance, np.arange(len(centres))), np.intp)
 
 
 def _clear(boxes: Floats, most: float) -> Indices:
-    """Return the boxes, best first, that overlap no better one by an IoU of more than `most`."""
+    """Return the boxes, best first, that overlap no better one with an IoU above `most`."""
     overlaps = np.tril(iou_matrix(footprints(boxes)) > most, -1)
     return np.flatnonzero(~(overlaps & (_squared_gaps(boxes[:, :2]) <= SEARCH_M**2)).any(axis=1))
 
@@ -180,7 +180,7 @@ def decode(
     vel: Floats,
     settings: Settings | None = None,
 ) -> tuple[Floats, Floats, Ints, Floats]:
-    """Return what `detect` finds; warns when the network's output was not finite everywhere."""
+    """Return the result of `detect`; warn if the network's output was not finite everywhere."""
     found = detect(heatmap, reg, height, dim, rot, vel, settings)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} cells without finite values left out", RuntimeWarning, stacklevel=2)
@@ -188,7 +188,7 @@ def decode(
 
 
 def model(params: Mapping[str, Any]) -> Model:
-    """Return the stage for `params`: those of Settings, `circle` up to 1 m, and those all stages take."""
+    """Return the stage for `params`: those of Settings, `circle` up to 1 m, and the common ones."""
     known, grid = settle(NAME, params, PARAMS)
     settings = Settings(**{name: known[name] for name in PARAMS}, grid=grid)
     nx, ny, _ = grid.cells
@@ -205,7 +205,7 @@ def model(params: Mapping[str, Any]) -> Model:
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
-    """Return the work at the most candidates: all class logits are read, the other maps at the candidates only."""
+    """Return the work at the maximum number of candidates: all class logits are read, other maps at candidates only."""
     cells, most, boxes = settings.grid.cells[0] * settings.grid.cells[1], settings.candidates, settings.max_boxes
     pairs = OPS_PER_CIRCLE * most * most + OPS_PER_PAIR * boxes * (boxes - 1) // 2
     return Operator(

@@ -1,6 +1,6 @@
 """The network stages of CenterPoint (Yin et al., CVPR 2021) with pillars, as Autoware deploys it.
 
-Encoder, scatter, SECOND backbone with FPN neck, and a centre head at the full resolution of the grid.  Where from:
+Encoder, scatter, SECOND backbone with FPN neck, and a centre head at the full resolution of the grid.  Sources:
 - input 32 x 480 x 480, maps heatmap 5, reg 2, height 1, dim 3, rot 2, vel 2: autowarefoundation/autoware.universe,
   perception/autoware_lidar_centerpoint/include/.../centerpoint_config.hpp at 02ee90f, and lidar_centerpoint/config/
   centerpoint_ml_package.param.yaml at b81ec45 (5 classes, downsample factor 1);
@@ -32,7 +32,7 @@ from socsched.models.registry import Model, Port
 CHANNELS = 32
 STRIDES = (1, 2, 2)
 SHARED = 64
-"""Channels of the head's shared convolution and of every map's own first one."""
+"""Channels of the head's shared convolution and of the first convolution of every map."""
 CLASSES = ("Car", "Truck", "Bus", "Bicycle", "Pedestrian")
 MAPS = (("heatmap", len(CLASSES)), ("reg", 2), ("height", 1), ("dim", 3), ("rot", 2), ("vel", 2))
 """Output maps and their channels, in the order in which Autoware binds them."""
@@ -40,26 +40,26 @@ NECK = UP_CHANNELS * len(BLOCKS)
 
 
 def pfn(params: Mapping[str, Any]) -> Model:
-    """Pillar Feature Net: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
+    """Return the Pillar Feature Net stage: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
     known, grid = settle("centerpoint.pfn", params)
     built = pfn_network(known["max_points"], grid)
     return _model(built, {"features": TensorType((-1, CHANNELS), "fp32")}, known)
 
 
 def pfn_network(slots: int = 32, grid: Grid = AUTOWARE) -> Network:
-    """Return the Pillar Feature Net for `slots` points a pillar of `grid`."""
+    """Return the Pillar Feature Net for `slots` points per pillar of `grid`."""
     return pillar_network("centerpoint.pfn", slots, CHANNELS, grid)
 
 
 def scatter(params: Mapping[str, Any]) -> Model:
-    """Pillar features onto the bird's-eye grid."""
+    """Return the stage that scatters pillar features onto the bird's-eye grid."""
     known, grid = settle("centerpoint.scatter", params)
     nx, ny, _ = grid.cells
     return _model(scatter_network(ny, nx, CHANNELS, "centerpoint.scatter"), {"canvas": _image(CHANNELS, ny, nx)}, known)
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
-    """Backbone and neck at the resolution of the grid."""
+    """Return the stage of backbone and neck, at the resolution of the grid."""
     known, grid = settle("centerpoint.backbone", params)
     nx, ny, _ = grid.cells
     return _model(backbone_network(ny, nx), {"neck": _image(NECK, ny, nx)}, known)
@@ -71,7 +71,7 @@ def backbone_network(ny: int, nx: int) -> Network:
 
 
 def head(params: Mapping[str, Any]) -> Model:
-    """Centre head: class heatmap, offset, height, size, heading and velocity of every cell."""
+    """Return the centre-head stage: class heatmap, offset, height, size, heading and velocity of every cell."""
     known, grid = settle("centerpoint.head", params)
     nx, ny, _ = grid.cells
     return _model(head_network(ny, nx), {name: _image(channels, ny, nx) for name, channels in MAPS}, known)
@@ -91,7 +91,7 @@ def head_network(ny: int, nx: int) -> Network:
 def _conv(
     shapes: dict[str, tuple[int, ...]], name: str, source: str, inputs: int, outputs: int, kernel: int, relu: bool
 ) -> list[Layer]:
-    """Return a convolution, with its ReLU, and note the shapes of its weights."""
+    """Return a convolution with its ReLU, and record the shapes of its weights."""
     weights = {"weight": f"{name}.weight", "bias": f"{name}.bias"}
     shapes |= {weights["weight"]: (outputs, inputs, kernel, kernel), weights["bias"]: (outputs,)}
     layers = [Layer(name, "conv2d", (source,), weights, {"stride": 1, "padding": kernel // 2})]

@@ -1,6 +1,6 @@
 """Stage `centerpoint.voxelise`: sort the points of one full turn into pillars all around the vehicle.
 
-Autoware gives the network a point's age where PointPillars has its intensity, and by default the sweep before as well
+Autoware feeds the network a point's age where PointPillars has its intensity, and by default the previous sweep as well
 (num_past_frames 1 in perception/autoware_lidar_centerpoint/config/centerpoint.param.yaml, autowarefoundation/
 autoware.universe at 1c96fe4).  Here a frame is one sweep, so every age is zero.
 """
@@ -31,7 +31,7 @@ def voxelise(
 ) -> tuple[Floats, Ints, Ints]:
     """Return (voxels[P, max_points, 4], counts[P], coords[P, 2]) of points[N, 4] as PointPillars does, ages zero.
 
-    The fourth value of the points, an intensity in scan files, is not used.
+    The fourth value of each point, an intensity in scan files, is not used.
     """
     aged = np.array(points, np.float32)
     aged[:, 3] = 0

@@ -1,4 +1,4 @@
-"""What stands in a street, as solids built on a frame whose origin lies on the ground."""
+"""Objects in a street, as solids built on a frame whose origin lies on the ground."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARS = (
     (-0.49, 0.20, 0.04, 0.10, 0.62),
     (-0.49, 0.34, 0.03, 0.19, 0.60),
 )
-"""Bodies as shares of length (height for the bonnet)."""
+"""Body dimensions as shares of length (of height for the bonnet)."""
 
 
 def car(frame: Frame, width: float, length: float, height: float, look: float) -> list[Solid]:
@@ -56,7 +56,7 @@ def car(frame: Frame, width: float, length: float, height: float, look: float) -
 
 
 def _lights(frame: Frame, width: float, length: float, height: float, look: float) -> list[Solid]:
-    """Return number plates and lamps, which send light back where it came from."""
+    """Return number plates and lamps, which are retroreflective."""
     low, lamp = (0.24 + 0.2 * (look * 17 % 1)) * height, (0.4 + 0.14 * (look * 29 % 1)) * height
     found: list[Solid] = []
     for end in (-1, 1):
@@ -136,7 +136,7 @@ def bush(frame: Frame, radius: float, height: float) -> list[Solid]:
 
 
 def thicket(frame: Frame, length: float, height: float, look: float) -> list[Solid]:
-    """Return an overgrown strip along the heading: bushes of all sizes up to `height`, drawn by `look` (0 to 1)."""
+    """Return an overgrown strip along the heading: bushes of all sizes up to `height`, selected by `look` (0 to 1)."""
     rng = np.random.default_rng(int(look * 2**32))
     grown: list[Solid] = []
     for forward in np.arange(-length / 2, length / 2, 1.4):
@@ -170,7 +170,7 @@ def cabinet(frame: Frame, length: float, width: float, height: float) -> list[So
 
 
 def house(frame: Frame, length: float, depth: float, height: float, look: float = 0.5) -> list[Solid]:
-    """Return a house with bays, steps and columns before its fronts, `depth` / 2 metres to both sides of the frame."""
+    """Return a house with bays, steps and columns on its fronts, `depth` / 2 metres to either side of the frame."""
     built: list[Solid] = [frame.block(length, depth, -0.5, height, FACADE)]
     rng = np.random.default_rng(int(look * 2**32))
     for _ in range(int(rng.integers(1, 5))):

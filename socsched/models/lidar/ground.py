@@ -1,4 +1,4 @@
-"""The street surface: carriageway, pavements or verges beside it, kerbs between them, lane paint, a crossing street."""
+"""The street surface: carriageway, adjacent pavements or verges, kerbs, lane paint, a crossing street."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Street:
     `height` is that of the carriageway below the origin; `phase` shifts the dashes of the lane paint (metres); `loss`
     is the share of pulses that do not return, `rough` the standard deviation of the surface (metres), `bend` the
     curvature of hill or dip along x (1/m, height grows with bend x^2), `faint` the intensity at which half of the
-    echoes are recorded as 0.  `crossing` is the middle (x) and half width of a street that crosses, if any.
+    echoes are recorded as 0.  `crossing` is the centre (x) and half width of a crossing street, if any.
     """
 
     middle: float
@@ -42,7 +42,7 @@ class Street:
         return self.height + self.slope[0] * x + self.slope[1] * y + raised
 
     def cross(self, rays: Floats) -> tuple[Crossing, Floats]:
-        """Return where rays from the origin meet the street, and the reflectivity there; the bend is left out."""
+        """Return where rays from the origin meet the street, and the reflectivity there; the bend is ignored."""
         road, pavement = self._plane(rays, 0.0), self._plane(rays, self.kerb)
         road = np.where(self._on_road(rays, road), road, np.inf)
         pavement = np.where(self._on_road(rays, pavement), np.inf, pavement)
@@ -59,7 +59,7 @@ class Street:
         return np.where(fall < 0, distance, np.inf)
 
     def _flat(self, x: Floats, y: Floats) -> Bools:
-        """Return whether places are on the carriageway or on the street that crosses it."""
+        """Return whether positions are on the carriageway or on the crossing street."""
         flat: Bools = np.abs(y - self.middle) <= self.half_width
         if self.crossing is not None:
             flat = flat | (np.abs(x - self.crossing[0]) <= self.crossing[1])
@@ -70,7 +70,7 @@ class Street:
         return self._flat(rays[..., 0] * reach, rays[..., 1] * reach)
 
     def _edge(self, rays: Floats) -> Floats:
-        """Return the distance to the kerb's face on the side the ray goes to, inf where it passes over or under."""
+        """Return the distance to the kerb face on the ray's side, inf where the ray passes over or under it."""
         side = self.middle + np.sign(rays[..., 1]) * self.half_width
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = side / rays[..., 1]

@@ -15,12 +15,12 @@ from socsched.models.lidar.solids import Crossing, Floats, Solid
 
 @dataclass(frozen=True, slots=True)
 class Lidar:
-    """Beam elevations (degrees, top first), firings a turn, mounting height (m), range limits and noise (m).
+    """Beam elevations (degrees, top first), firings per turn, mounting height (m), range limits and noise (m).
 
     Defaults are Velodyne's HDL-64E as KITTI mounted it: upper 32 beams from +2 degrees in steps of 1/3, lower 32 from
     -8.83 in steps of 1/2, 120 m for a reflectivity of 0.80 and 50 m for 0.10, accuracy 2 cm (HDL-64E S2 user's manual,
-    specifications); 10 turns a second, 1.73 m above ground (Geiger et al., IJRR 2013).  1.3 million points a second
-    over 64 beams and 10 turns make 0.18 degrees a firing; KITTI's scans hold up to 478 of them within 81.5 degrees.
+    specifications); 10 turns per second, 1.73 m above ground (Geiger et al., IJRR 2013). 1.3 million points per second
+    over 64 beams and 10 turns give 0.18 degrees per firing; KITTI's scans hold up to 478 of them within 81.5 degrees.
     `lift` is how far the emitters lie above the frame's origin (the manual's vertical offsets, 0.1 to 0.2 m), so that
     near returns of a beam appear at a higher elevation; `wobble` is the spread of a firing's azimuth in degrees.
     """
@@ -38,7 +38,7 @@ class Lidar:
     wobble: float = 0.01
 
     def range_limit(self, reflectivity: Floats) -> Floats:
-        """Return how far surfaces of a reflectivity are seen: the power law through the two points of `reach`."""
+        """Return the range limit for a surface reflectivity: the power law through the two points of `reach`."""
         (dark, near), (bright, far) = self.reach
         power = np.log(far / near) / np.log(bright / dark)
         limit: Floats = np.minimum(near * (np.maximum(reflectivity, 1e-6) / dark) ** power, far)
@@ -47,7 +47,7 @@ class Lidar:
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A pinhole camera by which a scan is cropped: focal length, principal point and image size in pixels, place in m.
+    """A pinhole camera used to crop a scan: focal length, principal point and image size in pixels, position in m.
 
     Defaults are KITTI's left colour camera, 0.27 m ahead of and 0.08 m below the LiDAR (Geiger et al., IJRR 2013,
     calibration of the object benchmark): about 81 degrees wide, 15 degrees down.
@@ -77,10 +77,10 @@ _HALF_VIEW = np.radians(45)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A turn's points float32 [N, 4], and for every group of solids what the LiDAR has of it.
+    """The points of one turn, float32 [N, 4], and the ray counts of every group of solids.
 
-    `owner` [N] is the group a point is on, -1 for the ground and what belongs to none; `hits` counts the rays that end
-    on each group, `rays` those that would if it stood alone.
+    `owner` [N] is the group a point lies on, -1 for the ground and ungrouped solids; `hits` counts the rays that end on
+    each group, `rays` those that would if it stood alone.
     """
 
     points: npt.NDArray[np.float32]
@@ -91,7 +91,7 @@ class Survey:
 
 @dataclass(slots=True)
 class _Image:
-    """What every ray has met so far, [beams, firings]."""
+    """The nearest surface met by every ray so far, [beams, firings]."""
 
     rays: Floats
     beams: Floats
@@ -109,7 +109,7 @@ class _Image:
         self.owner = np.full(shape, -1, np.int16)
 
     def window(self, solid: Solid) -> tuple[npt.NDArray[np.intp], ...] | None:
-        """Return the index grid of the rays that may meet the solid's bounding sphere, None when there are none."""
+        """Return the index grid of the rays that may meet the solid's bounding sphere, None if no ray can."""
         x, y, z = solid.centre
         ground, range_ = float(np.hypot(x, y)), float(np.sqrt(x * x + y * y + z * z))
         if ground <= solid.radius:
@@ -121,14 +121,14 @@ class _Image:
         return np.ix_(rows, columns) if len(rows) and len(columns) else None
 
     def lay(self, street: Street, rng: np.random.Generator) -> None:
-        """Start with the ground: what every downward ray meets when nothing is in its way."""
+        """Initialise with the ground, which every unobstructed downward ray meets."""
         met, self.reflectivity = street.cross(self.rays)
         bumps = 1 + rng.normal(0, street.rough, met.enter.shape) / abs(street.height) if street.rough else 1.0
         self.distance, self.cosine = met.enter * bumps, met.cosine
         self.loss = np.full(met.enter.shape, street.loss)
 
     def add(self, solid: Solid, rng: np.random.Generator, owner: int, alone: npt.NDArray[np.bool_] | None) -> None:
-        """Let the solid stand in the way of the rays; mark in `alone` all it would meet if nothing else stood there."""
+        """Intersect the rays with a solid; mark in `alone` every ray it would stop if it stood alone."""
         window = self.window(solid)
         if window is None:
             return
@@ -148,7 +148,7 @@ class _Image:
 
 
 def _within_foliage(met: Crossing, depth: float, rng: np.random.Generator) -> Floats:
-    """Return where a pulse meets something: at the surface, or with `depth` somewhere inside or not at all."""
+    """Return where a pulse is reflected: at the surface, or with `depth` somewhere inside or not at all."""
     if depth == 0:
         return met.enter
     distance = met.enter + rng.exponential(depth, met.enter.shape)
@@ -165,8 +165,8 @@ def survey(
 ) -> Survey:
     """Return one turn's points (x, y, z in m, intensity 0 to 1), cropped to the camera unless None.
 
-    The emitters stand still at the origin; points are given in the LiDAR's frame, `lidar.lift` below them.  They come
-    beam after beam from the top, as KITTI's files hold them.
+    The emitters are stationary at the origin; points are given in the LiDAR's frame, `lidar.lift` below them.  Points
+    are ordered by beam from the top, as in KITTI's files.
     """
     azimuths = -np.pi + 2 * np.pi * np.arange(lidar.firings) / lidar.firings
     if camera is not None:
@@ -193,15 +193,15 @@ def survey(
 def _returns(
     image: _Image, street: Street, lidar: Lidar, camera: Camera | None, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int16]]:
-    """Return the points of the rays that came back strong enough, with noise, and what they are on."""
+    """Return the points of sufficiently strong returns, with noise, and the groups they lie on."""
     shape = image.distance.shape
     texture = rng.lognormal(0, 0.25, shape)
     reflectivity = image.reflectivity * texture
     lost = rng.random(shape) < np.maximum(image.loss, street.loss)
     heard = (image.distance >= lidar.nearest) & (image.distance <= lidar.range_limit(reflectivity)) & ~lost
     distance = np.where(heard, image.distance, 0) + rng.normal(0, lidar.noise, shape)
-    # rough surfaces send back far more at grazing angles than Lambert's cosine; these shares, the fall with range and
-    # the echoes too weak for a figure come close to KITTI, whose far returns mostly read 0
+    # rough surfaces reflect far more at grazing angles than Lambert's cosine; these shares, the fall with range and
+    # the echoes recorded as 0 approximate KITTI, whose far returns mostly read 0
     intensity = reflectivity * (0.7 + 0.3 * image.cosine) / (1 + (distance / 45) ** 2) + rng.normal(0, 0.02, shape)
     if street.faint > 0:
         with np.errstate(over="ignore"):

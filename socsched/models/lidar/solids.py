@@ -1,4 +1,4 @@
-"""Shapes a LiDAR ray can meet; every one answers where a bundle of rays from the origin enters and leaves it."""
+"""Shapes a LiDAR ray can meet; each computes where a bundle of rays from the origin enters and leaves it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a surface gives back: mean diffuse reflectivity, share of pulses lost (glass, spokes), and `depth`.
+    """Surface properties: mean diffuse reflectivity, share of pulses lost (glass, spokes), and `depth`.
 
-    `depth` is how far on average a pulse gets into foliage or the like before it meets something, in metres; a pulse
-    that meets nothing on its way through goes on to what is behind.  0 for closed surfaces.
+    `depth` is the mean penetration (metres) of a pulse into foliage or the like before it is reflected; a pulse that
+    passes through continues to the objects behind. 0 for closed surfaces.
     """
 
     reflectivity: float
@@ -38,17 +38,17 @@ class Solid(Protocol):
 
     @property
     def material(self) -> Material:
-        """What its surface gives back."""
+        """Return the surface properties."""
         ...
 
     @property
     def centre(self) -> tuple[float, float, float]:
-        """Centre of the bounding sphere, metres."""
+        """Return the centre of the bounding sphere, metres."""
         ...
 
     @property
     def radius(self) -> float:
-        """Radius of the bounding sphere, metres."""
+        """Return the radius of the bounding sphere, metres."""
         ...
 
     def cross(self, rays: Floats) -> Crossing:
@@ -77,7 +77,7 @@ class Convex:
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = self.offsets / slope
         enter = np.where(slope < 0, distance, -np.inf)
-        # a ray along a plane whose wrong side it is on never gets in
+        # a ray parallel to a plane and outside it never enters
         leave = np.where(slope > 0, distance, np.where((slope == 0) & (self.offsets < 0), -np.inf, np.inf))
         face = enter.argmax(axis=-1)[..., None]
         first = np.take_along_axis(enter, face, -1)[..., 0]
@@ -95,7 +95,7 @@ class Ellipsoid:
 
     @property
     def radius(self) -> float:
-        """Radius of the bounding sphere."""
+        """Return the radius of the bounding sphere."""
         return max(self.horizontal, self.vertical)
 
     def cross(self, rays: Floats) -> Crossing:
@@ -123,12 +123,12 @@ class Cylinder:
 
     @property
     def centre(self) -> tuple[float, float, float]:
-        """Middle of the axis."""
+        """Return the middle of the axis."""
         return self.x, self.y, (self.bottom + self.top) / 2
 
     @property
     def radius(self) -> float:
-        """Radius of the bounding sphere."""
+        """Return the radius of the bounding sphere."""
         return float(np.hypot(self.girth, (self.top - self.bottom) / 2))
 
     def cross(self, rays: Floats) -> Crossing:
@@ -147,7 +147,7 @@ class Cylinder:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A place to build at: origin in metres and heading in radians from +x; local axes forward, left, up."""
+    """A local frame for building solids: origin in metres and heading in radians from +x; axes forward, left, up."""
 
     x: float
     y: float

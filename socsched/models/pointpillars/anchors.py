@@ -1,4 +1,4 @@
-"""The boxes the detection head starts from, and how its offsets turn them into boxes.
+"""Anchor boxes of the detection head, and their decoding with its offsets.
 
 Sizes, heights and box coding are the KITTI three-class network's (Lang et al., PointPillars, CVPR 2019, section 4.2;
 coding of Yan et al., SECOND, Sensors 2018, section 3.2.3), in the order class, then rotation, within a cell.
@@ -60,7 +60,7 @@ def _tables(grid: Grid, edges: bool = False) -> tuple[Floats, Floats, Floats]:
 
 
 def decode_boxes(anchors: Floats, offsets: Floats) -> Floats:
-    """Return the boxes [n, 7] that the head's `offsets` [n, 7] make of `anchors`; values may overflow to infinity.
+    """Return the boxes [n, 7] decoded from `anchors` with the head's `offsets` [n, 7]; values may overflow to infinity.
 
     Centre offsets are in anchor diagonals (x, y) and heights (z, centre to centre), sizes logarithmic, angles added.
     """

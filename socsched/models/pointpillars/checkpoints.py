@@ -1,12 +1,12 @@
-"""Weights of other projects' PointPillars: their names, batch norms and conventions turned into this one's.
+"""Weights of other projects' PointPillars, converted to this project's names, folded batch norms and conventions.
 
-What differs, beside names (read in the code of zhulf0804/PointPillars, open-mmlab/mmdetection3d and OpenPCDet):
+Differences other than names (from the code of zhulf0804/PointPillars, open-mmlab/mmdetection3d and OpenPCDet):
     features    mmdetection3d (its `legacy` default) and zhulf0804 put the offsets from the pillar's centre in place of
                 x and y; OpenPCDet and mmdetection3d of ten features add z from the pillar's centre.
     classes     OpenPCDet: Car, Pedestrian, Cyclist; here and in the others Pedestrian, Cyclist, Car.
     boxes       l, w, h and headings counter-clockwise from +x in OpenPCDet and mmdetection3d from 1.0; w, l, h and
                 -heading - pi/2 here.  So sizes swap, angles change sign, the anchor of rotation 0 is the other one.
-    directions  mmdetection3d 1.x: the half turn behind -pi/2; OpenPCDet: behind pi/4, which `decode` must be told.
+    directions  mmdetection3d 1.x: the half turn behind -pi/2; OpenPCDet: behind pi/4, a param of `decode`.
     anchors     OpenPCDet spreads them from edge to edge of the range (align_center False): also for `decode`.
 All code z by the centres of box and anchor.
 """
@@ -29,18 +29,18 @@ from socsched.models.weights import Weights, check_weights
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 EPS = 1e-3
-"""Of every batch norm in these projects."""
+"""Epsilon of every batch norm in these projects."""
 LAYOUTS = ("zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 MIDDLE = -1.0
 """Height of the pillars' centre, metres."""
 TURNED = pi / 2 - 1.57
-"""What the second anchor's 1.57 lacks of a quarter turn."""
+"""Difference between a quarter turn and the second anchor's 1.57."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """Weights under this project's names, the model they fit, what `decode` must be told, tensors without a place, and
-    remarks on what was folded."""
+    """Weights under this project's names, the model they fit, params for `decode`, unplaced tensors, and remarks on
+    what was folded."""
 
     weights: Weights
     model: str
@@ -50,13 +50,13 @@ class Imported:
 
 
 def models() -> dict[str, tuple[Network, ...]]:
-    """Return the networks of every model weights can be for."""
+    """Return the networks of every model that weights can be imported for."""
     whole = (full.pfn_network(), full.backbone_network(), full.head_network())
     return {"pointpillars": whole, "pointpillars-s": small.networks()}
 
 
 def guess(names: Arrays, meta: Mapping[str, Any]) -> str:
-    """Return the layout a checkpoint's names show; UsageError where they show none."""
+    """Return the layout inferred from a checkpoint's names; UsageError if none matches."""
     if any(name.startswith("pillar_encoder.") for name in names):
         return "zhulf0804"
     if any(name.startswith("voxel_encoder.") for name in names):
@@ -80,7 +80,7 @@ def convert(tensors: Arrays, layout: str) -> Imported:
 
 
 def _finished(raw: Weights, layout: str, model: str, unplaced: tuple[str, ...]) -> Imported:
-    """Return weights under this project's names with the conventions of a layout taken out."""
+    """Return weights under this project's names, converted from the conventions of a layout."""
     networks = models()[model]
     remarks: list[str] = []
     if "pfn.weight" in raw:
@@ -95,7 +95,7 @@ def _finished(raw: Weights, layout: str, model: str, unplaced: tuple[str, ...]) 
 
 
 def _prefixes(layout: str) -> tuple[str, str, str, str]:
-    """Return where pillar feature net, blocks, upsampling and heads are."""
+    """Return the name prefixes of pillar feature net, blocks, upsampling and heads."""
     if layout == "zhulf0804":
         return "pillar_encoder.conv", "backbone.multi_blocks", "neck.decoder_blocks", "head"
     if layout == "openpcdet":
@@ -104,7 +104,7 @@ def _prefixes(layout: str) -> tuple[str, str, str, str]:
 
 
 def _source(name: str, layout: str) -> tuple[str, str]:
-    """Return the layer that has a parameter's weight in the checkpoint, and its batch norm ("" for none)."""
+    """Return the checkpoint layer that holds a parameter's weight, and its batch norm ("" for none)."""
     pfn, blocks, ups, heads = _prefixes(layout)
     kind, *place = name.removesuffix(".weight").removesuffix(".bias").split(".")
     if kind == "pfn":
@@ -145,7 +145,7 @@ def _placed(plain: Arrays, layout: str, names: list[str]) -> tuple[Weights, set[
 def fold(
     weight: npt.NDArray[Any], bias: npt.NDArray[Any], norm: tuple[npt.NDArray[Any], ...], transposed: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return weight and bias that do what they and a batch norm (gain, shift, mean, variance) behind them do."""
+    """Return weight and bias with a following batch norm (gain, shift, mean, variance) folded in."""
     gain, shift, mean, var = norm
     scale = gain / np.sqrt(var + EPS)
     along = (1, -1) if transposed else (-1, 1)
@@ -173,7 +173,7 @@ def _features(raw: Weights, layout: str, remarks: list[str]) -> None:
 
 def _anchors(raw: Weights, layout: str) -> None:
     """Put anchors, classes, sizes, angles and directions of the heads into this project's order and sense."""
-    classes = (1, 2, 0) if layout == "openpcdet" else (0, 1, 2)  # where Pedestrian, Cyclist and Car are there
+    classes = (1, 2, 0) if layout == "openpcdet" else (0, 1, 2)  # positions of Pedestrian, Cyclist, Car in the layout
     anchors = np.array([2 * label + rotation for label in classes for rotation in (1, 0)])
     for name, width in (("cls", 3), ("reg", 7), ("dir", 2)):
         for part in ("weight", "bias"):
@@ -197,7 +197,7 @@ def _anchors(raw: Weights, layout: str) -> None:
 def from_onnx(path: str, layout: str) -> Imported:
     """Return the weights of an ONNX export, found by the order and the shapes of its layers, whatever their names.
 
-    Pillar feature net and the rest may be in files of their own: what a file lacks is named.  Raises InputError where a
+    Pillar feature net and the rest may be in separate files: parameters a file lacks are named.  Raises InputError if a
     file cannot be read, MachineError without the package onnx.
     """
     from socsched.models.pointpillars.onnx_weights import layers_of

@@ -33,10 +33,11 @@ PARAMS: dict[str, Any] = {
 }
 PLACES = ("centres", "edges")
 OPS_PER_ANCHOR, OPS_PER_CANDIDATE, OPS_PER_PAIR = 4, 60, 400
-"""Counted from the code: two comparisons for the best class, one with the threshold and one for finiteness an anchor;
-sigmoid of three classes, seven box terms and the angle a candidate; four edges of about 100 operations a pair."""
+"""Counted from the code: per anchor two comparisons for the best class, one with the threshold and one for
+finiteness; per candidate the sigmoid of three classes, seven box terms and the angle; per pair four edges of about
+100 operations."""
 GATHER_BYTES = 64
-"""A candidate's offset or direction lies alone in its cache line, as the maps are channel-major."""
+"""Each offset or direction of a candidate occupies its own cache line, as the maps are channel-major."""
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -45,9 +46,9 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Least score kept, greatest IoU between two boxes of a class, anchors looked at and boxes returned at most.
+    """Least score kept, greatest IoU between two boxes of a class, maximum anchors considered and boxes returned.
 
-    `turn` is the angle at which direction bin 0 begins, `edges` where anchors stand (`anchors.anchors_at`).
+    `turn` is the angle at which direction bin 0 begins, `edges` selects the anchor positions (`anchors.anchors_at`).
     """
 
     score: float = 0.1
@@ -63,7 +64,7 @@ class Settings:
 class Detections:
     """Boxes [K, 7] (x, y, z_bottom, w, l, h, ry), scores [K], labels [K] (index into CLASSES), best first.
 
-    `dropped` counts anchors left out because the network gave no finite value for them.
+    `dropped` counts anchors discarded because the network output was not finite.
     """
 
     boxes: Floats
@@ -78,8 +79,8 @@ def detect(
     """Return the detections in the head's maps: class logits [18, H, W], offsets [42, H, W], directions [12, H, W].
 
     A leading batch axis of 1 is allowed.  The `candidates` anchors with the best class score are decoded, suppressed
-    class by class with rotated IoU seen from above, and the best `max_boxes` of all classes returned.  Equal scores are
-    taken in anchor order, so the result depends on nothing but the maps.
+    class by class with rotated IoU seen from above, and the best `max_boxes` of all classes returned.  Ties are broken
+    in anchor order, so the result depends only on the maps.
     """
     settings = settings or Settings()
     rows, columns = map_shape(settings.grid)
@@ -98,9 +99,9 @@ def detect(
 
 
 def _candidates(logits: Floats, settings: Settings, loops: Loops | None) -> tuple[Indices, Indices, int]:
-    """Return anchor kind and cell of the best anchors in order of score, and how many anchors were no numbers.
+    """Return kind and cell of the best anchors in order of score, and the number of non-finite anchors.
 
-    The sigmoid is monotone, so anchors are compared by logit and only those that could pass get a score.
+    The sigmoid is monotone, so anchors are compared by logit and scores are computed only for those that could pass.
     """
     floor = logit(settings.score) - 1e-3
     anchors = logits.shape[0] * logits.shape[2]
@@ -115,7 +116,7 @@ def _candidates(logits: Floats, settings: Settings, loops: Loops | None) -> tupl
     if broken:
         best = np.where(finite, best, np.float32(-np.inf))
     if settings.candidates < best.size:
-        # beyond 20 different logits may round to the same score, and then anchor order decides
+        # above 20, different logits may round to the same score; anchor order then decides
         floor = max(floor, min(float(kth_largest(best, floor, settings.candidates)), 20.0))
     kinds, cells = np.nonzero(best >= floor)
     order = _ranked(best[kinds, cells], kinds, cells, settings)
@@ -157,7 +158,7 @@ def _heading(angle: Floats, turns: Floats, start: float = 0.0) -> Floats:
 def decode(
     cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None, loops: Loops | None = None
 ) -> tuple[Floats, Floats, Ints]:
-    """Return boxes, scores and labels of `detect`; warns when the network's output was not finite everywhere."""
+    """Return boxes, scores and labels of `detect`; warn if the network's output was not finite everywhere."""
     found = detect(cls, reg, direction, settings, loops)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} anchors without finite values left out", RuntimeWarning, stacklevel=2)
@@ -167,7 +168,7 @@ def decode(
 def model(params: Mapping[str, Any]) -> Model:
     """Return the stage for `params`: `score`, `iou`, `candidates`, `max_boxes` as in Settings, `range` as voxelise.
 
-    `turn` (0 to 1, rad) and `anchors` ("centres" or "edges") are conventions of weights from elsewhere.
+    `turn` (0 to 1, rad) and `anchors` ("centres" or "edges") are conventions of imported weights.
     """
     known = check_params(NAME, params, PARAMS)
     if known["anchors"] not in PLACES:
@@ -198,7 +199,7 @@ def model(params: Mapping[str, Any]) -> Model:
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
-    """Return the work at the most candidates: all class logits are read, offsets and directions of candidates only."""
+    """Return the work at the maximum candidate count: all class logits, offsets and directions of candidates only."""
     anchors, most = math.prod(inputs[0].type.shape) // len(CLASSES), settings.candidates
     pairs = most * (most - 1) // 2
     return Operator(

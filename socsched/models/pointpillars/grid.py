@@ -1,4 +1,4 @@
-"""The pillar grid all stages of a pillar network share, and the check of stage params against what a stage knows."""
+"""The pillar grid shared by all stages of a pillar network, and the check of stage params."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Grid:
 
     @property
     def cells(self) -> tuple[int, int, int]:
-        """Cells along x, y and z."""
+        """Return the number of cells along x, y and z."""
         nx, ny, nz = (round((b - a) / s) for a, b, s in zip(self.low, self.high, self.pillar, strict=True))
         return nx, ny, nz
 
@@ -47,7 +47,7 @@ def check_params(stage: str, params: Mapping[str, Any], known: Mapping[str, Any]
 
 
 def grid_of(stage: str, extent: object, base: Grid = KITTI, multiple: int = 1) -> Grid:
-    """Return the grid of a `range` param (x0, y0, z0, x1, y1, z1 in metres; None for `base`), pillars as of `base`.
+    """Return the grid of a `range` param (x0, y0, z0, x1, y1, z1 in metres; None for `base`), pillars as in `base`.
 
     Raises UsageError unless the range is six numbers that hold a whole number of pillars, one of them high, and a
     multiple of `multiple` of them along x and y.

@@ -1,4 +1,4 @@
-"""How a synthetic street is laid out: what stands and moves where, drawn from one random generator."""
+"""Layout of a synthetic street: static and moving objects, drawn from one random generator."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SIZES = {
 """Mean and standard deviation of w, l, h in metres: KITTI's training labels (Geiger et al., CVPR 2012), rounded."""
 MOTIONLESS = 0.0
 NARROW, ROOM = 6.6, 1.65
-"""Half width (m) below which nothing parks at the kerb; middle line's distance (m) from which two lanes are used."""
+"""Half width (m) below which nothing parks at the kerb; middle line's distance (m) above which two lanes are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of street: half width (m), shares of kerb occupied by parked cars, plots built on and plots used to park,
-    numbers of pedestrians and cyclists, share of vehicles that are no cars, and gap between moving vehicles (m)."""
+    numbers of pedestrians and cyclists, share of vehicles other than cars, and gap between moving vehicles (m)."""
 
     half: tuple[float, float]
     parked: tuple[float, float]
@@ -47,7 +47,7 @@ KINDS = (
     (0.20, Kind((4.0, 6.5), (0.0, 0.15), (0.0, 0.15), 0.15, (2, 6), (2, 5), 0.15, (15, 60), verge=True)),  # country
     (0.20, Kind((3.8, 7.0), (0.0, 0.3), (0.6, 1.0), 0.1, (18, 40), (4, 12), 0.04, (25, 80))),  # walkers' quarter
 )
-"""How often each kind comes."""
+"""Probability and parameters of each kind."""
 
 
 def lay_out(rng: np.random.Generator) -> Scene:
@@ -84,14 +84,14 @@ def lay_out(rng: np.random.Generator) -> Scene:
 
 
 def _apart(users: list[RoadUser]) -> tuple[RoadUser, ...]:
-    """Return the users that stand on no earlier one, nor where the LiDAR's own vehicle is."""
+    """Return the users that do not overlap an earlier one or the LiDAR's own vehicle."""
     areas = [(user.x, user.y, user.size[0] + 0.2, user.size[1] + 0.2, yaw(user.heading)) for user in users]
     overlaps = iou_matrix(np.array([(0.0, 0.0, 2.2, 6.0, yaw(0.0)), *areas])) > 1e-6
     return tuple(users[i - 1] for i in suppress(overlaps, np.arange(len(overlaps))) if i)
 
 
 def _clear(things: Iterable[Thing], users: tuple[RoadUser, ...]) -> tuple[Thing, ...]:
-    """Return the things, without the small ones that users stand on."""
+    """Return the things, without the small ones that overlap users."""
     places = np.array([(user.x, user.y) for user in users]).reshape(-1, 2)
     reach = np.array([user.size[1] / 2 for user in users]) + 0.6
     small = (actors.pole, actors.sign, actors.bin_, actors.cabinet, actors.tree, actors.bush, actors.thicket)
@@ -117,7 +117,7 @@ def _vehicle(rng: np.random.Generator, kind: Kind) -> str:
 
 
 def _open(street: Street, x: float, length: float = 5.0) -> bool:
-    """Return whether the crossing street leaves the stretch around x alone."""
+    """Return whether the stretch around x is clear of the crossing street."""
     return street.crossing is None or abs(x - street.crossing[0]) > street.crossing[1] + length / 2 + 1.5
 
 
@@ -134,7 +134,7 @@ def _parked(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[Ro
 
 
 def _moving(rng: np.random.Generator, street: Street, kind: Kind, speed: float) -> Iterator[RoadUser]:
-    """Yield the traffic of both lanes; within a lane all keep one speed, ahead the vehicle's own, so none collide."""
+    """Yield the traffic of both lanes; each lane has one speed, ahead the vehicle's own, so none collide."""
     oncoming = rng.uniform(7, 11)
     lanes = ((True, 0.0), (False, 2 * street.middle)) if street.middle > ROOM else ((True, 0.0),)
     for own, y in lanes:
@@ -147,7 +147,7 @@ def _moving(rng: np.random.Generator, street: Street, kind: Kind, speed: float) 
 
 
 def _waiting(rng: np.random.Generator, street: Street) -> Iterator[RoadUser]:
-    """Yield the vehicles of the crossing street: they wait at its ends, more stand parked behind."""
+    """Yield the vehicles of the crossing street: waiting at its ends, with parked ones behind."""
     if street.crossing is None:
         return
     middle, half = street.crossing
@@ -166,7 +166,7 @@ def _waiting(rng: np.random.Generator, street: Street) -> Iterator[RoadUser]:
 
 
 def _on_foot(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[RoadUser]:
-    """Yield people who walk or stand on the pavements, singly or in groups, and some who wait on the centre line."""
+    """Yield pedestrians walking or standing on the pavements, alone or in groups, and some on the centre line."""
     for _ in range(int(rng.integers(*kind.walkers))):
         side, walks = rng.choice((-1, 1)), rng.random() < 0.7
         x, y = rng.uniform(-15, 60), street.middle + side * (street.half_width + rng.uniform(0.9, 2.8))
@@ -195,7 +195,7 @@ def _riders(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[Ro
 
 
 def _plots(rng: np.random.Generator, street: Street, kind: Kind) -> tuple[list[RoadUser], list[Thing]]:
-    """Return the vehicles parked off the street, and everything that stands beside it."""
+    """Return the vehicles parked off the street, and all roadside objects."""
     users: list[RoadUser] = []
     things: list[Thing] = []
     for side in (-1, 1):
@@ -253,7 +253,7 @@ def _background(rng: np.random.Generator, street: Street, side: int) -> Iterator
 def _front_garden(
     rng: np.random.Generator, x: float, middle: float, side: int, edge: float, length: float, depth: float
 ) -> Iterator[Thing]:
-    """Yield what stands between a fence and a house: bushes, steps, bicycle stands, bins."""
+    """Yield the objects between a fence and a house: bushes, steps, bicycle stands, bins."""
     for _ in range(int(rng.integers(0, 4))):
         place = float(x + rng.uniform(-0.5, 0.5) * length), middle + side * (edge + 0.8 + float(rng.uniform(0, depth)))
         if rng.random() < 0.5:
@@ -264,7 +264,7 @@ def _front_garden(
 
 
 def _close(rng: np.random.Generator, street: Street, side: int) -> Iterator[Thing]:
-    """Yield the hedge or wall that some streets have right beside the kerb, for a stretch."""
+    """Yield the hedge or wall that some streets have directly at the kerb, for a stretch."""
     away, choice = street.half_width + float(rng.uniform(0.15, 0.9)), rng.random()
     start, tall = float(rng.uniform(-40, 60)), float(rng.uniform(0.8, 3.2))
     for x in np.arange(start, min(start + float(rng.uniform(15, 70)), BLOCK / 2 - 8), 8.0):
@@ -294,7 +294,7 @@ def _lot(rng: np.random.Generator, street: Street, side: int, x: float, length: 
 
 
 def _kerbside(rng: np.random.Generator, street: Street, side: int, kind: Kind) -> Iterator[Thing]:
-    """Yield what stands between carriageway and walkers: lamp posts, signs, bollards, bins, trees; or a guard rail."""
+    """Yield the objects between carriageway and walkway: lamp posts, signs, bollards, bins, trees; or a guard rail."""
     line = street.middle + side * (street.half_width + 0.45)
     gap, trees, clutter = rng.uniform(22, 32), rng.uniform(0.0, 0.8), rng.uniform(0.0, 0.7)
     for x in np.arange(-BLOCK / 2, BLOCK / 2, gap):
@@ -313,7 +313,7 @@ def _kerbside(rng: np.random.Generator, street: Street, side: int, kind: Kind) -
 
 
 def _clutter(rng: np.random.Generator, x: float, y: float) -> Thing:
-    """Return one of the things that pavements are full of."""
+    """Return one item of pavement clutter."""
     heading = float(rng.uniform(-np.pi, np.pi))
     match int(rng.integers(7)):
         case 0:

@@ -2,7 +2,7 @@
 
 Architecture as in the public SECOND-FPN configurations: 0.16 m pillars on a 432 x 496 grid, nine decorated features, 64
 channels, three blocks of 4/6/6 3x3 convolutions (64/128/256), deconvolutions of kernel = stride = 1/2/4 to 128 channels
-each, and 1x1 heads for six anchors a cell.  Batch norm is folded: every convolution has a bias.
+each, and 1x1 heads for six anchors per cell.  Batch norm is folded: every convolution has a bias.
 
 Layer ops special to this network:
     pillar_features  voxels [P, S, 4], counts [P], coords [P, 2] -> [P, S, 9]: x, y, z, r, offsets from the mean of the
@@ -10,7 +10,7 @@ Layer ops special to this network:
                      Attributes: pillar (edge in m), origin (x, y of the grid's corner in m).
     scatter          features [P, C], coords [P, 2] (x, y) -> [1, C, ny, nx]: zero except at the pillars; a pillar whose
                      coordinates lie outside the grid (padding) is left out.  Attributes: ny, nx.
-The maximum over slots takes in the zero slots, which contribute relu(bias), as in the implementations the published
+The maximum over slots includes the zero slots, which contribute relu(bias), as in the implementations the published
 weights come from.
 """
 
@@ -61,7 +61,7 @@ def network_model(
     trained: Callable[[], Weights] | None = None,
     scales: str = "",
 ) -> Model:
-    """Ports of a network with its varying dimension replaced by the nominal pillar count."""
+    """Return the model of a network, its varying dimension set to the nominal pillar count in the ports."""
     built = network()
     inputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in built.inputs.items())
     outputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in ports.items())
@@ -73,19 +73,19 @@ def _nominal(tensor: TensorType, pillars: int) -> TensorType:
 
 
 def pfn(params: Mapping[str, Any]) -> Model:
-    """Pillar Feature Net: decorate, linear 9 -> 64, ReLU, maximum over the slots of a pillar."""
+    """Return the Pillar Feature Net stage: decorate, linear 9 -> 64, ReLU, maximum over the slots of a pillar."""
     chosen = checked(params)
     ports = {"features": TensorType((-1, CHANNELS), "fp32")}
     return network_model("pointpillars.pfn", lambda: pfn_network(chosen["max_points"]), ports, chosen["pillars"])
 
 
 def pfn_network(slots: int = 32) -> Network:
-    """Return the Pillar Feature Net for `slots` points a pillar."""
+    """Return the Pillar Feature Net for `slots` points per pillar."""
     return pillar_network("pointpillars.pfn", slots, CHANNELS, KITTI)
 
 
 def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
-    """Return a Pillar Feature Net of one layer, 9 features to `channels`, for `slots` points a pillar of `grid`."""
+    """Return a Pillar Feature Net of one layer, 9 features to `channels`, for `slots` points per pillar of `grid`."""
     decorate = Layer(
         "decorate",
         "pillar_features",
@@ -111,7 +111,7 @@ def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
 
 
 def scatter(params: Mapping[str, Any]) -> Model:
-    """Pillar features back onto the bird's-eye grid."""
+    """Return the stage that scatters pillar features onto the bird's-eye grid."""
     ports = {"canvas": image(CHANNELS, NY, NX)}
     return network_model("pointpillars.scatter", scatter_network, ports, checked(params)["pillars"])
 
@@ -129,7 +129,7 @@ def scatter_network(
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
-    """Backbone and neck; with params {"taps": True} the blocks' outputs follow as block1, block2, block3."""
+    """Return the stage of backbone and neck; params {"taps": True} add the block outputs block1, block2, block3."""
     chosen = checked(params)
     ports = {"neck": image(*NECK[1:])}
     if chosen["taps"]:
@@ -192,7 +192,7 @@ def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapp
 
 
 def head(params: Mapping[str, Any]) -> Model:
-    """Anchor head: class scores, box regression and direction, six anchors a cell."""
+    """Return the anchor-head stage: class scores, box regression and direction, six anchors per cell."""
     pillars = checked(params)["pillars"]
     ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
     return network_model("pointpillars.head", head_network, ports, pillars)

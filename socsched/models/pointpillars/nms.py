@@ -36,7 +36,7 @@ def intersection(a: Floats, b: Floats) -> Floats:
     """
     heading = -b[:, 4] - np.pi / 2
     cos, sin = np.cos(heading)[:, None], np.sin(heading)[:, None]
-    # offsets before rotation: far from the origin the differences keep their digits
+    # subtract before rotating: the differences keep their precision far from the origin
     local = corners(np.column_stack([a[:, :2] - b[:, :2], a[:, 2:]]))
     u, v = local[..., 0] * cos + local[..., 1] * sin, local[..., 1] * cos - local[..., 0] * sin
     half_l, half_w = b[:, 3:4] / 2, b[:, 2:3] / 2
@@ -53,9 +53,9 @@ def intersection(a: Floats, b: Floats) -> Floats:
 
 
 def _fraction(distance: Floats, step: Floats) -> Floats:
-    """Return how far along an edge, 0 to 1, a bound `distance` away is reached; 0 or 1 where it never is."""
+    """Return the fraction of an edge, 0 to 1, at which a bound `distance` away is reached; 0 or 1 if never."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # an edge parallel to the bound gives ±inf or 0/0; either end will do then, as the edge has no extent there
+        # an edge parallel to the bound gives ±inf or 0/0; either end is valid then, as the edge has no extent there
         return np.clip(np.nan_to_num(distance / step, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 
@@ -67,7 +67,7 @@ def iou(a: Floats, b: Floats) -> Floats:
 
 
 def iou_matrix(rects: Floats) -> Floats:
-    """Return the symmetric IoU matrix [n, n] of footprints; pairs far apart cost one distance each."""
+    """Return the symmetric IoU matrix [n, n] of footprints; for distant pairs only one distance is computed."""
     count = len(rects)
     first, second = np.triu_indices(count, 1)
     radius = np.hypot(rects[:, 2], rects[:, 3]) / 2
@@ -80,7 +80,7 @@ def iou_matrix(rects: Floats) -> Floats:
 
 
 def suppress(overlaps: npt.NDArray[np.bool_], order: npt.NDArray[np.intp]) -> list[int]:
-    """Return the members of `order` (best first) that overlap no better member which was itself kept."""
+    """Return the members of `order` (best first) that overlap no better kept member."""
     kept: list[int] = []
     blocked = np.zeros(len(overlaps), np.bool_)
     for candidate in order.tolist():

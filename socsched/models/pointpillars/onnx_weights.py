@@ -18,8 +18,8 @@ Entry = tuple[npt.NDArray[Any], npt.NDArray[Any], str]
 def layers_of(path: str) -> list[Entry]:
     """Return (weight, bias, kind) of every layer with weights; kinds are pfn, conv and deconv.
 
-    A product with a matrix of 9 or 10 rows or a convolution of a kernel of 1 with as many inputs is the pillar feature
-    net's, given as [channels, features].
+    A product with a matrix of 9 or 10 rows, or a convolution of kernel 1 with that many inputs, belongs to the pillar
+    feature net and is returned as [channels, features].
     """
     try:
         import onnx  # noqa: F401

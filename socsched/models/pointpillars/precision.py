@@ -1,10 +1,10 @@
 """Average precision as KITTI's object benchmark computes it: 40 recall positions, boxes seen from above or in 3D.
 
-Matching is that of the benchmark's development kit (Geiger et al., CVPR 2012): objects harder than asked for, and
-those of a neighbouring class, are neither found nor missed; so are detections too small in the image for the level.
-Precision is the best at recall of at least 1/40, 2/40, ..., 1 (Simonelli et al., Disentangling Monocular 3D Object
-Detection, ICCV 2019, section 5).  The kit samples recall at its own scores and so cannot give high figures for few
-objects; here positions are exact, whatever the number of objects.
+Matching is that of the benchmark's development kit (Geiger et al., CVPR 2012): objects harder than the level, and those
+of a neighbouring class, count neither as found nor as missed; the same holds for detections too small in the image for
+the level.  Precision is the best at recall of at least 1/40, 2/40, ..., 1 (Simonelli et al., Disentangling Monocular 3D
+Object Detection, ICCV 2019, section 5).  The kit samples recall at its own scores and so cannot yield high figures for
+few objects; here positions are exact for any number of objects.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from socsched.models.pointpillars.truth import HEIGHT, Calibration, Truth, image
 Array = npt.NDArray[np.float64]
 
 THRESHOLDS = {"Pedestrian": 0.5, "Cyclist": 0.5, "Car": 0.7}
-"""IoU from which a detection is a class's object."""
+"""IoU from which a detection matches an object of a class."""
 NEIGHBOURS = {"Car": ("Van",), "Pedestrian": ("Person_sitting",), "Cyclist": ()}
 POSITIONS = 40
 FOUND, SKIPPED, OTHER = 0, 1, -1
-"""What an object or a detection is to a question: looked for, neither right nor wrong, of another class."""
+"""Role of an object or a detection in a question: relevant, ignored, of another class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A frame's truth and what was found in it: boxes [K, 7], scores [K], labels [K] (index into CLASSES)."""
+    """A frame's ground truth and its detections: boxes [K, 7], scores [K], labels [K] (index into CLASSES)."""
 
     truths: Sequence[Truth]
     boxes: npt.NDArray[np.float32]
@@ -52,7 +52,7 @@ class Question:
 
     @property
     def least(self) -> float:
-        """IoU that makes a detection right."""
+        """Return the IoU from which a detection is correct."""
         return THRESHOLDS[self.kind] if self.overlap is None else self.overlap
 
 
@@ -78,7 +78,7 @@ def overlaps(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], solid: bo
 
 @dataclass(slots=True)
 class _Frame:
-    """A frame as a question sees it: what objects and detections are to it, scores, and each object's candidates."""
+    """A frame evaluated for a question: roles of objects and detections, scores, and each object's candidates."""
 
     objects: npt.NDArray[np.int64]
     found: npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ class _Frame:
 
 
 def average_precision(frames: Sequence[Judged], question: Question) -> float | None:
-    """Return the average precision, 0 to 1, None where no frame holds an object the question is about."""
+    """Return the average precision, 0 to 1, None if no frame holds a relevant object."""
     asked = [_asked(frame, question) for frame in frames]
     total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in asked)
     if not total:
@@ -102,14 +102,14 @@ def average_precision(frames: Sequence[Judged], question: Question) -> float | N
 
 
 def recall(frames: Sequence[Judged], question: Question, score: float) -> tuple[int, int]:
-    """Return how many objects the question is about are found with at least `score`, and how many there are."""
+    """Return the number of relevant objects found with at least `score`, and their total number."""
     asked = [_asked(frame, question) for frame in frames]
     total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in asked)
     return sum(_count(frame, score)[0] for frame in asked), total
 
 
 def _asked(frame: Judged, question: Question) -> _Frame:
-    """Return what everything in a frame is to a question; of other classes are `OTHER`."""
+    """Return the roles of a frame's objects and detections in a question; those of other classes are `OTHER`."""
     near, far = question.within or (0.0, np.inf)
     objects = np.array([_role(truth, question, near, far) for truth in frame.truths], np.int64)
     mine = np.flatnonzero(np.asarray(frame.labels) == CLASSES.index(question.kind))
@@ -133,7 +133,7 @@ def _role(truth: Truth, question: Question, near: float, far: float) -> int:
 
 
 def _hits(frame: _Frame) -> Array:
-    """Return the scores at which objects would be found, each by the best-scored detection nobody before it took."""
+    """Return the scores at which objects would be found, each by the best-scored detection not yet taken."""
     taken: set[int] = set()
     scores = []
     for role, candidates in zip(frame.objects.tolist(), frame.candidates, strict=True):
@@ -148,14 +148,14 @@ def _hits(frame: _Frame) -> Array:
 
 
 def _precision(frames: Sequence[_Frame], threshold: float) -> float:
-    """Return the share of right ones among the detections of at least a score."""
+    """Return the share of correct detections among those of at least a score."""
     counts = [_count(frame, threshold) for frame in frames]
     right, wrong = sum(r for r, _ in counts), sum(w for _, w in counts)
     return right / max(right + wrong, 1)
 
 
 def _count(frame: _Frame, threshold: float) -> tuple[int, int]:
-    """Return right and wrong detections of at least a score."""
+    """Return the numbers of correct and wrong detections of at least a score."""
     taken: set[int] = set()
     right = 0
     for role, candidates in zip(frame.objects.tolist(), frame.candidates, strict=True):

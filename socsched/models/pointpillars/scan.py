@@ -16,9 +16,9 @@ _FORMAT_HINT = "a scan is a .bin file of float32 rows x, y, z, intensity, 16 byt
 
 
 def list_scans(path: str | Path) -> tuple[Path, ...]:
-    """Return the scan files that `path` stands for: itself, or all .bin files of a folder in order of name.
+    """Return the scan files at `path`: itself, or all .bin files of a folder in order of name.
 
-    Raises InputError when there is nothing there, no .bin file in the folder, or the file is no .bin.
+    Raises InputError if the path does not exist, the folder has no .bin file, or the file is not a .bin.
     """
     path = Path(path)
     if path.is_dir():
@@ -33,12 +33,12 @@ def list_scans(path: str | Path) -> tuple[Path, ...]:
 
 
 def read_scan(path: str | Path) -> npt.NDArray[np.float32]:
-    """Return the points of a scan file as float32 [N, 4] on a 64-byte border, N >= 1.
+    """Return the points of a scan file as float32 [N, 4] aligned to 64 bytes, N >= 1.
 
-    Raises InputError for a file that is missing, no .bin, empty, cut off within a row, or holds NaN or infinite
-    values.  A scan with such values is rejected whole rather than filtered: drivers drop returns they do not have, so
-    these values mean a fault upstream (broken transfer, wrong format, bad unit), and the numbers beside them are no
-    more to be trusted; filtering would turn the fault into missing obstacles that nobody hears of.
+    Raises InputError for a file that is missing, not a .bin, empty, truncated within a row, or holds NaN or infinite
+    values.  A scan with such values is rejected whole rather than filtered: drivers omit absent returns, so these
+    values mean a fault upstream (broken transfer, wrong format, bad unit), and the neighbouring numbers are no more
+    trustworthy; filtering would turn the fault into silently missing obstacles.
     """
     path = Path(path)
     _check_name(path)

@@ -36,7 +36,7 @@ __all__ = [
 FRAME_S = 0.1
 """Seconds from frame to frame: KITTI's LiDAR turns ten times a second."""
 BLOCK = 250.0
-"""The street repeats after so many metres, over twice the LiDAR's reach: what leaves behind comes back in front."""
+"""Period of the street in metres, over twice the LiDAR's reach: objects leaving at the back reappear in front."""
 _BUILDERS = {
     "Car": actors.car,
     "Van": actors.van,
@@ -48,9 +48,9 @@ _BUILDERS = {
 
 @dataclass(frozen=True, slots=True)
 class RoadUser:
-    """A road user: class, place (m), heading (rad), size w, l, h (m), speed (m/s), look (0 to 1: shape, paint, cloth).
+    """A road user: class, position (m), heading (rad), size w, l, h (m), speed (m/s), look (0 to 1: shape, colours).
 
-    Classes are the detector's, and Van and Truck, which it is not asked to find.
+    Classes are the detector's, plus Van and Truck, which it does not detect.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class RoadUser:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something fixed: what builds it (a function of `lidar.actors`), place (m), heading (rad), its sizes (m)."""
+    """A static object: builder (a function of `lidar.actors`), position (m), heading (rad), sizes (m)."""
 
     build: Callable[..., list[Solid]]
     x: float
@@ -75,7 +75,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A moment in a street; the LiDAR's vehicle drives along +x with `speed` m/s."""
+    """A street at one instant; the LiDAR's vehicle drives along +x with `speed` m/s."""
 
     street: Street
     users: tuple[RoadUser, ...]
@@ -84,18 +84,18 @@ class Scene:
 
     @property
     def boxes(self) -> npt.NDArray[np.float32]:
-        """True boxes [n, 7] of all road users, also of hidden ones."""
+        """Return the true boxes [n, 7] of all road users, including hidden ones."""
         bend = self.street.bend
         rows = [(u.x, u.y, self.street.level(u.x, u.y) + bend * u.x**2, *u.size, yaw(u.heading)) for u in self.users]
         return np.array(rows, np.float32).reshape(-1, 7)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Class names of all road users, in the order of `boxes`."""
+        """Return the class names of all road users, in the order of `boxes`."""
         return tuple(user.kind for user in self.users)
 
     def solids(self, camera: Camera | None = None) -> tuple[list[list[Solid]], list[Solid]]:
-        """Return the solids of each road user, and of everything else; none for what the camera cannot have in view."""
+        """Return the solids of each road user, and of everything else; none for objects outside the camera's view."""
         groups = [
             _BUILDERS[user.kind](self._frame(user), *user.size, user.look) if _near(user, user.size, camera) else []
             for user in self.users
@@ -108,7 +108,7 @@ class Scene:
 
 
 def _near(item: RoadUser | Thing, sizes: tuple[float, ...], camera: Camera | None) -> bool:
-    """Return whether something may reach into the 90 degrees ahead, which hold the camera's view, or all around."""
+    """Return whether an object may reach into the 90 degrees ahead, which contain the camera's view, or all around."""
     within = sum(sizes) + 2
     ahead = camera is None or abs(item.y) - item.x <= 2**0.5 * within
     return ahead and float(np.hypot(item.x, item.y)) - within <= HDL_64E.reach[1][1]
@@ -120,7 +120,7 @@ def yaw(heading: float) -> float:
 
 
 def look_at(scene: Scene, seed: int, lidar: Lidar = HDL_64E, camera: Camera | None = KITTI_CAMERA) -> Survey:
-    """Return the scan of a scene with what it holds of every road user; arguments as in `cast`."""
+    """Return the scan of a scene with its ray counts per road user; arguments as in `cast`."""
     lowered = replace(scene, street=replace(scene.street, height=scene.street.height - lidar.lift))
     groups, rest = lowered.solids(camera)
     return survey(lowered.street, groups, rest, np.random.default_rng(seed), lidar, camera)
@@ -140,7 +140,7 @@ def visible(scene: Scene, points: npt.NDArray[np.float32], least: int = 5) -> np
 
 
 def _inside(points: npt.NDArray[np.float32], box: npt.NDArray[np.float32]) -> int:
-    """Count the points within a box, 2 cm of noise allowed."""
+    """Return the number of points within a box, with a noise margin of 2 cm."""
     heading = -float(box[6]) - np.pi / 2
     cos, sin = np.cos(heading), np.sin(heading)
     dx, dy, dz = points[:, 0] - box[0], points[:, 1] - box[1], points[:, 2] - box[2]
@@ -150,7 +150,7 @@ def _inside(points: npt.NDArray[np.float32], box: npt.NDArray[np.float32]) -> in
 
 
 def advance(scene: Scene, seconds: float) -> Scene:
-    """Return the scene later: everything moved on, seen from the vehicle, which has moved on too."""
+    """Return the scene `seconds` later, in the frame of the vehicle, which has moved as well."""
     ride = scene.speed * seconds
     users = tuple(
         replace(
@@ -182,6 +182,6 @@ def sequence(
 
 def make_scene(seed: int) -> Scene:
     """Return the street of a seed: houses, gardens, trees, poles, parked and moving cars, pedestrians, cyclists."""
-    from socsched.models.pointpillars.layout import lay_out  # builds on the classes above
+    from socsched.models.pointpillars.layout import lay_out  # deferred: uses the classes above
 
     return lay_out(np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""PointPillars-S: the stages of the KITTI three-class network with narrower channels, and weights that come along.
+"""PointPillars-S: the stages of the KITTI three-class network with narrower channels, and shipped weights.
 
 Voxelising and decoding are those of the full network (`pointpillars.voxelise`, `pointpillars.decode`): grid, anchors
 and box coding are the same.  The weights are trained on synthetic scans only (docs/models/pointpillars-s.md), by
@@ -37,7 +37,7 @@ NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
 FILE = Path(__file__).parents[2] / "trained" / "pointpillars-s.npz"
 """Trained weights, fp16, batch norm folded."""
 SCALES = str(FILE.with_name("pointpillars-s.scales.json"))
-"""int8 scales of backbone and head with these weights, from synthetic scenes no figure is computed on."""
+"""int8 scales of backbone and head with these weights, from synthetic scenes not used for any reported figure."""
 
 
 @lru_cache(maxsize=1)
@@ -46,7 +46,7 @@ def _trained() -> Weights:
 
 
 def trained() -> Weights:
-    """Return the weights that come with socsched, fp32 by parameter name."""
+    """Return the weights shipped with socsched, fp32 by parameter name."""
     return dict(_trained())
 
 
@@ -56,7 +56,7 @@ def networks() -> tuple[Network, ...]:
 
 
 def pfn_network(slots: int = 32) -> Network:
-    """Return the Pillar Feature Net for `slots` points a pillar."""
+    """Return the Pillar Feature Net for `slots` points per pillar."""
     return pillar_network("pointpillars-s.pfn", slots, CHANNELS, KITTI)
 
 
@@ -73,7 +73,7 @@ def small_head_network(height: int = NECK[2], width: int = NECK[3]) -> Network:
 
 
 def pfn(params: Mapping[str, Any]) -> Model:
-    """Pillar Feature Net: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
+    """Return the Pillar Feature Net stage: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
     known = checked(params)
     ports = {"features": TensorType((-1, CHANNELS), "fp32")}
     return network_model(
@@ -82,13 +82,13 @@ def pfn(params: Mapping[str, Any]) -> Model:
 
 
 def scatter(params: Mapping[str, Any]) -> Model:
-    """Pillar features back onto the bird's-eye grid."""
+    """Return the stage that scatters pillar features onto the bird's-eye grid."""
     name, ports = "pointpillars-s.scatter", {"canvas": image(CHANNELS, NY, NX)}
     return network_model(name, lambda: scatter_network(NY, NX, CHANNELS, name), ports, checked(params)["pillars"])
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
-    """Backbone and neck; with params {"taps": True} the blocks' outputs follow as block1, block2, block3."""
+    """Return the stage of backbone and neck; params {"taps": True} add the block outputs block1, block2, block3."""
     known = checked(params)
     ports = {"neck": image(*NECK[1:])}
     if known["taps"]:
@@ -99,6 +99,6 @@ def backbone(params: Mapping[str, Any]) -> Model:
 
 
 def head(params: Mapping[str, Any]) -> Model:
-    """Anchor head: class scores, box regression and direction, six anchors a cell."""
+    """Return the anchor-head stage: class scores, box regression and direction, six anchors per cell."""
     ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
     return network_model("pointpillars-s.head", small_head_network, ports, checked(params)["pillars"], trained, SCALES)

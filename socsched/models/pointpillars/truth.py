@@ -1,9 +1,9 @@
 """True objects of a scan: KITTI's label and calibration files, and the same facts of a synthetic scene.
 
-A label file has one object a line: class, truncation (share outside the image), occlusion (0 to 3), observation angle,
-image box (left, top, right, bottom), h, w, l, x, y, z of the bottom's centre in the rectified camera's frame (x right,
-y down, z ahead), rotation about y (Geiger et al., CVPR 2012, object development kit).  That rotation is the detector's
-ry as it stands.  An object is easy, moderate or hard to find by its height in the image, occlusion and truncation.
+A label file has one object per line: class, truncation (share outside the image), occlusion (0 to 3), observation
+angle, image box (left, top, right, bottom), h, w, l, x, y, z of the bottom's centre in the rectified camera's frame (x
+right, y down, z ahead), rotation about y (Geiger et al., CVPR 2012, object development kit).  That rotation equals the
+detector's ry.  An object is easy, moderate or hard to find by its height in the image, occlusion and truncation.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LEVELS = ("easy", "moderate", "hard")
 HEIGHT, OCCLUSION, TRUNCATION = (40.0, 25.0, 25.0), (0, 1, 2), (0.15, 0.30, 0.50)
 """Least height in the image (pixels), greatest occlusion and truncation of each level (KITTI's object benchmark)."""
 HIDDEN = (0.15, 0.5, 0.85)
-"""Shares of an object's rays that something else stops, up to which a synthetic object counts as occlusion 0, 1, 2."""
+"""Upper limits on the blocked share of an object's rays for a synthetic object to count as occlusion 0, 1, 2."""
 LEAST_POINTS = 5
-"""A synthetic object with fewer points has occlusion 3: it is of no level, and finding it is no mistake either."""
+"""A synthetic object with fewer points has occlusion 3: it belongs to no level, and detecting it is not an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A labelled object: class, box [7] (x, y, z_bottom, w, l, h, ry in the LiDAR's frame), image box, and how much of
-    it is out of the image (share) or hidden (0 to 3).  `points` is how many the LiDAR has of it, None where unknown."""
+    """A labelled object: class, box [7] (x, y, z_bottom, w, l, h, ry in the LiDAR's frame), image box, truncation
+    (share outside the image) and occlusion (0 to 3).  `points` is its number of LiDAR points, None if unknown."""
 
     kind: str
     box: npt.NDArray[np.float32]
@@ -56,7 +56,7 @@ class Truth:
 
     @property
     def level(self) -> int:
-        """Index into LEVELS of the easiest level the object belongs to, 3 for none."""
+        """Return the index into LEVELS of the easiest level the object belongs to, 3 for none."""
         height = self.image[3] - self.image[1]
         for level, (least, hidden, cut) in enumerate(zip(HEIGHT, OCCLUSION, TRUNCATION, strict=True)):
             if height >= least and self.occlusion <= hidden and self.truncation <= cut:
@@ -65,7 +65,7 @@ class Truth:
 
     @property
     def distance(self) -> float:
-        """Metres from the LiDAR, seen from above."""
+        """Return the horizontal distance (m) from the LiDAR."""
         return float(np.hypot(self.box[0], self.box[1]))
 
 
@@ -78,7 +78,7 @@ def calibration_of(camera: Camera = KITTI_CAMERA) -> Calibration:
 
 
 def read_calibration(path: str | Path) -> Calibration:
-    """Return the calibration of a KITTI file (P2, R0_rect, Tr_velo_to_cam); InputError where it cannot be read."""
+    """Return the calibration of a KITTI file (P2, R0_rect, Tr_velo_to_cam); InputError if it cannot be read."""
     found: dict[str, Floats] = {}
     try:
         for line in Path(path).read_text(encoding="utf-8").splitlines():
@@ -94,7 +94,7 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def write_calibration(path: str | Path, calibration: Calibration) -> None:
-    """Write a calibration as KITTI's files have it."""
+    """Write a calibration in KITTI's file format."""
     rows = {
         **{f"P{number}": calibration.project for number in range(4)},
         "R0_rect": np.eye(3),
@@ -105,14 +105,14 @@ def write_calibration(path: str | Path, calibration: Calibration) -> None:
 
 
 def image_boxes(boxes: npt.NDArray[np.floating], calibration: Calibration) -> tuple[Floats, Floats]:
-    """Return what boxes [n, 7] cover in the image, [n, 4] (left, top, right, bottom in pixels), clipped and whole."""
+    """Return the image boxes [n, 4] (left, top, right, bottom in pixels) of boxes [n, 7], clipped and unclipped."""
     flat = corners(footprints(np.asarray(boxes).reshape(-1, 7)))
     low = np.asarray(boxes, np.float64).reshape(-1, 7)[:, 2]
     high = low + np.asarray(boxes, np.float64).reshape(-1, 7)[:, 5]
     levels = [np.concatenate([flat, np.broadcast_to(z[:, None, None], (len(flat), 4, 1))], 2) for z in (low, high)]
     places = np.concatenate(levels, 1)
     homogeneous = np.concatenate([places, np.ones((*places.shape[:2], 1))], 2) @ calibration.camera.T
-    homogeneous[..., 2] = np.maximum(homogeneous[..., 2], 0.1)  # what is beside or behind the camera
+    homogeneous[..., 2] = np.maximum(homogeneous[..., 2], 0.1)  # points level with or behind the camera
     pixels = homogeneous @ calibration.project.T
     pixels = pixels[..., :2] / pixels[..., 2:]
     whole = np.concatenate([pixels.min(1), pixels.max(1)], 1)
@@ -121,7 +121,7 @@ def image_boxes(boxes: npt.NDArray[np.floating], calibration: Calibration) -> tu
 
 
 def truths_of(scene: Scene, seen: Survey, camera: Camera = KITTI_CAMERA) -> list[Truth]:
-    """Return the road users a survey has points of and the camera has in view, as KITTI would label them."""
+    """Return the road users with points in a survey and in the camera's view, as KITTI would label them."""
     counts = np.bincount(seen.owner[seen.owner >= 0], minlength=len(scene.users))
     boxes, calibration = scene.boxes, calibration_of(camera)
     clipped, whole = image_boxes(boxes, calibration)
@@ -146,7 +146,7 @@ def truths_of(scene: Scene, seen: Survey, camera: Camera = KITTI_CAMERA) -> list
 
 
 def read_labels(path: str | Path, calibration: Calibration) -> list[Truth]:
-    """Return the objects of a KITTI label file without its DontCare regions; InputError where it cannot be read."""
+    """Return the objects of a KITTI label file without its DontCare regions; InputError if it cannot be read."""
     found = []
     back = np.linalg.inv(calibration.camera)
     try:

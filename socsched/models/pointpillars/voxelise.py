@@ -19,7 +19,7 @@ NAME = "pointpillars.voxelise"
 PARAMS: dict[str, Any] = {"points": 20000, "pillars": 6000, "max_pillars": 16000, "max_points": 32, "range": None}
 OPS_PER_POINT = 10
 """Two operations (subtract, divide) for each of three coordinates, one for the key's multiply-add counted as two, and
-two for slot counting; comparisons and conversions ride along with loads."""
+two for slot counting; comparisons and conversions are hidden by loads."""
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -30,9 +30,9 @@ def voxelise(
 ) -> tuple[Floats, Ints, Ints]:
     """Return (voxels[P, max_points, 4], counts[P], coords[P, 2] as x, y cell) of points[N, 4] (m, intensity).
 
-    Pillars stand in the order in which the scan first touches them and hold their points in scan order; unused slots
-    are zero.  Points beyond `max_points` of a pillar and pillars beyond `max_pillars` are dropped; P may be 0.  Cells
-    are found in float32, as deployed networks do it: in float64 a few points a scan fall into the neighbour.
+    Pillars are in the order in which the scan first reaches them and hold their points in scan order; unused slots are
+    zero.  Points beyond `max_points` of a pillar and pillars beyond `max_pillars` are dropped; P may be 0.  Cells are
+    found in float32, as deployed networks do it: in float64 a few points per scan fall into a neighbouring cell.
     """
     if loops is not None and points.dtype == np.float32 and points.flags.c_contiguous and points.shape[1:] == (4,):
         return loops.voxelise(points, max_pillars, max_points, grid)
@@ -51,7 +51,7 @@ def voxelise(
     slot = np.arange(len(order)) - np.repeat(np.cumsum(held) - held, held)
     fits = slot < max_points
     order, slot = order[fits], slot[fits]
-    # a point is as wide as one complex128, and single numbers are moved several times faster than rows of four
+    # a point is as wide as one complex128, and scalars are moved several times faster than rows of four
     whole = np.ascontiguousarray(points, np.float32).view(np.complex128)[:, 0]
     voxels.view(np.complex128).reshape(-1)[pillar[order] * max_points + slot] = whole[inside[order]]
     counts[:] = np.minimum(held, max_points)
@@ -60,7 +60,7 @@ def voxelise(
 
 
 def _cells(points: Floats, grid: Grid) -> tuple[npt.NDArray[np.intp], Ints]:
-    """Return the indices of the points in range and their cell numbers (y-major); NaN compares false and falls out."""
+    """Return the indices of the points in range and their cell numbers (y-major); NaN compares false and is dropped."""
     low, size = np.asarray(grid.low, np.float32), np.asarray(grid.pillar, np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = ((points[:, axis] - low[axis]) / size[axis] for axis in range(3))
@@ -75,8 +75,8 @@ def _cells(points: Floats, grid: Grid) -> tuple[npt.NDArray[np.intp], Ints]:
 def _number(cell: Ints, grid: Grid) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return each point's pillar number, in order of first appearance, and each pillar's first point.
 
-    A table over the grid replaces sorting the cell numbers: written back to front, the first point of a cell stays.
-    Only the entries just written are read, so the table needs no clearing.
+    A table over the grid replaces sorting the cell numbers: written back to front, it keeps the first point of each
+    cell.  Only the entries just written are read, so the table needs no clearing.
     """
     index = np.arange(len(cell), dtype=np.int32)
     table = np.empty(grid.cells[0] * grid.cells[1], np.int32)
@@ -94,7 +94,8 @@ def model(params: Mapping[str, Any]) -> Model:
 
 
 def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..., tuple[Any, ...]]) -> Model:
-    """Return the voxelising stage `name` on `grid`: `function` takes what `voxelise` takes, `known` all its params."""
+    """Return the voxelising stage `name` on `grid`; `function` takes the inputs of `voxelise`, `known` all its
+    params."""
     slots, pillars, points = known["max_points"], min(known["pillars"], known["max_pillars"]), known["points"]
     scan = Port("points", TensorType((points, 4), "fp32"))
     outputs = (

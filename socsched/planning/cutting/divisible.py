@@ -1,4 +1,4 @@
-"""A stage that may be cut: its units of layers, where each may run, and what that and a change of place cost."""
+"""A stage that may be cut: its units of layers, where each may run, and the costs of units and changes of place."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from socsched.models.registry import get_model
 from socsched.planning.cutting.work import at, owners
 
 SLOW = 32
-"""A place at least so many times slower than the fastest on every unit is left out."""
+"""A place slower than the fastest by at least this factor on every unit is left out."""
 ENGINES = 3
-"""Among how many kinds of engine, the fastest ones, a network is shared out."""
+"""Number of engine kinds, the fastest ones, among which a network is divided."""
 NEVER = float("inf")
-"""Time of what an engine refuses."""
+"""Time of a unit that an engine refuses."""
 _REFUSED_NS = 1e12
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -56,7 +56,10 @@ Legs = tuple[Leg, ...]
 
 
 class UnitFloor(NamedTuple):
-    """The least of a unit without what a job pays once: time times cores by engine, time (ns), energy (µJ), bytes."""
+    """Lower bounds of a unit, without what a job pays once.
+
+    `lanes_ns`: time times cores, by engine; then time (ns), energy (µJ) and bytes.
+    """
 
     lanes_ns: Mapping[str, int]
     time_ns: int
@@ -68,10 +71,10 @@ class UnitFloor(NamedTuple):
 class Divisible:
     """A stage's units in topological order.
 
-    `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place without what every job pays once
-    (`entry_ns`, `entry_uj`), None where the engine takes no such operator.  `least_ns`: a unit's time where it is
-    shortest, among all places there are.  `members` are the layers of each unit; `free`: a unit within a part may take
-    less than alone, as its neighbours read or write for it.
+    `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place exclude the overhead that every job pays
+    once (`entry_ns`, `entry_uj`) and are None where the engine does not accept the operator.  `least_ns`: a unit's
+    shortest time over all possible places.  `members`: the layers of each unit; `free`: a unit within a part may take
+    less than alone, because its neighbours read or write for it.
     """
 
     stage: Stage
@@ -96,13 +99,13 @@ class Divisible:
 
     @property
     def units(self) -> int:
-        """Number of units."""
+        """Return the number of units."""
         return len(self.time_ns)
 
     def floor_ns(self) -> int:
-        """Return what no way to cut the stage is faster than (ns): its longest path with every unit at its fastest.
+        """Return a lower bound (ns) for every way to cut the stage: its longest path with each unit at its fastest.
 
-        Units that cost less within a part count nothing.
+        Units that may cost less within a part count as zero.
         """
         done: dict[str, int] = {}
         layers = {layer.name: layer for layer in self.network.layers}
@@ -112,29 +115,29 @@ class Divisible:
         return max(done.values())
 
     def least(self) -> list[UnitFloor]:
-        """Return what units take at least wherever they run, those left out that may cost less within a part."""
+        """Return the lower bounds of units wherever they run, without units that may cost less within a part."""
         return [floor for floor, free in zip(self.floors, self.free, strict=True) if not free]
 
     def forced(self, unit: int, source: int, sink: int) -> tuple[int, int] | None:
-        """Return what a change of place after a unit costs at least: for tensors the very next unit reads."""
+        """Return the least cost of a change of place after a unit: that of tensors the very next unit reads."""
         layers = {layer.name: layer for layer in self.network.layers}
         read = {name for member in self.members[unit + 1] for name in layers[member].inputs}
         tensors = self._numbers([self.types[name] for name in self.members[unit] if name in read])
         return self._change(tensors, source, sink) if tensors else (0, 0)
 
     def parts(self, legs: Legs) -> list[PartOf]:
-        """Return the parts some legs make of the network."""
+        """Return the parts into which some legs divide the network."""
         return parts_of(self.stage.name, self.network, [self.cuts[leg.end - 1] for leg in legs[:-1]], self.types)
 
     def change(self, cut: int, source: int, sink: int) -> tuple[int, int] | None:
-        """Return time (ns) and energy (µJ) of going from one place to another at a cut, None where nobody converts."""
+        """Return time (ns) and energy (µJ) of a change of place at a cut, None if no engine can convert."""
         key = (cut, source, sink)
         if key not in self._changes:
             self._changes[key] = self._change(self._numbers(self.crossing[cut]), source, sink)
         return self._changes[key]
 
     def table(self) -> Table:
-        """Return what units and changes of place cost as arrays."""
+        """Return the costs of units and changes of place as arrays."""
         if self._table is None:
             count = range(len(self.places))
             change = np.zeros((2, self.units - 1, len(count), len(count)))
@@ -167,7 +170,7 @@ class Divisible:
         return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
 
     def _numbers(self, tensors: Sequence[TensorType]) -> list[int]:
-        """Return tensors as numbers of `_laid`, which lists by place how an engine stores them."""
+        """Return tensors as indices into `_laid`, which lists by place how an engine stores them."""
         if not self._laid:
             different = list(dict.fromkeys(self.types.values()))
             self._tensors = {tensor: number for number, tensor in enumerate(different)}
@@ -182,7 +185,7 @@ class Divisible:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What units and changes of place cost, as arrays; `NEVER` where an engine refuses.
+    """Costs of units and changes of place, as arrays; `NEVER` where an engine refuses.
 
     `time` (ns) and `energy` (µJ) [unit, place]; `change_ns` and `change_uj` [cut, source, sink].
     """
@@ -202,10 +205,10 @@ class _Laid(NamedTuple):
 
 
 def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
-    """Return a stage with its units and their costs; None where it is no network, or one that cannot be cut.
+    """Return a stage with its units and their costs; None if it is not a network, or one that cannot be cut.
 
-    Stages that give jobs up or run them otherwise when late, or whose execution times are stated in absolute figures,
-    stay whole: neither can be shared out among parts.
+    Stages that drop or degrade late jobs, or whose execution times are stated in absolute figures, stay whole: neither
+    can be divided among parts.
     """
     whole = stage.model is not None and stage.on_late == "continue" and stage.degraded is None
     if not whole or PART in stage.params or (stage.execution is not None and not stage.execution.relative):
@@ -225,7 +228,7 @@ def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible |
         return None
     types = layer_types(network)
     found = list(prefixes(network, types))
-    # Two cuts with the same last layers would be one; a unit whose cut nothing crosses is an output of its own.
+    # Two cuts after the same layers would coincide; a unit whose cut no tensor crosses is an output of its own.
     if not found or len({cut.after for cut in found}) < len(found):
         return None
     cuts = tuple(cut.after for cut in found)
@@ -280,7 +283,7 @@ def _priced(
 
 
 def _floor(unit: Mapping[Place, Cost], model: CostModel, once: Mapping[str, int]) -> UnitFloor:
-    """Return what a unit takes at least; a part is rounded up once, its units each."""
+    """Return the lower bounds of a unit; a part is rounded up once, its units individually."""
     lanes: dict[str, int] = {}
     energies: list[float] = []
     for place, cost in unit.items():
@@ -295,8 +298,10 @@ def _floor(unit: Mapping[Place, Cost], model: CostModel, once: Mapping[str, int]
 
 
 def _worthwhile(units: Sequence[Mapping[Place, Cost]]) -> tuple[Place, ...]:
-    """Return the places to consider: of every engine and precision the fastest share, on the fastest `ENGINES` kinds of
-    engine (equal engines are one kind), unless it is `SLOW` on every unit.
+    """Return the places to consider.
+
+    For every engine and precision the fastest share, on the fastest `ENGINES` kinds of engine (equal engines are one
+    kind), unless it is `SLOW` times slower than the fastest on every unit.
     """
     total: dict[Place, float] = {}
     for place in dict.fromkeys(place for unit in units for place in unit):
@@ -319,6 +324,6 @@ def _slow(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
 
 
 def _entry_ns(engine: Engine) -> int:
-    """What a job pays once: its submission, and the launch where a whole job is one."""
+    """Return the time (ns) a job pays once: its submission, and the launch where a whole job is one launch."""
     once = round(engine.submit_ns.value)
     return once if launches_per_operator(engine) else once + round(engine.launch_ns.value)

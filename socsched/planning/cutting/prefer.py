@@ -1,4 +1,4 @@
-"""A network that prefers an engine: parts fixed there as far as that takes its layers, the rest anywhere."""
+"""Preferred engines of a network: parts fixed there as far as the engine accepts its layers, the rest anywhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from socsched.models.parts import cut_pipeline, parts_of
 from socsched.planning.cutting.divisible import Divisible, divisible
 
 PARTS = 16
-"""Parts a network is cut into at most; the shortest stretches on a preferred engine are given up first."""
+"""Maximum number of parts of a network; the shortest runs of units on a preferred engine are released first."""
 
 
 def with_preferences(pipeline: Pipeline, model: CostModel, wishes: Mapping[str, Sequence[str]]) -> Pipeline:
-    """Return the pipeline with stages on the engines they prefer: whole where one takes all layers, else in parts.
+    """Return the pipeline with stages on their preferred engines: whole if one accepts all layers, else in parts.
 
-    `wishes`: engines (ids or kinds) by stage, each layer going to the first that takes it; layers none of them takes
-    may run anywhere.  UsageError where no layer of a stage can run on any of its engines.
+    `wishes`: engines (ids or kinds) by stage; each layer goes to the first that accepts it, and layers that none
+    accepts may run anywhere.  UsageError if no layer of a stage can run on any of its engines.
     """
     for name, engines in wishes.items():
         pipeline = _preferring(pipeline, pipeline.stage(name), model, tuple(engines))
@@ -49,7 +49,7 @@ def _is(model: CostModel, engine: str, names: Sequence[str]) -> bool:
 
 
 def _first(model: CostModel, names: Sequence[str], able: set[str]) -> str:
-    """Return the first of some engines or kinds that is among those able, "" for none."""
+    """Return the first of some engines or kinds that matches an engine in `able`, "" for none."""
     return next((name for name in names if any(_is(model, engine, (name,)) for engine in able)), "")
 
 

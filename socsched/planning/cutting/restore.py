@@ -1,4 +1,4 @@
-"""The pipeline as a plan has it: stages the plan cuts are its parts."""
+"""The pipeline as planned: stages that the plan cuts are replaced by their parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from socsched.planning.plan import Plan
 
 
 def as_planned(pipeline: Pipeline, plan: Plan) -> Pipeline:
-    """Return a pipeline with the networks cut where `plan` cuts them: whoever compiles or runs a plan needs this."""
+    """Return a pipeline with the networks cut where `plan` cuts them, as needed to compile or run a plan."""
     parts: dict[str, list[PartOf]] = {}
     for task in plan.tasks:
         part = part_of(task.params) if task.kind == "stage" else None

@@ -1,7 +1,7 @@
-"""Cut points by local search: ways to cut one network are tried in the whole deployment, borders moved, parts moved.
+"""Local search for cut points: cuts of one network are tried in the whole deployment; borders and parts are moved.
 
-What a cut is worth depends on everything else: the engine it relieves, deadlines, traffic.  So paths under prices only
-propose (`segmentation`), and the same judgement as for whole stages disposes.
+The worth of a cut depends on everything else: the engine it relieves, deadlines, traffic.  Paths under prices therefore
+only propose cuts (`segmentation`), and the evaluation used for whole stages decides.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workloa
 from socsched.units import format_duration
 
 WORTH = 0.01
-"""Part of the objective a cut has to gain, unless it mends a requirement: less is within the error of its costs."""
+"""Share of the objective a cut has to gain unless it fixes a violation: less is within the error of its costs."""
 SLOWER = 1.25
-"""From which factor on a longer stage is not tried for latency where every requirement is met."""
+"""Slowdown factor above which a longer stage is not tried for latency while every requirement is met."""
 Divided = dict[str, Divisible | None]
-"""Stages in units, None for those that stay whole."""
+"""Stages in units, None for stages that stay whole."""
 Cuts = Mapping[str, Legs]
 """Legs of the stages that are cut; the others are whole."""
 
 
 @dataclass(slots=True)
 class Cutter:
-    """The search in one power mode; remembers workloads by their cuts."""
+    """The search in one power mode; it caches workloads by their cuts."""
 
     pipeline: Pipeline
     model: CostModel
@@ -96,7 +96,7 @@ def cutter_of(
 ) -> Cutter:
     """Return the search over the stages of `workload`, whole there, that may be cut.
 
-    `known` remembers stages in units; those that are not in units when the `clock` is over are `left`.
+    `known` remembers stages in units; stages not yet in units when the `clock` runs out are `left`.
     """
     known = {} if known is None else known
     cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
@@ -113,10 +113,9 @@ def cutter_of(
 
 
 def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = NO_CLOCK) -> Solution:
-    """Return a solution with networks cut where that is worth it, else the one given.
+    """Return a solution with networks cut where that pays, else the given one.
 
-    Tries `budget` mappings at most, none after `clock`.  A cut has to mend a requirement or gain `WORTH` of the
-    objective.
+    Tries at most `budget` mappings, none after `clock`.  A cut has to fix a violation or gain `WORTH` of the objective.
     """
     if not cutter.stages:
         return solution
@@ -165,8 +164,9 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = 
 def _hopeless(
     stage: Divisible, legs: Legs, present: Legs | None, whole: Cost, goals: Sequence[str], target: Score
 ) -> bool:
-    """Say whether legs are so much slower than what is there that nothing but a violated requirement speaks for them:
-    with all requirements met, a longer stage lowers no latency but for what its neighbours save on conversions.
+    """Return whether legs are so much slower than the present ones that only a violation could justify them.
+
+    With all requirements met, a longer stage lowers latency only by what its neighbours save on conversions.
     """
     if goals[0] != "latency" or target[0] > 0 or len(legs) == 1:
         return False
@@ -184,7 +184,7 @@ def _worthwhile(found: Score) -> Score:
 
 
 def _with(cutter: Cutter, whole: Mapping[str, Cost], stage: Divisible, legs: Legs) -> dict[str, Cost]:
-    """Return the costs of whole stages with that of a stage that has one leg again."""
+    """Return the costs of whole stages, with that of a stage reduced to a single leg."""
     if len(legs) > 1:
         return dict(whole)
     place = legs[0].place
@@ -193,13 +193,13 @@ def _with(cutter: Cutter, whole: Mapping[str, Cost], stage: Divisible, legs: Leg
 
 
 def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], legs: Legs | None) -> Iterator[Legs]:
-    """Yield ways to cut a stage, near the present one first."""
+    """Yield ways to cut a stage, those near the present one first."""
     if legs is not None:
         yield from shifted(stage, legs)
     rested = _rested(workload, stage, whole)
     proposed = segmentations(stage, _borders(workload, stage, whole))
     for found in dict.fromkeys(tuple(Leg(leg.end, rested[leg.place]) for leg in each) for each in proposed):
-        # A network that only changes its data type or share on the way stays in one part: nobody is relieved.
+        # A network that only changes its data type or share stays in one part: no engine is relieved.
         parts = len({leg.place.engine for leg in found})
         if found != legs and (parts > 1 if len(found) > 1 else legs is not None):
             yield found
@@ -209,7 +209,7 @@ _LATE = "not looked at before the time limit"
 
 
 def _why_whole(stage: Divisible, clock: Clock) -> str:
-    """Say what the fastest cut between engines would take, against the fastest place for the whole; "" without one."""
+    """Return a note on the fastest cut between engines against the fastest place for the whole; "" without one."""
     if clock.over():
         return _LATE
     ways = segmentations(stage)
@@ -226,7 +226,7 @@ def _why_whole(stage: Divisible, clock: Clock) -> str:
 
 
 def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> dict[Place, Place]:
-    """Return for every place the one, among engines that cost the same, on which other stages take the least time."""
+    """Return for every place the one, among engines of equal cost, least loaded by other stages."""
     load: dict[str, float] = {}
     for name, cost in whole.items():
         if name != stage.stage.name:
@@ -238,7 +238,7 @@ def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> 
 
 
 def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> list[tuple[float, float]]:
-    """Return what it takes (ns) to come to every place of a stage from those that feed it, and on to its readers."""
+    """Return the times (ns) to reach every place of a stage from its producers, and from there to its readers."""
     name, result = stage.stage.name, []
     for place in stage.places:
         here = replace(whole[name], engine=place.engine, precision=place.precision, share=place.share)
@@ -251,7 +251,7 @@ def _borders(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) ->
 def _polished(
     cutter: Cutter, best: Candidate, goals: Sequence[str], budget: int, clock: Clock
 ) -> tuple[Candidate, int]:
-    """Move parts and stages one at a time, as `improve` does with whole stages; parts that meet again become one."""
+    """Move parts and stages one at a time, as `improve` moves whole stages; adjacent parts in one place are merged."""
     workload = best.deployment.workload
 
     if budget < 1 or clock.over():
@@ -271,7 +271,7 @@ def _polished(
 def _read_back(
     cutter: Cutter, workload: Workload, mapping: Mapping[str, Cost]
 ) -> tuple[dict[str, Legs], dict[str, Cost]]:
-    """Return legs and whole costs of a mapping of parts, neighbours in one place joined."""
+    """Return the legs and whole costs of a mapping of parts, with neighbours in one place merged."""
     legs: dict[str, list[Leg]] = {}
     whole: dict[str, Cost] = {}
     for name, cost in mapping.items():

@@ -1,11 +1,11 @@
-"""Ways to cut a network worth trying: shortest paths over units and places, under many prices.
+"""Candidate cuts of a network: shortest paths over units and places, under many prices.
 
-A path through the units changes places wherever that pays: time, or energy, is weighed, and an engine's time may be
-made dearer than others'.  As prices vary, the paths sweep the convex hull of what can be traded for what: the same list
-serves an engine that is overloaded, a chain that is late, and energy.  (Shortest paths under prices are Lagrangian
-relaxation: Handler & Zang, "A dual algorithm for the constrained shortest path problem", Networks 10, 1980.)  Between
-the hull's corners, where a change of place costs so much that no price proposes one, lie the cuts that share a network
-out between two engines: those with one border are all listed, and the best-balanced ones with two.
+A path through the units changes places wherever that pays: it weighs time, or energy, and may price one engine's time
+above that of others.  As prices vary, the paths sweep the convex hull of the possible trade-offs: the same list serves
+an overloaded engine, a late chain, and energy.  (Shortest paths under prices are Lagrangian relaxation: Handler & Zang,
+"A dual algorithm for the constrained shortest path problem", Networks 10, 1980.)  Between the hull's corners, where a
+change of place costs so much that no price proposes one, lie the cuts that divide a network between two engines: those
+with one border are all listed, and the best-balanced ones with two.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ import numpy as np
 from socsched.planning.cutting.divisible import NEVER, Divisible, Floats, Leg, Legs, Place, Table
 
 PRICES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""By how much the time on an engine is made dearer."""
+"""Surcharges on the time of an engine, as multiples of that time."""
 WATTS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""What a second of latency is worth in energy (W) where energy is weighed."""
+"""Energy value of a second of latency (W) where energy is weighed."""
 LEFT = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9)
-"""How much of its time for the whole network an engine may keep that gives a stretch in the middle away."""
+"""Shares of its time for the whole network that an engine may keep when it hands over a middle section."""
 _Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | None = None) -> list[Legs]:
-    """Return different ways to cut a stage, those of a single leg included; `borders`: what it takes (ns) to come to
-    each place from the stages before, and from there to those after.
+    """Return different ways to cut a stage, including those with a single leg.
+
+    `borders`: times (ns) to reach each place from the stages before, and from there to the stages after.
     """
     engines = dict.fromkeys(place.engine for place in stage.places)
     factors = [
@@ -44,7 +45,7 @@ def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | Non
 
 
 def _shared(stage: Divisible, table: Table) -> Iterator[Legs]:
-    """Yield ways to share the units out between two engines, at the place where each is fastest."""
+    """Yield ways to divide the units between two engines, each at its fastest place."""
     chosen = _representatives(stage)
     sums = {p: _Sums.of(table.time[:, p]) for p in chosen}
     cuts = np.arange(1, stage.units)
@@ -60,7 +61,7 @@ def _shared(stage: Divisible, table: Table) -> Iterator[Legs]:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Times (ns) of the first n units on a place, those it refuses counting nothing, and how many these are."""
+    """Times (ns) of the first n units on a place, refused units counting as zero, and the number of refused units."""
 
     time: Floats
     refused: _Integers
@@ -78,9 +79,9 @@ class _Sums:
 
 
 def _inner(units: int, there: Floats, back: Floats, mine: _Sums, other: _Sums) -> Iterator[tuple[int, int]]:
-    """Yield stretches for one place within another: the best-balanced ones, and the fastest that leave so much to do.
+    """Yield middle sections for another place: the best-balanced, and the fastest at each share of `LEFT` kept.
 
-    `there` and `back`: what the changes of place cost at each cut (ns); `mine`: the times where the rest stays.
+    `there` and `back`: costs of the changes of place at each cut (ns); `mine`: times at the place that keeps the rest.
     """
     i, j = np.triu_indices(units - 1, 1)
     i, j = i + 1, j + 1
@@ -99,7 +100,7 @@ def _inner(units: int, there: Floats, back: Floats, mine: _Sums, other: _Sums) -
 
 
 def _representatives(stage: Divisible) -> list[int]:
-    """Return the fastest place of each engine, equal engines once."""
+    """Return the fastest place of each engine, once for equal engines."""
     by_engine: dict[str, tuple[float, int]] = {}
     for p, place in enumerate(stage.places):
         total = stage.entry_ns[p] + sum(_or_never(times[p], 1e12) for times in stage.time_ns)
@@ -120,7 +121,7 @@ def _paths(
 ) -> Iterator[Legs]:
     """Yield the legs of least price: time under each of `factors` (by place), then energy and time at each of `WATTS`.
 
-    One pass over the units for all prices together: arrays are [price, place] or [price, source, sink].
+    One pass over the units serves all prices: arrays are [price, place] or [price, source, sink].
     """
     count = len(stage.places)
     weight = np.array([*factors, *([watts] * count for watts in WATTS)])
@@ -169,7 +170,7 @@ def _legs(stage: Divisible, came: _Integers, last: int) -> Legs:
 
 
 def twins(stage: Divisible) -> dict[Place, list[Place]]:
-    """Return for every place those on engines that cost the same, such as the other of two; itself included."""
+    """Return for every place those on engines of equal cost, such as the other of two; itself included."""
     columns = [
         (place.precision, place.share, *(t[p] for t in stage.time_ns), *(e[p] for e in stage.energy_uj))
         for p, place in enumerate(stage.places)
@@ -181,7 +182,7 @@ def twins(stage: Divisible) -> dict[Place, list[Place]]:
 
 
 def shifted(stage: Divisible, legs: Legs) -> Iterator[Legs]:
-    """Yield the legs with one border moved by one or two units, or one leg given to a neighbour."""
+    """Yield the legs with one border moved by one or two units, or one leg merged into a neighbour."""
     for index in range(len(legs) - 1):
         low = legs[index - 1].end if index else 0
         for step in (-2, -1, 1, 2):
@@ -200,7 +201,7 @@ def _able(stage: Divisible, legs: Legs, index: int, end: int) -> bool:
 
 
 def duration_ns(stage: Divisible, legs: Legs) -> int | None:
-    """Return how long the legs take one after the other, changes of place included; None where an engine refuses."""
+    """Return the total time (ns) of the legs in sequence, changes of place included; None where an engine refuses."""
     number = {place: p for p, place in enumerate(stage.places)}
     total, start, before = 0, 0, -1
     for leg in legs:
@@ -215,7 +216,7 @@ def duration_ns(stage: Divisible, legs: Legs) -> int | None:
 
 
 def merged(legs: Legs) -> Legs:
-    """Return the legs with neighbours in one place made one."""
+    """Return the legs with neighbours in one place merged."""
     result: list[Leg] = []
     for leg in legs:
         if result and result[-1].place == leg.place:

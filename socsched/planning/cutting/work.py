@@ -1,4 +1,4 @@
-"""What a part of a stage computes and moves, sliced from what the whole stage does: no compiler is asked for a part."""
+"""Work and traffic of a part of a stage, sliced from those of the whole stage: no part is compiled for analysis."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _UNTYPED = ("uint8", "int32", "int64", "bool")
 
 @dataclass(slots=True)
 class Sliced:
-    """A `WorkOf` that knows parts: those of a stage share its operators as analysed whole."""
+    """A `WorkOf` that supports parts: those of a stage share its operators as analysed whole."""
 
     work: WorkOf
     _wholes: dict[tuple[str, str], _Whole] = field(default_factory=dict)
     _models: dict[str, Model] = field(default_factory=dict)
 
     def __call__(self, stage: Stage, precision: str) -> StageWork:
-        """Return what a stage or a part of one computes and moves in a precision."""
+        """Return the work and traffic of a stage, or of a part of one, in a precision."""
         part = part_of(stage.params)
         if part is None:
             return self.work(stage, precision)
@@ -60,7 +60,7 @@ class Sliced:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A network with its operators in a precision, and the layer each is of."""
+    """A network with its operators in a precision, and the layer of each operator."""
 
     network: Network
     operators: tuple[Operator, ...]
@@ -77,7 +77,7 @@ def at(tensor: TensorType, precision: str) -> TensorType:
 
 
 def owners(network: Network, operators: Sequence[Operator]) -> list[str] | None:
-    """Return the layer each operator is named after, None where names do not tell."""
+    """Return the layer each operator is named after, None if the names do not identify layers."""
     by_name = {_plain(layer.name): layer.name for layer in network.layers}
     if len(by_name) < len(network.layers):
         return None
@@ -90,10 +90,9 @@ def _plain(name: str) -> str:
 
 
 def slices(whole: _Whole, inside: set[str]) -> list[Operator]:
-    """Return the operators of the layers `inside`, with the traffic they have when nobody else is there.
+    """Return the operators of the layers `inside`, with their traffic when no other layers run with them.
 
-    What an operator need not read or write because a neighbour does it, it reads and writes itself where that neighbour
-    is in another part.
+    Reads or writes that an operator is spared by a neighbour are its own again if that neighbour is in another part.
     """
     inputs = {layer.name: layer.inputs for layer in whole.network.layers if layer.name in inside}
     charged: set[str] = set()

@@ -1,8 +1,8 @@
-"""A plan as Linux is told: power mode, affinity, and SCHED_DEADLINE or SCHED_FIFO parameters, in a script to review.
+"""A plan as Linux settings: power mode, affinity, and SCHED_DEADLINE or SCHED_FIFO parameters, in a script to review.
 
 Documentation/scheduler/sched-deadline.rst of the kernel: runtime <= deadline <= period, 1024 ns of runtime at least,
-and the sum of runtime / period at most rt_runtime / rt_period (0.95) of the processors of a root domain.  Who has a
-deadline may not be pinned within its root domain, so each lane becomes one (a partition of cgroup v2's cpuset).
+and the sum of runtime / period at most rt_runtime / rt_period (0.95) of the processors of a root domain.  A deadline
+thread may not be pinned within its root domain, so each lane becomes one (a partition of cgroup v2's cpuset).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from socsched.text import one_line
 
 LEAST_NS = 1024
 SHARE = 0.95
-"""What the kernel leaves to real-time threads as shipped (sched_rt_runtime_us 950000 of sched_rt_period_us 1000000)."""
+"""Share the kernel allows real-time threads by default (sched_rt_runtime_us 950000 of sched_rt_period_us 1000000)."""
 TOP = 80
-"""SCHED_FIFO priority of the most urgent task; below the kernel's own threads for migration and watchdogs (99)."""
+"""SCHED_FIFO priority of the most urgent task; below the kernel's migration and watchdog threads (99)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How the thread of a task is scheduled: on `lane` of `engine`; times in ns under ``deadline``, else `priority`."""
+    """Scheduling of a task's thread on `lane` of `engine`; times in ns under ``deadline``, else `priority`."""
 
     task: str
     engine: str
@@ -39,8 +39,8 @@ class Entry:
 def entries(plan: Plan) -> list[Entry]:
     """Return an entry for every lane of every task on an engine that Linux schedules: one that is fully preemptive.
 
-    EDF: the budget is the WCET and the deadline counts from the activation, so it is what the local deadline leaves
-    after the latest one.  Fixed priorities: SCHED_FIFO in the plan's order.
+    EDF: the budget is the WCET; the deadline counts from the activation, so it is the local deadline less the latest
+    activation.  Fixed priorities: SCHED_FIFO in the plan's order.
     """
     found, ranks = [], sorted({task.priority for task in plan.tasks if _here(plan, task)})
     for task in plan.tasks:
@@ -59,7 +59,7 @@ def entries(plan: Plan) -> list[Entry]:
 
 
 def admission(listed: Sequence[Entry]) -> dict[tuple[str, int], float]:
-    """Return the share of every lane its deadline threads reserve; the kernel refuses more than `SHARE`."""
+    """Return the share of every lane that its deadline threads reserve; the kernel refuses more than `SHARE`."""
     used: dict[tuple[str, int], float] = {}
     for entry in listed:
         if entry.kind == "deadline":
@@ -69,7 +69,7 @@ def admission(listed: Sequence[Entry]) -> dict[tuple[str, int], float]:
 
 
 def linux(plan: Plan, mode_id: int | None, processors: Mapping[str, Sequence[int]]) -> str:
-    """Return the script; `processors`: Linux's numbers of the units of each engine, `mode_id`: that of nvpmodel."""
+    """Return the script; `processors`: Linux numbers of each engine's units, `mode_id`: that of nvpmodel."""
     listed = entries(plan)
     lines = [
         "#!/bin/sh",
@@ -137,7 +137,7 @@ def _call(entry: Entry, engine: str) -> str:
 
 
 def _variables(listed: Sequence[Entry]) -> dict[str, str]:
-    """Return a shell variable for each engine; two engines whose names differ in signs only get different ones."""
+    """Return a shell variable for each engine; engines whose names differ only in punctuation get different ones."""
     found: dict[str, str] = {}
     for entry in listed:
         if entry.engine not in found:

@@ -1,9 +1,9 @@
-"""A plan in the input vocabulary of NVIDIA's System Task Manager, whose compiler makes a static schedule of it.
+"""A plan in the input format of NVIDIA's System Task Manager, whose compiler turns it into a static schedule.
 
 Public reference: developer.nvidia.com/docs/drive/drive-os/6.0.10, "Compute Graph And Constraints", input specification
 3.0.0: Version, a graph with Identifier, Resources, Hyperepochs (Period, Resources, Epochs with Period and Frames) and
-Clients (Epochs with Runnables).  The keys of a runnable (WCET, Resources, Dependencies) are not in what could be read
-of it, and no compiler was at hand: the file is for review before it is for use.
+Clients (Epochs with Runnables).  The keys of a runnable (WCET, Resources, Dependencies) do not appear in the part that
+could be read, and no compiler was available: review the file before use.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from socsched.text import one_line
 
 VERSION = "3.0.0"
 LONGEST_NS = 60_000_000_000
-"""A hyperepoch beyond a minute is no static table anybody loads."""
+"""A hyperepoch longer than a minute is not a practical static table."""
 
 
 def name(text: str) -> str:
-    """Return an identifier: the compiler keeps the period for itself, and > is no part of a name."""
+    """Return an identifier: the compiler reserves the period character, and > is not allowed in a name."""
     return re.sub(r"\W", "_", text.replace(">", "_to_"), flags=re.ASCII)
 
 
 def resource(engine: str, lane: int, lanes: int) -> str:
-    """Return the resource that stands for a lane of an engine; one runnable at a time executes on it."""
+    """Return the resource that stands for a lane of an engine; it executes one runnable at a time."""
     return name(f"{engine}_{lane}" if lanes > 1 else engine)
 
 
@@ -37,7 +37,7 @@ def hyperperiod_ns(tasks: Iterable[Task]) -> int:
 
 
 def stm(plan: Plan) -> str:
-    """Return the plan as a compute graph; runnables are not preempted there, whatever the plan's engines allow."""
+    """Return the plan as a compute graph; its runnables are not preempted, whatever the plan's engines allow."""
     whole = hyperperiod_ns(plan.tasks)
     periods = sorted({task.period_ns for task in plan.tasks})
     graph = name(f"{plan.pipeline}_{plan.platform}")

@@ -1,11 +1,11 @@
 """The mapping problem as a constraint program, solved by OR-Tools CP-SAT.
 
 Time counts in grains: the greatest common divisor of all times, or a hundred-thousandth of the horizon, rounded down;
-so the bound of a program solved to its end holds for the problem, whatever the grain.
+so the bound of a program solved to optimality holds for the problem, whatever the grain.
 
-Where engines contend for memory (`overlaps`) with more than two of them, or with more pairs than are modelled, the
-schedule is evaluated exactly and the program's value remains a bound; durations then grow in rounds by what the exact
-evaluation of the last schedule shows (`refined`).
+If more than two engines contend for memory (`overlaps`), or more pairs than are modelled, the schedule is evaluated
+exactly and the program's value remains a bound; durations then grow in rounds by the slowdown that the exact evaluation
+of the last schedule shows (`refined`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from socsched.progress import listening, tell
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the solver found: optimal | feasible | infeasible | unknown, in the program's own terms.
+    """The solver's result: optimal | feasible | infeasible | unknown, in terms of the program.
 
     `bound` holds for the problem (in the objective's unit), `value` is the program's makespan or other objective.
     """
@@ -38,7 +38,7 @@ class Answer:
 
 
 class Program(Jobs):
-    """A mapping problem as CP-SAT variables and constraints: its jobs, what they lose, capacities and limits."""
+    """A mapping problem as CP-SAT variables and constraints: jobs, contention losses, capacities and limits."""
 
     def __init__(
         self, problem: Problem, contention: bool = True, grown: Mapping[tuple[int, int], int] | None = None
@@ -105,7 +105,7 @@ class Program(Jobs):
                 model.add(total <= (limit if self.whole else limit + len(need.ends) + 1))
 
     def objective(self, name: str) -> tuple[Any, int]:
-        """Return the expression of an objective, and what one unit of it stands for."""
+        """Return the expression of an objective, and the value of one unit of it."""
         problem = self.problem
         if name == "makespan":
             return self.makespan, self.grain
@@ -136,7 +136,7 @@ class Program(Jobs):
     # -- solving
 
     def hint(self, schedule: Schedule, starts: Mapping[JobKey, tuple[int, int]]) -> None:
-        """Begin from a schedule whose jobs have these starts and ends (ns)."""
+        """Start the search from a schedule whose jobs have these starts and ends (ns)."""
         model = self.model
         model.clear_hints()
         for row, chosen in zip(self.taken, schedule.choice, strict=True):
@@ -149,10 +149,10 @@ class Program(Jobs):
         model.add_hint(self.makespan, self.grains_of(max(end for _, end in starts.values())))
 
     def solve(self, objective: str, seconds: float, workers: int, seed: int, floor: int = 0) -> Answer:
-        """Minimise one objective; `floor` is a bound known already, in its unit.
+        """Minimise one objective; `floor` is a bound already known, in its unit.
 
-        One worker, or several that take turns (`interleave_search`): the same input gives the same answer unless the
-        wall clock ends the search before its deterministic time does.
+        With one worker, or several that take turns (`interleave_search`), the same input gives the same answer unless
+        the wall clock ends the search before its deterministic time does.
         """
         expression, unit = self.objective(objective)
         self.model.minimize(expression)
@@ -179,7 +179,7 @@ class Program(Jobs):
         return Answer(name, Schedule(choice, tuple(order)), value * unit, bound, starts)
 
     def _watched(self, solver: Any, seconds: float) -> Any:
-        """Have the gap told whenever a better solution or bound is found; return what the solver is to call."""
+        """Report the gap whenever a better solution or bound is found; return the callback for the solver."""
         started, found = time.monotonic(), dict[str, float]()
 
         def told() -> None:
@@ -203,7 +203,7 @@ class Program(Jobs):
         return Better()
 
     def _slip(self, objective: str) -> int:
-        """Return by how much rounding may make an objective larger than that of the schedule it stands for."""
+        """Return the amount by which rounding may raise an objective above that of the schedule it stands for."""
         needs = self.problem.requirements
         if self.whole or objective in ("makespan", "energy", "interval"):
             return 0
@@ -213,18 +213,18 @@ class Program(Jobs):
         return -(-self.grain * 10**6 * max(len(need.ends) + 1 for need in needs) // tight)
 
     def keep(self) -> None:
-        """Let what follows be no worse in the objective solved last."""
+        """Constrain later solutions to be no worse in the objective solved last."""
         expression, value = self.best
         self.model.add(expression <= value)
 
     def exclude(self, choice: Sequence[int]) -> None:
-        """Rule one choice of options out."""
+        """Exclude one choice of options."""
         self.model.add_bool_or([row[number].negated() for row, number in zip(self.taken, choice, strict=True)])
 
     def _present(self, solver: Any, key: JobKey) -> bool:
         return not key.conversion or any(solver.value(y) for y, _ in self.conversions[key])
 
     def _rank(self, key: JobKey, place: Mapping[int, int]) -> tuple[int, int, bool]:
-        """Order jobs that start together, which jobs without duration may: by frame, then by precedence."""
+        """Return the order of jobs that start together, as jobs without duration may: by frame, then by precedence."""
         index = self.problem.index[self.problem.edges[key.index].sink] if key.conversion else key.index
         return key.frame, place[index], not key.conversion

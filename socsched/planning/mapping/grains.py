@@ -1,4 +1,4 @@
-"""Times and losses to contention as the whole numbers a constraint program counts in."""
+"""Times and contention losses as the whole numbers that a constraint program counts in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALE = 1 << 12
 
 
 def related(problem: Problem) -> list[set[int]]:
-    """Return for every group all that come after it."""
+    """Return for every group all groups that follow it."""
     after: list[set[int]] = [set() for _ in problem.groups]
     for index in reversed(problem.order):
         for number in problem.after[index]:
@@ -25,7 +25,7 @@ def related(problem: Problem) -> list[set[int]]:
 
 
 def losses(first: Option, second: Option, bandwidth: int) -> tuple[int, int]:
-    """Return what two options lose to each other while they overlap, at least, whatever segments they are in."""
+    """Return the least loss of two options to each other while they overlap, whatever segments they are in."""
     pairs = [(a, b) for a in first.segments if a.time_ns for b in second.segments if b.time_ns]
     lost = [_lost(a, b, bandwidth) for a, b in pairs]
     return min((a for a, _ in lost), default=0), min((b for _, b in lost), default=0)
@@ -42,7 +42,7 @@ def _lost(a: Segment, b: Segment, bandwidth: int) -> tuple[int, int]:
 
 
 def times(problem: Problem) -> list[int]:
-    """Return all times a program has to count."""
+    """Return all times that a program has to represent."""
     groups: Sequence[Group] = problem.groups
     times = [option.time_ns for group in groups for option in group.options]
     times += [value for group in groups for value in (group.release_ns, group.period_ns if group.frames > 1 else 0)]
@@ -53,19 +53,19 @@ def times(problem: Problem) -> list[int]:
 
 
 def samplings(problem: Problem) -> list[int]:
-    """Return what sampling adds to each requirement."""
+    """Return the sampling time of each requirement."""
     return [need.sampling_ns for need in problem.requirements]
 
 
 def grain(problem: Problem) -> int:
-    """Return the time (ns) a program counts in."""
+    """Return the time unit (ns) of a program."""
     common = math.gcd(*times(problem), *samplings(problem)) or 1
     fine = max(horizon(problem) // GRAINS, 1)
     return fine if problem.bandwidth else max(common, fine)
 
 
 def horizon(problem: Problem) -> int:
-    """Return a time by which everything is done, one job after the other at the worst stretch."""
+    """Return a time by which all jobs are done, run one after the other at the worst slowdown."""
     total = 0
     for group in problem.groups:
         slowest = max(_worst(option.segments, problem.bandwidth) for option in group.options)

@@ -24,7 +24,7 @@ class Placement:
 
 
 def upward_ranks(mean_cost: Sequence[float], edges: Edges) -> list[float]:
-    """Return rank_u of every task: mean cost plus the longest way to an exit task (eq. 8)."""
+    """Return rank_u of every task: mean cost plus the longest path to an exit task (eq. 8)."""
     after: dict[int, list[int]] = {task: [] for task in range(len(mean_cost))}
     for task, successor in edges:
         after[task].append(successor)
@@ -45,7 +45,7 @@ def earliest_slot(busy: Sequence[tuple[float, float]], ready: float, duration: f
 
 
 def heft(cost: Sequence[Sequence[float]], edges: Edges) -> list[Placement]:
-    """Map and schedule a DAG: `cost[task][processor]`; returns one placement a task (communication as in the paper)."""
+    """Map and schedule a DAG: `cost[task][processor]`; return a placement per task (communication as in the paper)."""
     means = [sum(row) / len(row) for row in cost]
     ranks = upward_ranks(means, edges)
     before: dict[int, list[int]] = {task: [] for task in range(len(cost))}

@@ -1,8 +1,8 @@
-"""A network that may be cut, as part of a mapping problem: a group a unit, and what changing place between two costs.
+"""A network that may be cut, as part of a mapping problem: a group per unit, and the costs of changing place.
 
-A relaxation like the rest of the problem, as far as parts follow each other: a unit takes what it takes within any
-part, a change of place costs what is handed to the very next unit and the new part's own overhead, and conversions of
-tensors read later on are left out.
+This is a relaxation like the rest of the problem, as far as parts follow each other: a unit takes its time within any
+part, a change of place costs the hand-over to the very next unit and the new part's own overhead, and conversions of
+tensors read later are left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _options(workload: Workload, stage: Divisible, unit: int, period: int) -> li
         if time is None:  # no hop leads here
             found.append(Option(place.engine, (Segment("refused", 0, 0, 0),)))
             continue
-        least = 0 if stage.free[unit] else max(time - 1, 0)  # a part is rounded up once, its units each
+        least = 0 if stage.free[unit] else max(time - 1, 0)  # a part is rounded up once, its units individually
         entry = stage.entry_ns[number] if unit == 0 else 0
         first: Amounts = ((f"resident jobs on {place.engine}", 1),) if unit == 0 else ()
         segment = Segment(unit_name(stage.stage.name, unit), least + entry, 0, 0)

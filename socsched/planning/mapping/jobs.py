@@ -23,11 +23,11 @@ class Job:
 
 
 class Jobs:
-    """The variables of a problem: what runs where, when, and what its hand-overs are.
+    """The variables of a problem: placement, timing and hand-overs.
 
     `taken[i][a]`: group i has option a; `flows[n][a][b]`: edge n leads from option a to option b; `intervals` and
-    `loads` of every engine.  Where jobs are `contended` their durations are free above what they take alone; `grown`
-    lengthens option a of group i, as (i, a), by ns.
+    `loads` of every engine.  Where jobs are `contended`, their durations may exceed the time alone; `grown` lengthens
+    option a of group i, as (i, a), by ns.
     """
 
     def __init__(self, problem: Problem, contended: bool, grown: Mapping[tuple[int, int], int]) -> None:
@@ -72,7 +72,7 @@ class Jobs:
             self.flows.append(flow)
 
     def hops(self, number: int) -> list[tuple[Any, Hop]]:
-        """Return the hops edge `number` can take, each with the variable that says so."""
+        """Return the hops that edge `number` can take, each with the variable that selects it."""
         edge = self.problem.edges[number]
         return [
             (y, hop)
@@ -89,7 +89,7 @@ class Jobs:
                 for number, option in enumerate(group.options)
             ]
             paid = self._paid(index)
-            # Rounded times of a contended schedule need not differ by a duration rounded down, so none is fixed then.
+            # In a contended schedule, rounded times need not differ by the rounded-down duration, so none is fixed.
             variable = self.contended or paid is not None
             for frame in range(group.frames):
                 release = self.grains_of(group.release_ns + frame * group.period_ns)
@@ -117,7 +117,7 @@ class Jobs:
                     model.add(start >= self.jobs[JobKey(frame - 1, index)].end)
 
     def _paid(self, index: int) -> tuple[Any, Any] | None:
-        """Return the pick-ups of a group and the longest hand-over it pays for, None when there is neither."""
+        """Return the pick-ups of a group and the longest hand-over it pays for, None if there is neither."""
         taken = [
             self.grains_of(hop.pickup_ns) * y
             for number in self.problem.before[index]
@@ -129,7 +129,7 @@ class Jobs:
         return (sum(taken), handed) if taken or handed is not None else None
 
     def _picked(self, index: int, engine: str, share: int) -> list[Any]:
-        """Return what pick-ups add to the load of an engine."""
+        """Return the terms that pick-ups add to the load of an engine."""
         return [
             self.grains_of(hop.pickup_ns) * share * y
             for number in self.problem.before[index]

@@ -1,4 +1,4 @@
-"""Limits of a mapping problem that cannot be kept together."""
+"""Conflicting limits of a mapping problem."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from socsched.planning.mapping.problem import Problem
 
 
 def conflict(problem: Problem, seconds: float = 2.0, seed: int = 0) -> tuple[str, ...]:
-    """Return a minimal set of limits that cannot hold together, by deletion; () when none was proved infeasible.
+    """Return a minimal set of limits that cannot hold together, by deletion; () if infeasibility was not proved.
 
-    Limits are the requirements' and the budgets'; a limit stays in the set unless the rest is infeasible without it.
+    The limits are those of requirements and budgets; a limit stays in the set unless the rest is infeasible without it.
     Source: Chinneck & Dravnieks, "Locating minimal infeasible constraint sets", ORSA J. Computing 3(2), 1991.
     """
     names = [need.name for need in problem.requirements if need.limit_ns is not None]

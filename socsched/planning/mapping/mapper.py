@@ -15,9 +15,9 @@ from socsched.progress import tell
 Score = tuple[float, ...]
 """(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
 FRAMES = 100
-"""Frames of a stage that are laid out at most; one far faster than others repeats itself long before."""
+"""Maximum number of frames laid out for a stage; a much faster stage repeats its pattern long before."""
 Beats = Callable[[Mapping[str, Cost], Score], Score | None]
-"""Returns the score of a mapping if it is below the one given."""
+"""Function that returns the score of a mapping if it is below the given one."""
 
 
 @dataclass(slots=True)
@@ -30,8 +30,10 @@ class _Timeline:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A candidate tried in the timeline: fits by utilisation, latest finish after a release, lanes, start of each
-    frame.
+    """A candidate tried in the timeline.
+
+    `crowded`: whether a lane's utilisation exceeds the limit; `finish`: latest finish after a release; `starts`: of
+    each frame.
     """
 
     crowded: bool
@@ -44,8 +46,8 @@ class _Option:
 def initial_mapping(workload: Workload, frames: int = 2, limit: float = 1.0) -> dict[str, Cost]:
     """Return a mapping by HEFT over the stages of one round of frames (`frames` times the longest period).
 
-    All frames of a stage go to the same candidate: the one whose latest frame finishes first among those that keep
-    every lane's utilisation within `limit`, the least crowded where none does.
+    All frames of a stage use the same candidate: the one whose latest frame finishes first among those that keep every
+    lane's utilisation within `limit`, or the least crowded if none does.
     """
     graph, options = workload.graph, workload.options()
     timeline, mapping, done = _Timeline(), dict[str, Cost](), dict[str, tuple[float, ...]]()
@@ -64,7 +66,7 @@ def initial_mapping(workload: Workload, frames: int = 2, limit: float = 1.0) -> 
 
 
 def _by_rank(workload: Workload, options: Mapping[str, Sequence[Cost]]) -> list[str]:
-    """Order stages by upward rank, predecessors first; a chain's end counts for what it triggers only."""
+    """Return the stages by upward rank, predecessors first; only edges that trigger count."""
     order = workload.graph.order
     index = {name: i for i, name in enumerate(order)}
     means = [sum(c.time_ns for c in options[name]) / len(options[name]) for name in order]
@@ -83,7 +85,7 @@ def _mean_transfer(workload: Workload, producers: Sequence[Cost], consumers: Seq
 
 
 def transfer_ns(workload: Workload, producer: Cost, consumer: Cost) -> float:
-    """Return the time (ns) between the end of one stage and the start of another, 1e18 where nothing converts."""
+    """Return the time (ns) between the end of one stage and the start of another, 1e18 if no engine can convert."""
     try:
         conversion = workload.conversion(producer, consumer)
     except Unconnectable:
@@ -129,7 +131,8 @@ def _lanes(timeline: _Timeline, engine: str, available: int, count: int) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """The mapping an improvement ended with, its score, mappings evaluated, and whether the search ran to its end;
+    """The final mapping of an improvement, its score, mappings evaluated, and whether the search ran to its end.
+
     `late`: the time limit ended it.
     """
 
@@ -147,10 +150,10 @@ def improve(
     budget: int = 400,
     clock: Clock = NO_CLOCK,
 ) -> Improved:
-    """Move one stage at a time to another candidate while that helps; ends at a local optimum or after `budget` tries.
+    """Move one stage at a time to another candidate while that helps; stop at a local optimum or after `budget` tries.
 
-    Deterministic unless the `clock` cuts it short.  Stages are gone through in order, again after every success;
-    as neighbours on one engine save a conversion, a stage also moves together with the next one.
+    Deterministic unless the `clock` cuts it short.  Stages are visited in order, and all again after every success;
+    because neighbours on one engine save a conversion, a stage also moves together with the next one.
     """
     worst = (float("inf"),)
     best, known = beats(mapping, worst) or worst, {_key(mapping)}

@@ -1,9 +1,9 @@
-"""Contention for memory in a constraint program: what every two jobs that may overlap lose to each other.
+"""Contention for memory in a constraint program: the loss of any two overlapping jobs to each other.
 
-Group i loses, while it overlaps with j, the share 1 - alone/stretched of that time, by the same max-min fair shares as
-everywhere.  Every pair that may overlap has its overlap as a variable, and the duration of i is at least its time alone
-plus its losses to the groups of any one other engine, which follow each other.  With two engines that is the fluid
-model itself.  With more it is a lower bound, as a third engine only shrinks shares further.
+While it overlaps with j, group i loses the share 1 - alone/stretched of that time, by the same max-min fair shares as
+elsewhere.  Every pair that may overlap has its overlap as a variable, and the duration of i is at least its time alone
+plus its losses to the groups of any one other engine, which run in sequence.  With two engines this is the fluid model
+itself.  With more it is a lower bound, as a third engine only shrinks shares further.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from socsched.planning.mapping.jobs import Jobs
 from socsched.planning.mapping.problem import JobKey, Problem, alone_ns
 
 PAIRS = 400
-"""Pairs of jobs whose overlap is modelled, at most; each costs a dozen variables."""
+"""Maximum number of job pairs whose overlap is modelled; each costs a dozen variables."""
 
 Losses = Mapping[tuple[int, int, int, int], tuple[int, int]]
-"""(i, a, j, b) -> what groups i and j with options a and b lose to each other (1 / SCALE of their overlap)."""
+"""(i, a, j, b) -> losses of groups i and j with options a and b to each other (1 / SCALE of their overlap)."""
 
 
 def losses_of(problem: Problem) -> Losses:
-    """Return what groups lose to each other; nothing where more than `PAIRS` pairs of jobs would be modelled."""
+    """Return the losses of groups to each other; empty if more than `PAIRS` pairs of jobs would be modelled."""
     found = dict[tuple[int, int, int, int], tuple[int, int]]()
     related = grains.related(problem)
     several = {engine.id for engine in problem.engines if engine.count > 1}
@@ -50,7 +50,7 @@ def losses_of(problem: Problem) -> Losses:
 
 
 def add_losses(of: Jobs, stretch: Losses) -> None:
-    """Let every job take at least its time alone and what it loses to those it overlaps with."""
+    """Constrain every job to take at least its time alone plus its losses to overlapping jobs."""
     problem, model, groups = of.problem, of.model, of.problem.groups
     losses: dict[tuple[JobKey, str, int], list[Any]] = {}
     for i, j in dict.fromkeys((i, j) for i, _, j, _ in stretch):
@@ -62,7 +62,7 @@ def add_losses(of: Jobs, stretch: Losses) -> None:
                     rows: dict[tuple[str, int], list[tuple[int, Any, int]]] = {}
                     for a, b, lost in options:
                         option = groups[other].options[b if side == 0 else a]
-                        # On an engine of several lanes two may run at once: each then bounds on its own.
+                        # On an engine with several lanes two jobs may run at once: each then bounds separately.
                         single = problem.lanes(option.engine) == 1
                         rows.setdefault((option.engine, -1 if single else other), []).append(
                             (lost[side], of.taken[i][a], b)

@@ -1,4 +1,4 @@
-"""The joint mapping decision, stated without a solver: what may run where, what hand-overs cost, what must hold.
+"""The joint mapping decision, independent of a solver: possible placements, hand-over costs and limits.
 
 A network is cut into groups; a group runs with one of its options (engine, precision, share).  Every frame of a group
 runs with the same option.  Times are integer ns, traffic bytes, energy µJ.
@@ -15,18 +15,18 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 
 OBJECTIVES = ("makespan", "latency", "energy", "interval", "slack")
-"""What `Problem.objectives` may name, each to be made small.
+"""The objectives that `Problem.objectives` may name, each to be minimised.
 
 makespan: end of the last job (ns); latency: weighted sum of the requirements' worst values (ns); energy: dynamic energy
-of all frames (µJ); interval: busy time of the busiest engine lane a frame (ns), the shortest distance of frames when
-enough of them are in flight; slack: largest share of a limit used up (1e-6).
+of all frames (µJ); interval: busy time per frame of the busiest engine lane (ns), the shortest distance between frames
+when enough of them are in flight; slack: largest share of a limit used up (1e-6).
 """
 Amounts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """An engine: `count` jobs of one lane may run on it side by side."""
+    """An engine that runs up to `count` one-lane jobs concurrently."""
 
     id: str
     count: int = 1
@@ -34,9 +34,9 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to run a group: the engine, how many of its lanes, the work, and what it draws from named budgets.
+    """A way to run a group: the engine, the number of its lanes, the work, and the draw on named budgets.
 
-    `segments` say how long it takes alone and which traffic it causes (`cost.contention`).
+    `segments`: its time alone and its traffic (`cost.contention`).
     """
 
     engine: str
@@ -48,12 +48,12 @@ class Option:
 
     @property
     def time_ns(self) -> int:
-        """Duration alone on the SoC."""
+        """Return the duration alone on the SoC."""
         return sum(segment.time_ns for segment in self.segments)
 
 
 def alone_ns(option: Option, bandwidth: int) -> int:
-    """Return how long an option takes with all of a bandwidth (bytes/s, 0: never short) to itself."""
+    """Return an option's time (ns) with all of a bandwidth (bytes/s, 0: unlimited) to itself."""
     if not bandwidth:
         return option.time_ns
     return sum(
@@ -65,7 +65,7 @@ def alone_ns(option: Option, bandwidth: int) -> int:
 class Group:
     """Layers that run together: `frames` jobs, released every `period_ns` from `release_ns` on.
 
-    With `twin` it takes the same option (by its number) as the group of that name.
+    With `twin`, the group takes the same option (by its number) as the group of that name.
     """
 
     name: str
@@ -79,10 +79,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What handing over from one option to another costs.
+    """The cost of a hand-over from one option to another.
 
-    `handoff_ns` lengthens the producer on its engine, `pickup_ns` the consumer on its; `engine` runs the conversion
-    `segments` as a job of one lane (None: no conversion); `delay_ns` then passes without occupying anything.
+    `handoff_ns` lengthens the producer on its engine, `pickup_ns` the consumer on its engine; `engine` runs the
+    conversion `segments` as a job of one lane (None: no conversion); `delay_ns` then passes without occupying an
+    engine.
     """
 
     handoff_ns: int = 0
@@ -95,12 +96,12 @@ class Hop:
 
     @property
     def time_ns(self) -> int:
-        """Duration of the conversion alone on the SoC."""
+        """Return the duration of the conversion alone on the SoC."""
         return sum(segment.time_ns for segment in self.segments)
 
     @property
     def way_ns(self) -> int:
-        """Time it puts between producer and consumer, pick-up included."""
+        """Return the time between producer and consumer, pick-up included."""
         return self.handoff_ns + (self.time_ns if self.segments else 0) + self.delay_ns + self.pickup_ns
 
 
@@ -120,7 +121,7 @@ class Edge:
 class Requirement:
     """An end-to-end latency: the worst over frames of (end - release), summed over `ends`, plus `sampling_ns`.
 
-    `limit_ns` None: only wanted short.  `weight` counts in the objective latency.
+    `limit_ns` None: minimised only, without a limit.  `weight` counts in the objective latency.
     """
 
     name: str
@@ -132,7 +133,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the chosen options and hops may draw together (power in mW, memory in bytes, loadables, accuracy loss)."""
+    """A limit on the total draw of chosen options and hops (power in mW, memory in bytes, loadables, accuracy loss)."""
 
     name: str
     limit: int
@@ -141,9 +142,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A joint mapping problem; `bandwidth` (bytes/s) is shared by all running jobs, 0 for a memory never short.
+    """A joint mapping problem; all running jobs share `bandwidth` (bytes/s, 0: unlimited).
 
-    `objectives` are minimised one after the other.  Raises UsageError for names that do not exist and circles.
+    `objectives` are minimised one after the other.  Raises UsageError for unknown names and for cycles.
     """
 
     engines: tuple[Lanes, ...]
@@ -183,12 +184,12 @@ class Problem:
             object.__setattr__(self, name, value)
 
     def hop(self, number: int, choice: Sequence[int]) -> Hop | None:
-        """Return the hop edge `number` takes under a choice of options."""
+        """Return the hop of edge `number` under a choice of options."""
         edge = self.edges[number]
         return edge.hops[choice[self.index[edge.source]]][choice[self.index[edge.sink]]]
 
     def lanes(self, engine: str) -> int:
-        """Return how many lanes an engine has."""
+        """Return the number of lanes of an engine."""
         return next(e.count for e in self.engines if e.id == engine)
 
 
@@ -205,9 +206,9 @@ class JobKey:
 class Schedule:
     """An option for every group, and the order in which jobs start.
 
-    On each engine jobs start in this order, each as soon as what it needs is there and enough lanes are free.  `holds`
-    lists (job, other): the job also waits for the end of the other, to keep out of the way of a third one's traffic.
-    `earliest` lists (job, ns): a dispatcher by the clock starts it no sooner.
+    On each engine jobs start in this order, each as soon as its inputs are available and enough lanes are free.
+    `holds` lists (job, other): the job also waits for the end of the other, to avoid the traffic of a third job.
+    `earliest` lists (job, ns): a time-triggered dispatcher starts it no sooner.
     """
 
     choice: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""OR-Tools, where it is installed; nothing else imports it."""
+"""Access to OR-Tools, if it is installed; no other module imports it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ SOLVERS = ("auto", "heft", "cpsat")
 
 
 def available() -> bool:
-    """Say whether OR-Tools is installed."""
+    """Return whether OR-Tools is installed."""
     import importlib.util
 
     return importlib.util.find_spec("ortools") is not None
 
 
 def require() -> None:
-    """Raise MachineError where OR-Tools is not installed."""
+    """Raise MachineError if OR-Tools is not installed."""
     if not available():
         raise _missing()
 
 
 def linear() -> Any:
-    """Return OR-Tools' module of linear solvers; MachineError where it is not installed."""
+    """Return OR-Tools' module of linear solvers; MachineError if it is not installed."""
     try:
         from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
     except ImportError:
@@ -32,7 +32,7 @@ def linear() -> Any:
 
 
 def constraints() -> Any:
-    """Return OR-Tools' module of constraint programs; MachineError where it is not installed."""
+    """Return OR-Tools' module for constraint programs; MachineError if it is not installed."""
     try:
         from ortools.sat.python import cp_model
     except ImportError:

@@ -1,8 +1,9 @@
 """The planner's own decision as a mapping problem: engine, precision and share of every stage, without an order.
 
 `verdict` judges a mapping by analysis, whatever the order; so lanes count as unlimited here, and every engine has a
-budget of utilisation instead.  What analysis adds (blocking, contention, lanes that fill unevenly) only makes a mapping
-worse: the problem is a relaxation, its bound holds, and mappings come in the order of their expected latency.
+utilisation budget instead.  The effects that analysis adds (blocking, contention, unevenly filled lanes) only make a
+mapping worse: the problem is a relaxation, its bound holds, and mappings are generated in the order of their expected
+latency.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ T = TypeVar("T")
 def stage_problem(
     workload: Workload, divided: Mapping[str, Divisible] | None = None, options: Options | None = None
 ) -> Problem:
-    """Return the choice of a cost for every stage, to minimise the sum of expected chain latencies.
+    """Return the problem of choosing a cost for every stage that minimises the sum of expected chain latencies.
 
-    Stages of `divided` are chosen unit by unit: neighbours in different places are a cut (`inside`).  `options`: the
-    costs to choose from, the cost model's candidates unless given.
+    Stages of `divided` are chosen unit by unit: a cut lies between neighbours in different places (`inside`).
+    `options`: the costs to choose from, the cost model's candidates unless given.
     """
     graph, model = workload.graph, workload.model
     inner, given = divided or {}, workload.options() if options is None else options
@@ -62,7 +63,7 @@ def stage_problem(
         else:
             ways = tuple(_option(workload, cost) for cost in options[name])
             groups = (*groups, Group(name, ways, period_ns=graph.period_ns[name]))
-    # Data that are sampled are handed over as well, but nobody waits: a stand-in for the reader ends the way.
+    # Sampled data are handed over too, but no job waits for them: a stand-in for the reader ends the path.
     sampled = [(p, c) for p, c in workload.edges if not _before(workload, p, c)]
     groups += tuple(
         Group(f"{p}>{c}", tuple(Option(cost.engine, _NO_WORK) for cost in options[c]), twin=head[c]) for p, c in sampled
@@ -116,7 +117,7 @@ def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Ho
         return None
     size = workload.output_bytes(producer)
     if conversion is None and not direct:
-        # Who needs the data of an ancestor in their own format finds them in memory.
+        # A consumer that needs an ancestor's data in its own format finds them in memory.
         return FREE
     if conversion is None:
         return Hop(handoff_ns=workload.visible_ns(producer.engine, consumer.engine, size))
@@ -131,7 +132,7 @@ def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Ho
 
 
 def _before(workload: Workload, producer: str, consumer: str) -> bool:
-    """Say whether every frame of the consumer waits for one of the producer; data that are sampled may be older."""
+    """Return whether every frame of the consumer waits for one of the producer; sampled data may be older."""
     queue = list(workload.graph.predecessors(consumer))
     while queue:
         name = queue.pop()
@@ -143,10 +144,10 @@ def _before(workload: Workload, producer: str, consumer: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Exact(Generic[T]):
-    """What the exact search found: optimal | feasible | infeasible | undecided, and a bound (ns) on the latency.
+    """Result of the exact search: optimal | feasible | infeasible | undecided, and a bound (ns) on the latency.
 
-    `best` is a mapping judged feasible and better than what was known, None when there is none; `tried` counts mappings
-    judged; `conflict` names limits that cannot be kept together whatever the mapping.
+    `best`: a mapping judged feasible and better than the known one, None if there is none; `tried`: number of mappings
+    judged; `conflict`: limits that no mapping can keep together.
     """
 
     status: str
@@ -165,11 +166,11 @@ def exact_mapping(
     divided: Mapping[str, Divisible] | None = None,
     options: Options | None = None,
 ) -> Exact[T]:
-    """Go through mappings in the order of their expected latency, at least, until none left can be better.
+    """Try mappings in the order of a lower bound on their latency, until no remaining mapping can be better.
 
-    `judged` returns latency (ns) and candidate of a feasible mapping, None for another; `known` is the latency of a
-    feasible one that is there already.  Stages of `divided` may come as legs, whose parts follow each other; these are
-    the second argument of `judged`; `options` as of `stage_problem`.  Ends when nothing can be better, nothing is left,
+    `judged` returns latency (ns) and candidate of a feasible mapping, None for any other; `known` is the latency of a
+    feasible mapping found earlier.  Stages of `divided` may be mapped as legs, whose parts follow each other; these are
+    the second argument of `judged`; `options` as in `stage_problem`.  Ends when no mapping can be better, none is left,
     or after `seconds`.
     """
     started, options = time.monotonic(), workload.options() if options is None else options
@@ -225,7 +226,7 @@ def _mapping(
 
 
 def _ways(candidates: Sequence[Cost], stage: Divisible | None) -> list[Cost]:
-    """Return what a stage may run as: its candidates, or for one that may be cut its places, as costs of its ends."""
+    """Return the options of a stage: its candidates, or its places as costs of its ends if it may be cut."""
     if stage is None:
         return list(candidates)
     like = candidates[0]

@@ -1,8 +1,8 @@
-"""Planners: who proposes where the stages of a pipeline run, our own search left aside.
+"""Planners that propose where the stages of a pipeline run, as alternatives to socsched's own search.
 
-A planner is one `Planner` in a file of its own, after one paper.  What it proposes becomes an ordinary plan
+A planner is one `Planner` in a file of its own, after one paper.  Its proposal becomes an ordinary plan
 (`propose.make_plan`): the same bounds judge it, the same simulator runs it.  Third parties register a `Planner` under
-the entry-point group ``socsched.planners``; docs/planning.md shows one being written.
+the entry-point group ``socsched.planners``; docs/planning.md shows how to write one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def known() -> list[str]:
 
 
 def planner(name: str) -> Planner:
-    """Return the planner of this name, built in or installed; UsageError naming the known ones when there is none."""
+    """Return the planner of this name, built in or installed; UsageError naming the known ones if there is none."""
     found: Planner = plugins.load(GROUP, name, Planner)
     return found
 
 
 def descriptions() -> dict[str, str]:
-    """Return what every known planner does, in a line, by name."""
+    """Return a one-line summary of every known planner, by name."""
     return {name: planner(name).summary for name in known()}

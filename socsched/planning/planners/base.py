@@ -1,4 +1,4 @@
-"""What a planner is asked and what it answers."""
+"""The request to a planner and its answer."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from socsched.planning.workload import Workload
 
 Value = float | int | str | bool
 BUDGET = 200
-"""Mappings tried for what a planner does not decide on."""
+"""Mappings tried for stages that a planner does not decide on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Something a paper leaves open, or a user may want otherwise: its default, whose type it has, and a line on it."""
+    """A choice that a paper leaves open or a user may change: its default, which sets its type, and a line of help."""
 
     default: Value
     help: str
 
     def read(self, name: str, text: str) -> Value:
-        """Return the value written as `text`; UsageError when it has another type."""
+        """Return the value written as `text`; UsageError if it has another type."""
         kind = type(self.default)
         try:
             if kind is bool:
@@ -42,7 +42,7 @@ class Option:
 class Ask:
     """A pipeline on a platform in one mode, with all stages whole; `goals` as of `socsched plan --objective`.
 
-    `options` are those of the planner, all of them; `seconds` is what it may take, roughly.
+    `options`: all options of the planner; `seconds`: approximate limit on its time.
     """
 
     pipeline: Pipeline
@@ -55,14 +55,14 @@ class Ask:
 
     @property
     def cutter(self) -> Cutter:
-        """What knows how networks may be cut between engines."""
+        """Return the cutter, which knows how networks may be cut between engines."""
         if self._cutter is None:
             self._cutter = cutter_of(self.pipeline, self.workload, self.goals)
         return self._cutter
 
     @property
     def networks(self) -> Mapping[str, Divisible]:
-        """Stages that may be cut, with their units of layers and what these cost in every place."""
+        """Return the stages that may be cut, with their units of layers and the costs of these in every place."""
         return self.cutter.stages
 
     def candidates(self, stage: str) -> Sequence[Cost]:
@@ -70,13 +70,13 @@ class Ask:
         return self.workload.model.candidates(self.workload.graph.stage(stage))
 
     def rest(self) -> dict[str, Cost]:
-        """Return a mapping of all stages, whole, by our search: for those a planner does not decide on."""
+        """Return a mapping of all stages, whole, by socsched's own search: for stages a planner does not decide on."""
         if self._rest is None:
             self._rest = solve(self.workload, self.goals, BUDGET, Clock.of(self.seconds / 2)).search.mapping
         return dict(self._rest)
 
     def some_networks(self, planner: str, most: int = 0) -> Mapping[str, Divisible]:
-        """Return the stages that may be cut; UsageError where there are none, or more than `most`."""
+        """Return the stages that may be cut; UsageError if there are none, or more than `most`."""
         found = self.networks
         if not found:
             raise UsageError(
@@ -95,8 +95,8 @@ class Ask:
 class Proposal:
     """A planner's answer: a mapping of the stages of `workload`, whose graph may have networks in parts.
 
-    `splits`: engine -> number of equal lanes it is divided into; stages on it take all of them unless `lanes` says
-    which ones, as it may for any stage.  `facts` go into the plan's `solver` entry, as plain data.
+    `splits`: engine -> number of equal lanes it is divided into; stages on it take all of them unless `lanes` names
+    theirs, as it may for any stage.  `facts` go into the plan's `solver` entry, as plain data.
     """
 
     workload: Workload
@@ -108,7 +108,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """A way to plan: `propose` answers an `Ask`; `source` is the paper, `options` what may be set by name."""
+    """A way to plan: `propose` answers an `Ask`; `source` is the paper, `options` the settings by name."""
 
     name: str
     summary: str
@@ -117,7 +117,7 @@ class Planner:
     options: Mapping[str, Option] = field(default_factory=dict)
 
     def settings(self, given: Mapping[str, str]) -> dict[str, Value]:
-        """Return all options, those of `given` read from text; UsageError for one that does not exist."""
+        """Return all options, those of `given` parsed from text; UsageError for an unknown one."""
         for name in given:
             if name not in self.options:
                 names = ", ".join(self.options) or "none"
@@ -127,9 +127,9 @@ class Planner:
 
 
 def cut_proposal(ask: Ask, whole: Mapping[str, Cost], cuts: Mapping[str, Legs], **facts: Any) -> Proposal:
-    """Return the proposal of some networks cut and every other stage as in `whole`; UsageError where an engine refuses.
+    """Return the proposal with some networks cut and all other stages as in `whole`; UsageError if an engine refuses.
 
-    Legs of a single place are the stage whole.
+    A single leg leaves the stage whole.
     """
     kept = {name: legs for name, legs in cuts.items() if len(legs) > 1}
     chosen = {name: cost for name, cost in whole.items() if name not in kept}

@@ -1,4 +1,4 @@
-"""A plan by a planner of choice: what it proposes for each power mode, worked out and judged like any other mapping."""
+"""A plan by a chosen planner: its proposal for each power mode, deployed and judged like any other mapping."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def make_plan(
     time_limit: float | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Plan:
-    """Return the plan of a planner with its verdict; every mode is tried where `mode` is None or "auto", the best kept.
+    """Return a planner's plan with its verdict; every mode is tried if `mode` is None or "auto", and the best kept.
 
-    `options` are the planner's, as text.  Raises UsageError where the planner does not cover the pipeline, for unknown
+    `options` are the planner's, as text.  Raises UsageError if the planner does not cover the pipeline, and for unknown
     options, policies and objectives.
     """
     goals, settings = objectives(objective), planner.settings(options or {})
@@ -63,7 +63,7 @@ def make_plan(
         try:
             proposal = planner.propose(Ask(pipeline, workload, goals, settings, left / len(modes)))
             found.append((solution(proposal, goals), proposal))
-        except UsageError as error:  # another mode may do
+        except UsageError as error:  # another mode may work
             refusals.append(error)
     if refusals and not found:
         raise refusals[0]
@@ -81,7 +81,7 @@ def make_plan(
 
 
 def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
-    """Return what a planner found with the proof that no mapping does better, if bounds give one."""
+    """Return a planner's solution with the proof that no mapping meets every requirement, if bounds give one."""
     made = found.candidate.deployment.workload
     workload = Workload.of(graph, made.model, made.policy, limits=made.limits)
     divided = cutter_of(pipeline, workload, ()).stages
@@ -89,7 +89,7 @@ def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
 
 
 def solution(proposal: Proposal, goals: tuple[str, ...]) -> Solution:
-    """Return a proposal judged; UsageError when neighbours cannot be connected as it maps them."""
+    """Return a proposal as a judged solution; UsageError if its mapping leaves neighbours that cannot be connected."""
     try:
         candidate = judged(deployed(proposal))
     except Unconnectable as error:
@@ -99,7 +99,7 @@ def solution(proposal: Proposal, goals: tuple[str, ...]) -> Solution:
 
 
 def deployed(proposal: Proposal) -> Deployment:
-    """Return a proposal as tasks on lanes: its own; elsewhere all of an engine it splits, or those our mapper gives."""
+    """Return a proposal as tasks on lanes: its own lanes, else all of an engine it splits, else those of the mapper."""
     workload = proposal.workload
     if not proposal.splits and not proposal.lanes:
         return deploy(workload, proposal.mapping)

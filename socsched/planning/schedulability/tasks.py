@@ -37,7 +37,7 @@ class RtTask:
 
     @property
     def utilisation(self) -> float:
-        """Share of each of its lanes the task takes."""
+        """Return the fraction of each of its lanes that the task uses."""
         return self.wcet / self.period
 
 
@@ -96,7 +96,7 @@ def components(tasks: Iterable[RtTask]) -> list[list[RtTask]]:
 
 
 def single_resource(group: Sequence[RtTask]) -> bool:
-    """Say whether all tasks occupy the same lanes, so that the group is one processor."""
+    """Return whether all tasks occupy the same lanes, so that the group is one processor."""
     return len({task.lanes for task in group}) == 1
 
 

@@ -1,8 +1,8 @@
-"""What a backend does: make a planned stage callable on this machine.
+"""The backend interface: make a planned stage callable on this machine.
 
-A backend is chosen by what the stage is (network, host function, known by its time only), never by the engine it was
-planned on.  `prepare` runs in the worker thread that will call the result, because a TVM virtual machine and its thread
-pool belong to one thread.
+A backend is chosen by the sort of stage (network, host function, planned time only), never by the engine it was planned
+on.  `prepare` runs in the worker thread that will call the result, because a TVM virtual machine and its thread pool
+belong to one thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Call = Callable[[Mapping[str, Outputs]], Outputs]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is the same for all stages of a run; `bound` comes from `registry.bindings`."""
+    """Settings common to all stages of a run; `bound` comes from `registry.bindings`."""
 
     plan: Plan
     pipeline: Pipeline
@@ -36,9 +36,9 @@ class Setting:
 
 
 class Backend(Protocol):
-    """Makes stages of one sort callable; `title` is what people read, `real` says whether the stage truly computes.
+    """Makes stages of one sort callable; `title` is a display name, `real` tells whether the stage really computes.
 
-    A backend whose attribute `queued` is true launches on a device: its calls have `launch` too (see `Launch`).
+    A backend whose attribute `queued` is true launches on a device: its calls also have `launch` (see `Launch`).
     """
 
     title: str
@@ -55,7 +55,7 @@ class Pending(Protocol):
     outputs: Outputs
 
     def wait(self) -> tuple[int, int]:
-        """Sleep until the device has ended the job; return when it began and ended there (monotonic ns)."""
+        """Sleep until the device has ended the job; return its start and end on the device (monotonic ns)."""
         ...
 
 
@@ -63,7 +63,7 @@ class Launch(Protocol):
     """A call that can also be queued: launched without waiting."""
 
     def __call__(self, values: Mapping[str, Outputs]) -> Outputs:
-        """Run the job to its end."""
+        """Run the job to completion."""
         ...
 
     def launch(self, values: Mapping[str, Outputs]) -> Pending:
@@ -73,16 +73,16 @@ class Launch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An array that lies in memory as `type` says; stages hand these on, so that nobody converts without need."""
+    """An array with its memory layout `type`; stages hand these on to avoid needless conversions."""
 
     array: Any
     type: TensorType
 
 
 def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Sequence[TensorType] = ()) -> list[Any]:
-    """Return the arrays for the input `ports` (port name -> provider) in port order, as `types` want them to lie.
+    """Return the arrays for the input `ports` (port name -> provider) in port order, in the layouts of `types`.
 
-    Without `types` they lie plainly, as their logical shape says.
+    Without `types` they have their plain logical layout.
     """
     given = [here(values[provider][port]) for port, provider in ports.items()]
     if not types:
@@ -91,7 +91,7 @@ def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Seque
 
 
 def here(value: Any) -> Any:
-    """Return a tensor that is on a device as one that is here."""
+    """Return a tensor on the host, fetching it from a device if necessary."""
     return value.fetch() if hasattr(value, "fetch") else value
 
 
@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
 
 
 def placed(value: Any, wanted: TensorType) -> Any:
-    """Return a tensor's array in the dtype and layout of `wanted`; the same array when it lies so already."""
+    """Return a tensor's array in the dtype and layout of `wanted`; the same array if it already has them."""
     from socsched.compiler.layouts import NUMPY_DTYPES, convert
 
     if isinstance(value, Placed):

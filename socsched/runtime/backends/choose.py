@@ -1,4 +1,4 @@
-"""Which backend runs a task: by what its stage is."""
+"""Selection of the backend for a task, by the sort of its stage."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Backend, Call, Setting
 
 GROUP = "socsched.backends"
-"""Backends by the sort of stage they run; a stage without model is run as a load of its planned time."""
+"""Backends by the sort of stage they run; a stage without a model runs as a load of its planned time."""
 
 
 _OF_TARGETS = {"tensorrt": "dla"}
-"""Kind of target -> the backend of its networks, where that is not called the same."""
+"""Kind of target -> the backend of its networks, if named differently."""
 
 
 def sort_of(task: Task, setting: Setting) -> str:
@@ -40,12 +40,12 @@ def sort_of(task: Task, setting: Setting) -> str:
 
 
 def title_of(task: Task, setting: Setting) -> str:
-    """Return what a job of this task is called in the trace; a load says that it is one."""
+    """Return the title of this task's jobs in the trace; synthetic loads are marked as such."""
     return f"{task.name} (synthetic load)" if sort_of(task, setting) == "synthetic" else task.name
 
 
 def queued(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> bool:
-    """Whether jobs of a task can wait on their device's own queue."""
+    """Return whether jobs of a task can wait in their device's own queue."""
     return bool(getattr(_backend(sort_of(task, setting), replaced), "queued", False))
 
 
@@ -65,25 +65,25 @@ def _target(setting: Setting, engine: str) -> str:
 
 
 def _converts(setting: Setting, source: str, sink: str) -> bool:
-    """Whether the data a conversion is for is really there: its sink has a model that reads its source."""
+    """Return whether a conversion has real data: its sink has a model that reads its source."""
     return source in setting.bound.get(sink, {}).values()
 
 
 def gate(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Callable[[], bool] | None:
-    """Return what says whether another frame fits on a task's device, None where any number does."""
+    """Return a function that tells whether another frame fits on a task's device, None if unlimited."""
     room = getattr(_backend(sort_of(task, setting), replaced), "room", None)
     return None if room is None else lambda: bool(room(task.name))
 
 
 def limit(backends: Mapping[str, Backend], frames: int) -> None:
-    """Let devices take no more than `frames` frames at once."""
+    """Limit devices to `frames` frames at once."""
     for backend in backends.values():
         if hasattr(backend, "limit"):
             backend.limit(frames)
 
 
 class Instances(dict[str, Backend]):
-    """The backends of one run by sort: each is made once, when it is first asked for."""
+    """The backends of one run by sort, each created on first use."""
 
     def __init__(self, replaced: Mapping[str, Backend]) -> None:
         super().__init__(replaced)

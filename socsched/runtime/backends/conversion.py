@@ -1,4 +1,4 @@
-"""Conversions between layouts and data types on a processor, where the plan has them as tasks of their own."""
+"""Conversions between layouts and data types on a CPU, planned as separate tasks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, here,
 
 
 class ConversionBackend:
-    """Brings the tensors one stage hands to another into the data type and layout the plan says; others pass through.
+    """Converts tensors passed between two stages to the planned data type and layout; others pass through.
 
-    The outputs have the ports of the source, so that the sink finds them in their place and converts nothing itself.
+    The outputs have the ports of the source, so that the sink finds them in place and converts nothing itself.
     """
 
     title = "conversion"
@@ -36,14 +36,14 @@ class ConversionBackend:
 
 
 def converted(value: Any, kind: TensorType) -> Placed:
-    """Return a tensor as `kind` says it is to lie; its size is its own, that of `kind` is nominal."""
+    """Return a tensor in the layout and type of `kind`; it keeps its own size, that of `kind` is nominal."""
     shape = value.type.shape if isinstance(value, Placed) else value.shape
     kind = TensorType(shape, kind.dtype, kind.layout)
     return Placed(placed(value, kind), kind)
 
 
 def wanted_types(move: Transition, setting: Setting) -> dict[str, TensorType]:
-    """Return how each port that crosses a transition is to lie: images in its layout, numbers in its data type."""
+    """Return the target type of each port that crosses a transition: its layout for images, its dtype for numbers."""
     source = setting.pipeline.stage(move.source)
     outputs = {port.name: port.type for port in get_model(source.model or "", source.params).outputs}
     crossing = [port for port, provider in setting.bound[move.sink].items() if provider == move.source]
@@ -56,7 +56,7 @@ def _lying(kind: TensorType, move: Transition) -> TensorType:
     dtype = move.dtype_to if kind.dtype in ("fp32", "fp16") and move.dtype_to in ("fp32", "fp16") else kind.dtype
     layout = kind.layout
     if len(kind.shape) == 4 and move.layout_to:
-        # tensors that cross together may have several layouts, which the plan joins: then the sink sorts them out
+        # tensors that cross together may have several layouts, joined in the plan: then the sink converts them
         with suppress(UsageError):
             parse_layout(move.layout_to)
             layout = move.layout_to

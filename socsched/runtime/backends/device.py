@@ -1,7 +1,7 @@
-"""The seam to a device with streams: the few calls the executor makes, so that a fake can stand in for CUDA.
+"""The interface to a device with streams: the few calls the executor makes, so that a fake can replace CUDA.
 
-Buffers, streams, events and graphs are opaque here.  A stream works in order; `follow` lets it wait for an event of
-another; nothing blocks but `wait`.
+Buffers, streams, events and graphs are opaque here.  A stream runs in order; `follow` makes it wait for an event of
+another stream; only `wait` blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Device(Protocol):
     """A device; all calls but `wait` and `record` return at once."""
 
     def stream(self, criticality: str) -> Any:
-        """Return a new stream; that of a more critical stage goes first where the device can tell them apart."""
+        """Return a new stream; more critical stages get priority if the device supports stream priorities."""
         ...
 
     def memory(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -29,7 +29,7 @@ class Device(Protocol):
         ...
 
     def host(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an uninitialised numpy array the device can copy to and from while the processor works."""
+        """Return an uninitialised numpy array that the device can copy to and from while the CPU works."""
         ...
 
     def program(self, artifact: Artifact) -> Program:
@@ -39,16 +39,16 @@ class Device(Protocol):
     def record(self, stream: Any, program: Program, inputs: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
         """Run a program on `inputs` until it is warm, then record it; return the graph and the outputs it writes.
 
-        The caller sees to it that no two threads record at once.
+        The caller must ensure that no two threads record at once.
         """
         ...
 
     def address(self, buffer: Any) -> int:
-        """Return where a buffer lies, for a library that is told so."""
+        """Return a buffer's address, for an external library."""
         ...
 
     def handle(self, stream: Any) -> int:
-        """Return a stream as a library that queues on it wants it."""
+        """Return a stream's native handle, for an external library that queues on it."""
         ...
 
     def launch(self, graph: Any, stream: Any) -> None:
@@ -62,7 +62,7 @@ class Device(Protocol):
     def convert(
         self, target: Any, wanted: TensorType, source: Any, given: TensorType, rows: int | None, stream: Any
     ) -> None:
-        """Queue a conversion on the device, of the first `rows` rows where that is not None."""
+        """Queue a conversion on the device, of the first `rows` rows unless `rows` is None."""
         ...
 
     def event(self) -> Any:
@@ -70,13 +70,13 @@ class Device(Protocol):
         ...
 
     def mark(self, event: Any, stream: Any) -> None:
-        """Let an event happen when the stream has done all queued so far."""
+        """Make an event fire when the stream has completed all work queued so far."""
         ...
 
     def follow(self, stream: Any, event: Any) -> None:
-        """Let everything queued from now on wait for an event."""
+        """Make all work queued from now on wait for an event."""
         ...
 
     def wait(self, start: Any, end: Any) -> tuple[int, int]:
-        """Sleep until the event `end` has happened; return when both did (monotonic ns)."""
+        """Sleep until the event `end` has fired; return the times of both events (monotonic ns)."""
         ...

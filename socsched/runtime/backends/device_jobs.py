@@ -1,7 +1,7 @@
-"""Stages and conversions as jobs on a device's streams: recorded graphs and copies, one set a slot.
+"""Stages and conversions as jobs on a device's streams: recorded graphs and copies, one set per slot.
 
-Every stage has a graph a slot, recorded over the very buffers the stage before it writes, so that tensors stay where
-they are from stage to stage.  A stage on another stream than its producer waits for the producer's event there.
+Every stage has one graph per slot, recorded over the same buffers its predecessor writes, so that tensors stay in place
+from stage to stage.  A stage on another stream than its producer waits there for the producer's event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RECORDING = threading.Lock()
 
 
 class DeviceJob(ABC):
-    """What stages and conversions share: a stream, and events by slot."""
+    """The common part of stages and conversions: a stream, and events by slot."""
 
     def __init__(self, device: Device, stream: Any) -> None:
         self._device, self._stream = device, stream
@@ -45,7 +45,7 @@ class DeviceJob(ABC):
         """Queue the job."""
 
     def _begin(self, given: Sequence[Any], leases: Sequence[Lease]) -> tuple[Any, Any]:
-        """Let the stream wait for tensors made on other ones; return the events around the job, which has begun."""
+        """Order the stream after tensors from other streams and mark the job's start; return its two events."""
         device, stream = self._device, self._stream
         key = tuple(lease.number for lease in leases)
         if key not in self._events:
@@ -63,7 +63,7 @@ class DeviceJob(ABC):
 
 
 class DeviceStage(DeviceJob):
-    """A compiled stage with one graph for every set of input buffers it is given."""
+    """A compiled stage with one graph for every set of input buffers."""
 
     def __init__(
         self, device: Device, stream: Any, artifact: Artifact, inputs: Mapping[str, str], slots: Slots
@@ -75,7 +75,7 @@ class DeviceStage(DeviceJob):
         self._staging = Staging(device, stream)
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
-        """Queue the stage's graph for the buffers its inputs lie in."""
+        """Queue the stage's graph for its input buffers."""
         given = [values[provider][port] for port, provider in self._inputs.items()]
         leases = held(given) or (self._slots.take(),)
         start, end = self._begin(given, leases)
@@ -97,13 +97,13 @@ class DeviceStage(DeviceJob):
         if key not in self._graphs:
             with _RECORDING:
                 graph, outputs = self._device.record(self._stream, self._program, buffers)
-            self._graphs[key] = (graph, outputs, tuple(buffers))  # the buffers stay, or their identity would not
+            self._graphs[key] = (graph, outputs, tuple(buffers))  # keep the buffers alive: their ids are the key
         graph, outputs, _ = self._graphs[key]
         return graph, outputs
 
 
 class Upload(DeviceJob):
-    """A conversion whose sink is on the device: tensors are brought there as the sink wants them."""
+    """A conversion whose sink is on the device: tensors are uploaded in the sink's layout and type."""
 
     def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting, slots: Slots) -> None:
         super().__init__(device, stream)
@@ -112,7 +112,7 @@ class Upload(DeviceJob):
         self._staging = Staging(device, stream, _nominal(move, setting))
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
-        """Queue the copies, and the conversions where the device does them."""
+        """Queue the copies, and the conversions that the device does."""
         given = values[self._source]
         tensors = [given[port] for port in self._wanted]
         leases = held(tensors) or (self._slots.take(),)
@@ -124,7 +124,7 @@ class Upload(DeviceJob):
 
 
 class Reform(DeviceJob):
-    """A conversion between engines that share the device's memory: nothing comes to the host."""
+    """A conversion between engines that share the device's memory, without a copy to the host."""
 
     def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
         super().__init__(device, stream)
@@ -133,7 +133,7 @@ class Reform(DeviceJob):
         self._buffers: dict[tuple[Any, ...], Any] = {}
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
-        """Queue the conversions; what lies as wanted already is handed on."""
+        """Queue the conversions; tensors already in the wanted layout and type are passed on."""
         given: dict[str, OnDevice] = {port: values[self._source][port] for port in self._wanted}
         leases = held(list(given.values()))
         start, end = self._begin(list(given.values()), leases)
@@ -153,9 +153,9 @@ class Reform(DeviceJob):
 
 
 class Download(DeviceJob):
-    """A conversion whose sink is on the host: tensors are converted on the device and copied into memory it can read.
+    """A conversion whose sink is on the host: tensors are converted on the device and copied to host memory.
 
-    The arrays handed on lie in that memory and keep the frame's slot.
+    The arrays handed on are views of that memory and keep the frame's slot.
     """
 
     def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
@@ -193,7 +193,7 @@ class Download(DeviceJob):
 
 
 def _nominal(move: Transition, setting: Setting) -> dict[str, int]:
-    """Return the nominal rows of the tensors of varying size that cross: those whose sink takes any number."""
+    """Return the nominal row counts of the crossing tensors of variable size, whose sink takes any number of rows."""
     sink = setting.pipeline.stage(move.sink)
     source = setting.pipeline.stage(move.source)
     ports = {port.name: port.type for port in get_model(source.model or "", source.params).outputs}

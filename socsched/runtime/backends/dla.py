@@ -1,7 +1,7 @@
 """Stages on a DLA core as jobs of the executor: TensorRT engines queued on CUDA streams, tensors in slots.
 
-The stage is handed over as ONNX (`compiler.handover`), built without fallback and with borders that lie as the plan
-says, so that no reformatting runs anywhere; TensorRT's contexts are bound to the buffers of a slot, one a slot.
+The stage is handed over as ONNX (`compiler.handover`), built without fallback and with the planned layouts at its
+inputs and outputs, so that no reformatting runs anywhere.  Each slot has one TensorRT context bound to its buffers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from socsched.runtime.backends.tvm_cpu import weights_of
 from socsched.runtime.backends.tvm_cuda import SlottedBackend
 
 Tensors = Mapping[str, tuple[str, TensorType]]
-"""TensorRT's name of a tensor -> our port, and how it lies."""
+"""TensorRT's name of a tensor -> the stage's port, and the tensor's type."""
 
 
 class TensorrtDlaBackend(SlottedBackend):
-    """Stages on DLA cores; `device` and `module` stand in for CUDA and TensorRT."""
+    """Stages on DLA cores; `device` and `module` replace CUDA and TensorRT."""
 
     title = "TensorRT on a DLA"
 
@@ -43,7 +43,7 @@ class TensorrtDlaBackend(SlottedBackend):
         self._module = module
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
-        """Return the stage, built or from the cache, loaded on its core; UsageError for what a DLA is not given."""
+        """Return the stage, built or from the cache, loaded on its core; raise UsageError for unsupported tasks."""
         if stage is None:
             raise UsageError(
                 f"conversion {task.name!r} is planned on {task.engine}, which converts nothing", "plan again"
@@ -69,7 +69,7 @@ class TensorrtDlaBackend(SlottedBackend):
 
 
 class DlaJob(DeviceJob):
-    """A loaded stage with a context for every set of input buffers it is given; `bound` says who provides a port."""
+    """A loaded stage with a context for every set of input buffers; `bound` maps a port to its provider."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class DlaJob(DeviceJob):
         self._contexts: dict[tuple[int, ...], tuple[DlaStage, dict[str, Any], list[Any]]] = {}
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
-        """Queue the stage for the buffers its inputs lie in."""
+        """Queue the stage on its input buffers."""
         given = [values[self._bound[port]][port] for port, _ in self._inputs.values()]
         leases = held(given) or (self._slots.take(),)
         start, end = self._begin(given, leases)
@@ -113,13 +113,13 @@ class DlaJob(DeviceJob):
             }
             places = {**dict(zip(self._inputs, inputs, strict=True)), **outputs}
             stage.bind({name: device.address(buffer) for name, buffer in places.items()})
-            self._contexts[key] = (stage, outputs, inputs)  # the buffers stay, or their identity would not
+            self._contexts[key] = (stage, outputs, inputs)  # keep the buffers alive: their ids are the key
         stage, outputs, _ = self._contexts[key]
         return stage, outputs
 
 
 def core_of(engine: str) -> int:
-    """Return the number of a DLA core: engines of several are numbered, dla1 is core 1."""
+    """Return the number of a DLA core from its engine name: dla1 is core 1, a name without a number core 0."""
     digits = re.search(r"\d+$", engine)
     return int(digits[0]) if digits else 0
 
@@ -133,6 +133,6 @@ def _border(kind: TensorType) -> tuple[str, str]:
 
 
 def _arch(setting: Setting) -> str:
-    """Return what the device's own conversions are built for: the GPU that shares memory and streams with the DLA."""
+    """Return the architecture for on-device conversions: that of the GPU sharing memory and streams with the DLA."""
     found = (str(e.target.get("arch", "")) for e in setting.platform.engines if e.target.get("kind") == "cuda")
     return next(found, "")

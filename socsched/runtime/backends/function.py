@@ -13,7 +13,7 @@ from socsched.runtime.backends.base import Call, Outputs, Setting, gather
 
 
 class FunctionBackend:
-    """Calls `Model.function` with the arrays in port order, with compiled loops where there are any."""
+    """Calls `Model.function` with the arrays in port order, using compiled loops if available."""
 
     title = "host function"
     real = True

@@ -1,4 +1,4 @@
-"""Tensors on a device, and how those of the host get there."""
+"""Tensors on a device, and the staging of host tensors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from socsched.runtime.backends.device import Device
 from socsched.runtime.backends.slots import Lease
 
 ROWS = 4000
-"""Rows a tensor of varying size is given room for, in multiples: frames of similar size share graphs."""
+"""Allocation granularity, in rows, of tensors of variable size: frames of similar size share graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """A tensor on the device: where and how it lies, the event after which it is there, and the slots it is part of.
+    """A tensor on the device: its buffer and type, the event after which it is valid, and the slots it belongs to.
 
-    `rows` says how many rows count where there is room for more.
+    `rows` is the number of valid rows if the buffer has room for more.
     """
 
     buffer: Any
@@ -34,7 +34,7 @@ class OnDevice:
     device: Device
 
     def fetch(self) -> Placed:
-        """Return a copy on the host, at once: for readers the plan has no conversion for."""
+        """Return a host copy synchronously, for readers without a planned conversion."""
         shape = physical_shape(self.type)
         array = self.device.host(shape, NUMPY_DTYPES[self.type.dtype])
         start, end = self.device.event(), self.device.event()
@@ -56,14 +56,14 @@ class Queued:
     end: Any
 
     def wait(self) -> tuple[int, int]:
-        """Sleep until the job has ended; return when it began and ended."""
+        """Sleep until the job has ended; return its start and end."""
         return self.device.wait(self.start, self.end)
 
 
 class Staging:
-    """Brings tensors from the host to the device, through memory both can reach, into buffers of a slot.
+    """Copies host tensors to the device, through memory both can access, into buffers of a slot.
 
-    `nominal` says for how many rows each port is given room at least.
+    `nominal` gives the minimum number of rows allocated for each port.
     """
 
     def __init__(self, device: Device, stream: Any, nominal: Mapping[str, int] | None = None) -> None:
@@ -73,7 +73,7 @@ class Staging:
     def brought(
         self, value: Any, kind: TensorType, port: str, leases: tuple[Lease, ...], event: Any = None
     ) -> OnDevice:
-        """Return `value` on the device as `kind` says it is to lie; what lies so already is returned as it is."""
+        """Return `value` on the device in the layout and type of `kind`; return it unchanged if it already has them."""
         if isinstance(value, OnDevice):
             if (value.type.dtype, value.type.layout) == (kind.dtype, kind.layout):
                 return value
@@ -91,7 +91,7 @@ class Staging:
             staged[...] = array
         else:
             staged[:rows] = array
-            if array.dtype.kind == "i":  # rows nobody computes with: a count of none, a place outside of the grid
+            if array.dtype.kind == "i":  # padding rows: a count of zero, a position outside the grid
                 staged[rows:] = 0 if array.ndim == 1 else -1
         whole = rows is None or array.dtype.kind == "i"
         count = staged.size if whole else array.size
@@ -125,7 +125,7 @@ class Staging:
 
 
 def held(tensors: Sequence[Any]) -> tuple[Lease, ...]:
-    """Return the slots the tensors on the device are part of, each once."""
+    """Return the slots that the tensors on the device belong to, each once."""
     return tuple(dict.fromkeys(lease for t in tensors if isinstance(t, OnDevice) for lease in t.leases))
 
 

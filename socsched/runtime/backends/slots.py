@@ -1,7 +1,7 @@
-"""Slots of a device: room for a frame, held as long as anybody holds anything of the frame.
+"""Slots of a device: room for one frame each, held while any of the frame's data is referenced.
 
-A frame that enters the device takes a slot; the slot is free again when nobody holds anything of it, host copies
-included.
+A frame takes a slot when it enters the device.  The slot is free again once none of its data is referenced, host
+copies included.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Lease:
-    """A slot while anything in it is in use; gives it back when the last holder lets go."""
+    """A slot in use; it is returned when the last reference is dropped."""
 
     __slots__ = ("_free", "number")
 
@@ -22,7 +22,7 @@ class Lease:
 
 
 class Slots:
-    """Slots in any number; those given back are used again first.  Beyond `limit` there is no `room` for new frames."""
+    """Any number of slots; returned ones are reused first.  Beyond `limit` there is no `room` for new frames."""
 
     def __init__(self) -> None:
         self.made, self.limit = 0, 0
@@ -30,11 +30,11 @@ class Slots:
 
     @property
     def room(self) -> bool:
-        """Whether a frame can enter without a slot beyond the limit (0: none), whose graphs would have to be made."""
+        """Return whether a frame can enter within the limit (0: no limit); a slot beyond it would need new graphs."""
         return bool(self._free) or not self.limit or self.made < self.limit
 
     def take(self) -> Lease:
-        """Return a slot nobody uses."""
+        """Return a free slot."""
         try:
             return Lease(self._free.pop(), self._free)
         except IndexError:
@@ -43,7 +43,7 @@ class Slots:
 
 
 class _Leased:
-    """Memory that is handed out as an array: who holds a view of it holds the slots."""
+    """Memory exposed as an array whose views keep the slots."""
 
     def __init__(self, array: Any, leases: tuple[Lease, ...]) -> None:
         self._array, self._leases = array, leases
@@ -51,7 +51,7 @@ class _Leased:
 
 
 def leased(array: Any, leases: tuple[Lease, ...]) -> Any:
-    """Return a view of `array` that keeps `leases` as long as it, or any view of it, is held."""
+    """Return a view of `array` that keeps `leases` while it, or any view of it, is referenced."""
     import numpy
 
     return numpy.asarray(_Leased(array, leases))

@@ -1,8 +1,8 @@
-"""Stages known by their execution time only: a load that keeps its lanes busy for the planned time.
+"""Stages with only a planned execution time: a load that keeps its lanes busy for that time.
 
-The same device as the number cruncher of the ROS 2 reference system (ros-realtime/reference-system): real processor
-time on the real core, invented work.  The loop counts its own processor time, not the wall clock, so that a stage which
-is disturbed by others ends later, as a real one would; a pass is a numpy operation, which lets other threads run.
+The same technique as the number cruncher of the ROS 2 reference system (ros-realtime/reference-system): real CPU time
+on the real core, synthetic work.  The loop counts its own CPU time, not wall-clock time, so that a stage disturbed by
+others ends later, as a real one would.  A pass is a numpy operation, which lets other threads run.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Call, Outputs, Setting
 
 _PASS = 16384
-"""Numbers a pass works on: about 10 us, small enough for the second-level cache of any core."""
+"""Numbers per pass: about 10 us of work, small enough for the second-level cache of any core."""
 
 
 class SyntheticBackend:
-    """Occupies the job's first lane for `Task.cost_ns` of processor time; further lanes stay reserved but idle."""
+    """Occupies the job's first lane for `Task.cost_ns` of CPU time; further lanes stay reserved but idle."""
 
     title = "synthetic load of the planned time"
     real = False
@@ -35,7 +35,7 @@ class SyntheticBackend:
 
 
 def burn(cost_ns: int) -> None:
-    """Use `cost_ns` of this thread's processor time."""
+    """Consume `cost_ns` of this thread's CPU time."""
     import numpy
 
     numbers = numpy.full(_PASS, 1.000001, numpy.float64)

@@ -1,11 +1,11 @@
 """Stages on a DLA core through TensorRT's Python interface: engine built once, core chosen, placement audited.
 
-An engine is built from the stage's ONNX package (`compiler.handover`) without GPU fallback, and every layer is asked
-for first: what a DLA cannot run is named before anything is built.  Engines are kept by what they were built from;
-the core is chosen when one is loaded, so both cores share an engine.
+An engine is built from the stage's ONNX package (`compiler.handover`) without GPU fallback.  Every layer is checked
+first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their sources; the
+core is chosen at load time, so both cores share an engine.
 
-TensorRT documentation, "Working with DLA"; 10.7 is the last general release with DLA, 11.4.1 brings it back for Orin
-on JetPack 7.2.2, and 11.0 to 11.3 have none.
+TensorRT documentation, "Working with DLA"; 10.7 is the last general release with DLA, 11.4.1 restores it for Orin on
+JetPack 7.2.2, and 11.0 to 11.3 have none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST_BEFORE, FIRST_AGAIN = (10, 7), (11, 4, 1)
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where TensorRT would run a layer: `device` DLA or GPU."""
+    """Placement of a layer by TensorRT: `device` is DLA or GPU."""
 
     layer: str
     kind: str
@@ -38,7 +38,7 @@ class Placement:
 class Package:
     """An exported stage: the ONNX file, fp16 or int8, and for int8 the calibration cache.
 
-    `borders`: data type and TensorRT's format of every tensor that enters or leaves; without, TensorRT reformats there.
+    `borders`: data type and TensorRT format of every input and output tensor; without them, TensorRT reformats there.
     """
 
     onnx: Path
@@ -47,7 +47,7 @@ class Package:
     borders: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def digest(self, version: str) -> str:
-        """Return what an engine of this package is kept under."""
+        """Return the cache key of an engine of this package."""
         lying = sorted(self.borders.items())
         total = hashlib.sha256(f"{version}/{self.precision}/{lying}/".encode() + self.onnx.read_bytes())
         if self.calibration is not None:
@@ -56,13 +56,13 @@ class Package:
 
 
 def has_dla(version: str) -> bool:
-    """Say whether a TensorRT release can build for the DLA of an Orin at all."""
+    """Return whether a TensorRT release can build for the DLA of an Orin."""
     key = tuple(int(part) for part in version.split(".")[:3])
     return key[:2] <= LAST_BEFORE or key >= FIRST_AGAIN
 
 
 def tensorrt() -> Any:
-    """Return the TensorRT module; MachineError when it is not installed or its release has no DLA."""
+    """Return the TensorRT module; raise MachineError if it is not installed or its release has no DLA."""
     try:
         module = import_module("tensorrt")
     except ImportError as error:
@@ -82,7 +82,7 @@ class DlaBuilder:
         self._logger = trt.Logger(trt.Logger.WARNING)
 
     def engine(self, package: Package, core: int) -> bytes:
-        """Return the package's engine, from the cache or built now; MachineError for layers no DLA takes."""
+        """Return the package's engine, cached or newly built; raise MachineError for layers a DLA cannot run."""
         file = cache_dir() / "dla" / f"{package.digest(self._trt.__version__)}.engine"
         if file.is_file():
             return file.read_bytes()
@@ -104,7 +104,7 @@ class DlaBuilder:
         return data
 
     def placement(self, package: Package, core: int) -> list[Placement]:
-        """Return for every layer where it would run."""
+        """Return the placement of every layer."""
         _, network, config = self._configured(package, core)
         return self._audit(network, config)
 
@@ -123,7 +123,7 @@ class DlaBuilder:
         config = builder.create_builder_config()
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = core
-        config.set_flag(trt.BuilderFlag.FP16)  # DLA has no fp32; int8 stages keep fp16 for what has no scale
+        config.set_flag(trt.BuilderFlag.FP16)  # DLA has no fp32; int8 stages keep fp16 for tensors without a scale
         if package.precision == "int8":
             config.set_flag(trt.BuilderFlag.INT8)
             assert package.calibration is not None
@@ -156,14 +156,14 @@ class DlaStage:
         self.names: tuple[str, ...] = tuple(engine.get_tensor_name(n) for n in range(engine.num_io_tensors))
 
     def again(self) -> DlaStage:
-        """Return the same engine with a context of its own."""
+        """Return the same engine with a new execution context."""
         other = DlaStage.__new__(DlaStage)
         other._held, other.names = self._held, self.names
         other._context = self._held[1].create_execution_context()
         return other
 
     def bind(self, addresses: Mapping[str, int]) -> None:
-        """Say where the tensors lie: an address for every one of `names`."""
+        """Set the tensor addresses, one for each of `names`."""
         for name in self.names:
             self._context.set_tensor_address(name, addresses[name])
 
@@ -174,7 +174,7 @@ class DlaStage:
 
 
 def _lay(trt: Any, network: Any, borders: Mapping[str, tuple[str, str]]) -> None:
-    """Let a network's inputs and outputs lie as `borders` say."""
+    """Set the data types and formats of a network's inputs and outputs from `borders`."""
     ends = [network.get_input(n) for n in range(network.num_inputs)]
     ends += [network.get_output(n) for n in range(network.num_outputs)]
     dtypes = {"fp16": trt.float16, "int8": trt.int8}
@@ -189,7 +189,7 @@ def _lay(trt: Any, network: Any, borders: Mapping[str, tuple[str, str]]) -> None
 
 
 def _calibrator(trt: Any, cache: bytes) -> Any:
-    """Return a calibrator that only knows its cache: scales were found elsewhere."""
+    """Return a calibrator that only reads its cache: the scales were determined elsewhere."""
 
     class Cached(trt.IInt8EntropyCalibrator2):  # type: ignore[misc]
         def get_batch_size(self) -> int:

@@ -1,4 +1,4 @@
-"""Network stages on this machine's processor, compiled by TVM: one virtual machine a worker thread."""
+"""Network stages on this machine's CPU, compiled by TVM: one virtual machine per worker thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, gathe
 
 
 class TvmCpuBackend:
-    """Compiles a stage, or finds it in the cache, for its planned engine, precision and lanes, and loads it."""
+    """Compiles a stage for its planned engine, precision and lanes, or takes it from the cache, and loads it."""
 
     title = "TVM"
     real = True
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
-        """Return the loaded stage with its inputs bound; tensors are brought into its border layouts on the way in."""
+        """Return the loaded stage with its inputs bound; input tensors are converted to its input layouts."""
         from socsched.compiler.builder import compile_stage
         from socsched.compiler.runtime import load
 
@@ -40,12 +40,12 @@ class TvmCpuBackend:
 
 
 def weights_of(setting: Setting) -> Mapping[str, Any] | None:
-    """Return the weights of a run's weights file, None where it has none."""
+    """Return the weights of a run's weights file, None without one."""
     return _weights(setting.weights) if setting.weights else None
 
 
 def scales_of(setting: Setting, stage: Stage) -> Any:
-    """Return the int8 scales of a stage in a run's file of them, None without."""
+    """Return the int8 scales of a stage from a run's scales file, None without one."""
     from socsched.compiler.quantize.scales import of_stage
 
     return of_stage(_scales(setting.scales), stage) if setting.scales else None

@@ -1,6 +1,6 @@
-"""Stages on a CUDA device: compiled functions as recorded graphs, frames in slots, nothing waits but for the end.
+"""Stages on a CUDA device: compiled functions as recorded graphs, frames in slots, waiting only for the end.
 
-Streams differ by criticality.  Copies from and to the host are the plan's conversions.
+Each criticality has its own streams.  Copies from and to the host are the plan's conversions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Compile = Callable[[Task, Stage, Setting], Artifact]
 
 
 class SlottedBackend:
-    """What backends of devices have in common: streams by criticality in every thread, and slots by entry.
+    """The common part of device backends: per-thread streams by criticality, and slots by entry task.
 
-    `device` stands in for the first CUDA device.
+    `device` replaces the first CUDA device.
     """
 
     real = True
@@ -37,11 +37,11 @@ class SlottedBackend:
         self._lock = threading.Lock()
 
     def room(self, task: str) -> bool:
-        """Whether a slot is free for another frame that enters the device with `task`."""
+        """Return whether a slot is free for another frame that enters the device with `task`."""
         return self.slots(task).room
 
     def limit(self, frames: int) -> None:
-        """Let no more than `frames` frames be on the device at once, for each task they enter with."""
+        """Limit the device to `frames` frames at once for each entry task."""
         self._limit = frames
         for slots in self._slots.values():
             slots.limit = frames
@@ -55,7 +55,7 @@ class SlottedBackend:
             return self._slots[task]
 
     def device(self, arch: str) -> Device:
-        """Return the device; `arch` is what conversions on it are built for."""
+        """Return the device; `arch` is the architecture that its conversions are built for."""
         with self._lock:
             if self._device is None:
                 from socsched.compiler.gpu.device import CudaDevice
@@ -64,7 +64,7 @@ class SlottedBackend:
             return self._device
 
     def stream(self, criticality: str) -> Any:
-        """Return the calling thread's stream for jobs of this weight."""
+        """Return the calling thread's stream for jobs of this criticality."""
         streams: dict[str, Any] = self._local.__dict__.setdefault("streams", {})
         if criticality not in streams:
             assert self._device is not None

@@ -1,4 +1,4 @@
-"""What a board is to the executor: where its lanes lie, what it can tell of itself, what it must be checked for."""
+"""The executor's interface to a board: lane-to-core mapping, meters, recorded facts, checks before a run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from socsched.descriptor.platform import Platform
 from socsched.planning.plan import Plan
 
 Steps = dict[str, list[tuple[int, float]]]
-"""Counter name -> (ns from the start, value) steps, as a trace has them."""
+"""Counter name -> (ns from the start, value) steps, as in a trace."""
 
 
 class Meter(Protocol):
-    """Samples something off the critical path; a context manager around the run."""
+    """Samples counters off the critical path; a context manager around the run."""
 
     def __enter__(self) -> Any:
-        """Begin to sample."""
+        """Begin sampling."""
         ...
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """End sampling."""
         ...
 
     def counters(self, start_ns: int) -> Steps:
-        """Return, once, what was sampled since the last call, of that since `start_ns` (monotonic)."""
+        """Return the samples since the last call and since `start_ns` (monotonic); each is returned once."""
         ...
 
 
@@ -36,28 +36,28 @@ class Board(Protocol):
     title: str
 
     def platform_for(self, plan: Plan) -> Platform:
-        """Return the platform, UsageError when it cannot run the plan."""
+        """Return the platform; raise UsageError if it cannot run the plan."""
         ...
 
     def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
-        """Return the processors that lanes of an engine stand for; empty for engines that are no processors."""
+        """Return the cores of an engine's lanes; empty for engines that are not CPUs."""
         ...
 
     def meters(self) -> Sequence[Meter]:
-        """Return what can be sampled here."""
+        """Return the meters available on this board."""
         ...
 
     def facts(self) -> Mapping[str, Any]:
-        """Return what is recorded with a run: mode, clocks, versions."""
+        """Return the facts recorded with a run: mode, clocks, versions."""
         ...
 
     def prepared(self, plan: Plan) -> AbstractContextManager[None]:
-        """Return a context in which the board is as the plan wants it; UsageError or MachineError when it is not."""
+        """Return a context in which the board is in the plan's state; raise UsageError or MachineError if it is not."""
         ...
 
 
 def read_text(path: Path) -> str | None:
-    """Return a small file's text, None where it cannot be read (absent, forbidden, powered off)."""
+    """Return a small file's text, None if it cannot be read (absent, forbidden, powered off)."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,10 +1,10 @@
-"""The board `jetson`: an NVIDIA Jetson this process runs on.
+"""The board `jetson`: the NVIDIA Jetson this process runs on.
 
 Power mode and clocks are read, recorded with the run and checked against the plan; they are changed only with
-`apply_mode`, and set back afterwards.  Everything is found below `root` and through `command`, so that recorded files
-can stand in for a board.
+`apply_mode`, and restored afterwards.  All access goes through `root` and `command`, so that recorded files can stand
+in for a board.
 
-sysfs paths of L4T 35 and 36 (JetPack 7 has those of 36): nvpmodel.conf of NVIDIA, jetson_stats.
+sysfs paths of L4T 35 and 36 (JetPack 7 has those of 36): NVIDIA's nvpmodel.conf, jetson_stats.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ DLA_CAP = (
 )
 DLA_NODES = ("15880000.nvdla0", "158c0000.nvdla1")
 TOLERANCE = 0.02
-"""Clocks count as the plan's within this: the grids of the clocks are finer, the vendor's tables are rounded."""
+"""Relative tolerance for clocks to match the plan: clock grids are finer than the vendor's rounded tables."""
 _INA_INTERVAL_S = 0.1
 _MODE = re.compile(r"NV Power Mode:\s*(?:MODE_)?(\S+)\s*\n\s*(\d+)")
 
 
 def execute(command: Sequence[str]) -> str:
-    """Return what a command prints; MachineError when it is missing or fails."""
+    """Return the output of a command; raise MachineError if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -72,7 +72,7 @@ class JetsonBoard:
         self._platform: Platform | None = None
 
     def platform_for(self, plan: Plan) -> Platform:
-        """Return the plan's platform; UsageError when this is no Jetson or the plan is for no Jetson."""
+        """Return the plan's platform; raise UsageError if this machine or the plan's platform is not a Jetson."""
         model = read_text(self._root / "proc/device-tree/model")
         if model is None or "Jetson" not in model:
             raise UsageError(f"this machine is no Jetson ({model or 'no device tree'})", "run with --board local")
@@ -81,13 +81,13 @@ class JetsonBoard:
             raise UsageError(
                 f"the plan is for {plan.platform!r}, this is a {model.strip(chr(0))}", "plan for this board"
             )
-        # a platform file says how a DLA is simulated elsewhere; here it is there
+        # a platform file states how other machines simulate a DLA; this board has the real one
         engines = (replace(e, target={"kind": "tensorrt"}) if e.kind == "dla" else e for e in platform.engines)
         self._platform = replace(platform, engines=tuple(engines))
         return self._platform
 
     def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
-        """Return the processors of a cluster's lanes: clusters follow each other in the platform's order."""
+        """Return the cores of a cluster's lanes; clusters are numbered consecutively in the platform's order."""
         assert self._platform is not None
         first = 0
         for known in self._platform.engines:
@@ -99,7 +99,7 @@ class JetsonBoard:
         return set()
 
     def meters(self) -> Sequence[Meter]:
-        """Return meters of the INA3221 rails and of tegrastats, which tells clocks, loads and temperatures."""
+        """Return meters of the INA3221 rails and of tegrastats, which reports clocks, loads and temperatures."""
         rails = ina3221_rails(self._root)
         found: list[Meter] = [TegrastatsMeter(self._tegrastats, power=not rails)]
         return [*found, SamplingMeter(lambda: read_rails(rails), _INA_INTERVAL_S)] if rails else found
@@ -115,7 +115,7 @@ class JetsonBoard:
         }
 
     def mode(self) -> tuple[str, int]:
-        """Return name and number of the power mode the board is in."""
+        """Return name and number of the board's current power mode."""
         text = self._command(("nvpmodel", "-q"))
         found = _MODE.search(text)
         if not found:
@@ -123,7 +123,7 @@ class JetsonBoard:
         return found[1], int(found[2])
 
     def clocks(self) -> dict[str, int]:
-        """Return the greatest clock each engine may run at now, in Hz, as far as the system tells."""
+        """Return the current clock limit of each engine in Hz, as far as the system reports it."""
         found: dict[str, int] = {}
         gpu = self._first(tuple(f"{folder}/max_freq" for folder in GPU_FREQ))
         if gpu is not None:
@@ -143,7 +143,7 @@ class JetsonBoard:
 
     @contextmanager
     def prepared(self, plan: Plan) -> Iterator[None]:
-        """Check mode and clocks against the plan, or with `apply_mode` set the mode, and set it back in the end."""
+        """Check mode and clocks against the plan; with `apply_mode`, set the mode first and restore it at the end."""
         platform = self._platform or self.platform_for(plan)
         wanted = platform.mode(plan.mode)
         name, number = self.mode()
@@ -170,7 +170,7 @@ class JetsonBoard:
                 self._command(("nvpmodel", "-m", str(number)))
 
     def differences(self, platform: Platform, mode: PowerMode) -> list[str]:
-        """Return where the board's clock limits or its processors online are not those of a mode."""
+        """Return the deviations of the board's clock limits and online cores from those of a mode."""
         clocks, found, first = self.clocks(), [], 0
         for engine in platform.engines:
             planned = mode.engines[engine.id]

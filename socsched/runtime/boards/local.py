@@ -18,11 +18,11 @@ from socsched.runtime.meters import Nvml, SamplingMeter
 from socsched.runtime.telemetry import PowerMeter
 
 _GPU_INTERVAL_S = 0.1
-"""The driver averages power over about this long."""
+"""The driver averages power over about this time."""
 
 
 class LocalBoard:
-    """This machine; `platform` replaces what is detected."""
+    """This machine; `platform` replaces the detected one."""
 
     title = "this machine"
 
@@ -30,16 +30,16 @@ class LocalBoard:
         self._platform = platform
 
     def platform_for(self, plan: Plan) -> Platform:
-        """Return this machine's platform, UsageError when the plan was made for another one or for more cores."""
+        """Return this machine's platform; raise UsageError if the plan is for another one or for more cores."""
         return self._platform or platform_for(plan)
 
     def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
-        """Return the CPU numbers that `lanes` stand for; none for engines that are no processors."""
+        """Return the CPU numbers of `lanes`; none for engines that are not CPUs."""
         known = {e.id: e.kind for e in self._platform.engines} if self._platform else {}
         return cpus(lanes) if known.get(engine, "cpu") == "cpu" else set()
 
     def meters(self) -> Sequence[Meter]:
-        """Return meters of the package energy counters and of an NVIDIA GPU, where this user may read any."""
+        """Return meters of the package energy counters and of an NVIDIA GPU, if this user may read them."""
         gpu = Nvml()
         found: list[Meter] = [PowerMeter(power_counters())]
         return [*found, SamplingMeter(gpu.read, _GPU_INTERVAL_S)] if gpu.available else found
@@ -51,12 +51,12 @@ class LocalBoard:
 
     @contextmanager
     def prepared(self, plan: Plan) -> Iterator[None]:
-        """This machine has one mode: there is nothing to prepare."""
+        """Do nothing: this machine has one mode."""
         yield
 
 
 def platform_for(plan: Plan) -> Platform:
-    """Return this machine's platform, UsageError when the plan was made for another one or for more cores."""
+    """Return this machine's platform; raise UsageError if the plan is for another one or for more cores."""
     if plan.platform != "host":
         raise UsageError(
             f"the plan is for {plan.platform!r}, this machine is 'host'",
@@ -80,6 +80,6 @@ def power_counters() -> tuple[Path, ...]:
 
 
 def cpus(lanes: tuple[int, ...]) -> set[int]:
-    """Return the CPU numbers that `lanes` stand for: the usable ones in order."""
+    """Return the CPU numbers of `lanes`: the usable CPUs in order."""
     usable = sorted(os.sched_getaffinity(0))
     return {usable[lane] for lane in lanes if lane < len(usable)}

@@ -1,7 +1,7 @@
 """The board `rpc`: network stages of a plan measured on a machine that serves TVM's RPC.
 
-The pipeline itself runs here once, so that every stage has the inputs it would have; the stages are compiled for their
-engines, sent, and timed over there.  What comes back is a profile, which plans for that board prefer to estimates.
+The pipeline itself runs here once, so that every stage has realistic inputs; the stages are compiled for their engines,
+uploaded, and timed remotely.  The result is a profile, which plans for that board prefer to estimates.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ def measure_remotely(
     weights: Path | None = None,
     note: Callable[[str], None] = warn,
 ) -> Profile:
-    """Return measured costs of the network stages `plan` has on processors of `platform`, each alone.
+    """Return measured costs of the network stages that `plan` places on CPUs of `platform`, each alone.
 
-    `here` is a plan of the same pipeline for this machine, with its platform, to get inputs by; `plan` itself if it is
-    for this machine.  Raises MachineError when the other machine does not answer or cannot load a stage.
+    `here` is a plan of the same pipeline for this machine, with its platform, used to produce inputs; by default `plan`
+    itself, if it is for this machine.  Raises MachineError if the remote machine does not answer or cannot load a
+    stage.
     """
     mine, machine = here or (plan, platform)
     heard = record(mine, pipeline, machine, scans, weights)

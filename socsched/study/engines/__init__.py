@@ -1,4 +1,4 @@
-"""Where a study's jobs are done: this machine's cores (`local`), or a Ray cluster (`ray`)."""
+"""Engines that execute a study's jobs: this machine's cores (`local`), or a Ray cluster (`ray`)."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ NAMES = ("local", "ray")
 
 
 class Engine(Protocol):
-    """Workers that do jobs in any order; at most `room` are handed over before one is taken back (back-pressure)."""
+    """Workers that execute jobs in any order; at most `room` are submitted before one is collected (back-pressure)."""
 
     @property
     def workers(self) -> int:
-        """How many jobs are done at a time."""
+        """Return the number of jobs executed at a time."""
 
     @property
     def restarts(self) -> int:
-        """How many workers died and were replaced."""
+        """Return the number of workers that died and were replaced."""
 
     @property
     def room(self) -> int:
-        """How many more jobs may be submitted now."""
+        """Return the number of further jobs that may be submitted now."""
 
     def share(self, packed: bytes) -> Any:
-        """Return a handle of bytes that many jobs need: they go to each host once."""
+        """Return a handle to bytes that many jobs need; they are sent to each host once."""
 
     def submit(self, job: Job, handle: Any) -> None:
-        """Hand a job over, with its plan where there is one."""
+        """Submit a job, with its plan if available."""
 
     def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
-        """Return jobs done since the last call, after waiting for one if there is none yet."""
+        """Return the jobs finished since the last call; wait for one if there is none yet."""
 
     def __enter__(self) -> Any: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Give all workers up."""
+        """Release all workers."""
 
 
 def engine(name: str, inputs: Inputs, folder: Path, workers: int | None, address: str | None = None) -> Engine:
-    """Return an engine by name; MachineError where it is not installed."""
+    """Return an engine by name; MachineError if it is not installed."""
     if name == "ray":
         from socsched.study.engines.ray import RayEngine
 

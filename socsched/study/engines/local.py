@@ -14,7 +14,7 @@ _Task = tuple[Job, "bytes | None"]
 
 
 class LocalEngine:
-    """`workers` processes (None: one a core) that read the inputs below `folder`."""
+    """`workers` processes (None: one per core) that read the inputs below `folder`."""
 
     def __init__(self, inputs: Inputs, folder: Path, workers: int | None = None) -> None:
         self.workers = workers or cores()
@@ -22,24 +22,24 @@ class LocalEngine:
 
     @property
     def restarts(self) -> int:
-        """How many workers died and were replaced."""
+        """Return the number of workers that died and were replaced."""
         return self._pool.restarts
 
     @property
     def room(self) -> int:
-        """How many more jobs may be submitted now."""
+        """Return the number of further jobs that may be submitted now."""
         return self._pool.room
 
     def share(self, packed: bytes) -> bytes:
-        """Return the bytes: a pipe carries them as fast as anything."""
+        """Return the bytes unchanged: a pipe is the fastest transport."""
         return packed
 
     def submit(self, job: Job, handle: bytes | None) -> None:
-        """Hand a job to a process."""
+        """Submit a job to a process."""
         self._pool.submit((job, handle))
 
     def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
-        """Return jobs done since the last call."""
+        """Return the jobs finished since the last call."""
         return [(task[0], done) for task, done in self._pool.finished(timeout_s)]
 
     def __enter__(self) -> LocalEngine:

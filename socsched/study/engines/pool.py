@@ -1,8 +1,8 @@
 """A pool of processes that survives its workers' deaths and does not outlive its owner.
 
-Processes, not threads: neither the planner nor the simulation kernel lets the interpreter lock go (two simulations in
-two threads take longer than one after the other).  Each worker has a pipe of its own: it ends when the owner does,
-however that ends, because the pipe does; and when a worker dies, it is known which job it had.
+Processes, not threads: neither the planner nor the simulation kernel releases the interpreter lock (two simulations in
+two threads take longer than in sequence).  Each worker has a separate pipe.  The pipe closes when the owner ends for
+any reason, which ends the worker; and when a worker dies, its pipe identifies the job it had.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from socsched.progress import speaking
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS")
 _AHEAD = 2
-"""Jobs at a worker: the one it does, and the next, so that it never waits for the owner."""
+"""Jobs per worker: the current and the next one, so that it never waits for the owner."""
 ATTEMPTS = 4
 
 
@@ -37,10 +37,10 @@ class _Worker:
 
 
 class Pool:
-    """`workers` processes, each with `call(setup(*arguments), job)`; a job of a worker that died is done by another.
+    """`workers` processes that run `call(setup(*arguments), job)`; the job of a worker that died is given to another.
 
-    `timeout_s`: a worker that takes longer for a job is ended, and the job is done again.  After `ATTEMPTS` the job is
-    given to `give_up`, whose answer counts as its result.
+    `timeout_s`: a worker that takes longer for a job is terminated, and the job is retried.  After `ATTEMPTS` the job
+    is passed to `give_up`, whose return value becomes its result.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Pool:
     def _hire(self) -> _Worker:
         here, there = self._context.Pipe()
         process = self._context.Process(target=_work, args=(there, self._setup, self._arguments), daemon=True)
-        # Ctrl-C is the owner's to handle: workers start with it blocked, before they could say so themselves
+        # Only the owner handles Ctrl-C: workers start with it blocked, as blocking it themselves would be too late
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
@@ -97,16 +97,16 @@ class Pool:
 
     @property
     def outstanding(self) -> int:
-        """How many jobs are under way or wait."""
+        """Return the number of jobs running or waiting."""
         return len(self._waiting) + sum(len(worker.jobs) for worker in self._team)
 
     @property
     def room(self) -> int:
-        """How many more jobs keep all workers busy without piling up."""
+        """Return the number of further jobs that keep all workers busy without piling up."""
         return max(self.workers * _AHEAD - self.outstanding, 0)
 
     def submit(self, job: Any) -> None:
-        """Queue a job (something hashable that can be pickled)."""
+        """Queue a job (a hashable object that can be pickled)."""
         self._waiting.append(job)
         self._hand_out()
 
@@ -116,12 +116,12 @@ class Pool:
             if len(worker.jobs) >= _AHEAD:
                 return
             job = self._waiting.popleft()
-            with suppress(OSError):  # it is gone; the job counts as one it had
+            with suppress(OSError):  # the worker is gone; the job counts as assigned to it
                 worker.pipe.send(job)
             worker.jobs.append((job, time.monotonic()))
 
     def finished(self, timeout_s: float) -> list[tuple[Any, Any]]:
-        """Return (job, result) of jobs done, after waiting for one; what a worker raised is raised here."""
+        """Return (job, result) of finished jobs, waiting for one; an exception in a worker is raised here."""
         found: list[tuple[Any, Any]] = []
         ready = wait([worker.pipe for worker in self._team if worker.jobs], timeout_s)
         for worker in list(self._team):
@@ -146,7 +146,7 @@ class Pool:
         return [(job, result)]
 
     def _lost(self, worker: _Worker, why: str) -> list[tuple[Any, Any]]:
-        """Replace a worker; the job it was at counts as tried, the one behind it does not."""
+        """Replace a worker; its current job counts as tried, the one queued behind it does not."""
         worker.process.kill()
         worker.process.join()
         worker.pipe.close()
@@ -157,7 +157,7 @@ class Pool:
         return self.again(first, why)
 
     def again(self, job: Any, why: str) -> list[tuple[Any, Any]]:
-        """Have a job done once more, unless it was tried too often: then its outcome is that of giving up."""
+        """Queue a job again, unless it was tried too often: then return the result of `give_up`."""
         self._attempts[job] = self._attempts.get(job, 0) + 1
         if self._attempts[job] < ATTEMPTS:
             self._waiting.append(job)
@@ -169,7 +169,7 @@ class Pool:
 
 
 def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Do jobs until the pipe ends; what there is to notice, the owner says once."""
+    """Execute jobs until the pipe closes; notices are left to the owner, which prints each once."""
     with suppress(EOFError, BrokenPipeError, ConnectionResetError), speaking(lambda text: None):
         call = setup(*arguments)
         while True:
@@ -182,5 +182,5 @@ def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

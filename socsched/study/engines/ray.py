@@ -1,7 +1,7 @@
-"""The engine `ray`: tasks on a Ray cluster, one this command starts here, or one that `ray start` made of many hosts.
+"""The engine `ray`: tasks on a Ray cluster, either started here or set up with `ray start` on many hosts.
 
-The study with everything it names is put into Ray's object store once, and so is every plan that several jobs need;
-Ray brings objects to each host once.  A task whose worker or host dies is tried again by Ray.
+The study with all files it references is put into Ray's object store once, and so is every plan that several jobs need;
+Ray transfers objects to each host once.  Ray retries a task whose worker or host dies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from socsched.study.work import Done, Job, open_inputs, perform
 _AHEAD = 2
 RETRIES = 5
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray listens on the loopback interface alone where this is 0, on all of them otherwise; read when it is imported."""
+"""Ray listens on the loopback interface only if this is 0, else on all interfaces; Ray reads it on import."""
 _INSTALL = "pip install socsched[cluster]"
 
 
@@ -62,7 +62,7 @@ class RayEngine:
 
     @property
     def room(self) -> int:
-        """How many more tasks keep all cores busy without piling up."""
+        """Return the number of further tasks that keep all cores busy without piling up."""
         return max(self.workers * _AHEAD - len(self._jobs), 0)
 
     def share(self, packed: bytes) -> Any:
@@ -74,7 +74,7 @@ class RayEngine:
         self._jobs[self._task.remote(self._shared, job, handle)] = (job, handle)
 
     def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
-        """Return tasks that ended; one whose workers kept dying, or whose data went with a host, starts again."""
+        """Return finished tasks; restart a task whose workers kept dying or whose data was lost with a host."""
         ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=timeout_s)
         if ready:
             more, _ = self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=0)
@@ -95,7 +95,7 @@ class RayEngine:
 
 
 def _perform(inputs: Inputs, job: Job, packed: bytes | None) -> Done:
-    """Do a job in a Ray worker; the inputs are opened once a process."""
+    """Execute a job in a Ray worker; the inputs are opened once per process."""
     return perform(open_inputs(inputs), job, packed)
 
 

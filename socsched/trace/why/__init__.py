@@ -1,7 +1,7 @@
-"""Why a frame took as long as it did: its response time in parts that add up to it to the nanosecond.
+"""Slowdown attribution: the response time of a frame in parts that add up to it to the nanosecond.
 
-`Why(trace, plan)` indexes a trace once; `explain(chain, frame)` and `worst()` answer.  Everything is read off the trace
-and the plan it is of, so that simulated and measured results are treated alike.
+`Why(trace, plan)` indexes a trace once; `explain(chain, frame)` and `worst()` return explanations.  All parts are
+derived from the trace and its plan, so that simulated and measured results are treated alike.
 """
 
 from __future__ import annotations

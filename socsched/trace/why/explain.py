@@ -1,4 +1,4 @@
-"""One frame's response time taken apart: from its release along its chain, carrier by carrier."""
+"""Breakdown of a frame's response time, from its release along its chain, carrier by carrier."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESTARTED = "killed, starts its segment again"
 
 
 class Why:
-    """Answers why frames of a trace of `plan` took as long as they did; indexes are made once."""
+    """Explains the response times of frames in a trace of `plan`; indexes are built once."""
 
     def __init__(self, trace: Trace, plan: Plan) -> None:
         self.plan, self.kind = plan, trace.kind
@@ -34,7 +34,7 @@ class Why:
         self._ways: dict[str, Ways] = {}
 
     def chain(self, name: str | None = None) -> ChainResult:
-        """Return a chain by name, for None the only one; UsageError with the names there are."""
+        """Return a chain by name, or the only one for None; raise UsageError with the known names."""
         names = [chain.name for chain in self.plan.chains]
         if not names:
             raise UsageError("the plan has no chains: nothing to explain", "add `chains` to the pipeline")
@@ -47,10 +47,10 @@ class Why:
         return self.plan.chains[names.index(name)]
 
     def worst(self, name: str | None = None) -> Explanation:
-        """Return the frame, of one chain or of all, that was answered latest in relation to its deadline.
+        """Return the frame, of one chain or of all, with the largest response time relative to its deadline.
 
-        Where none was late, one that was never answered though its deadline passed, or was dropped, comes before those
-        in time.  UsageError where no frame was released.
+        If none was late, a frame that was dropped, or missed its deadline without completing, ranks before those in
+        time.  Raises UsageError if no frame was released.
         """
         best: tuple[tuple[bool, bool, Fraction], ChainResult, int] | None = None
         for chain in self.plan.chains if name is None else (self.chain(name),):
@@ -74,7 +74,7 @@ class Why:
     def explain(self, chain: ChainResult | str | None, frame: int) -> Explanation:
         """Return the parts of the response time of a frame (its number at the source) of a chain.
 
-        UsageError where there is no such chain or frame.
+        Raises UsageError if there is no such chain or frame.
         """
         found = chain if isinstance(chain, ChainResult) else self.chain(chain)
         ways = self._ways.setdefault(found.name, Ways(self.record, self.plan, found))
@@ -91,7 +91,7 @@ class Why:
         return Explanation(found.name, frame, way.outcome, self.kind, *times, parts, carried, reason)
 
     def _why_lost(self, way: Way, frame: int, source: str) -> str:
-        """Return where a frame was lost, and the reason that was noted."""
+        """Return the place where a frame was lost, and the recorded reason."""
         if not way.carriers:
             return ""
         last = way.carriers[-1]
@@ -99,7 +99,7 @@ class Why:
         told = self._reason(last.task.name, number) if last.row >= 0 else self._reason(source, frame)
         return f"at {told[0]}: {told[2]}" if told else f"at {last.task.name}"
 
-    # -- part by part
+    # -- parts
 
     def _parts(self, way: Way, frame: int, ways: Ways) -> Iterator[Part]:
         source, expected = ways.path[0], frame
@@ -114,14 +114,14 @@ class Why:
             source, expected = carrier.task.name, int(jobs.frame[carrier.row])
 
     def _missing(self, carrier: Carrier, source: str, expected: int) -> Iterator[Part]:
-        """Yield what is known of a frame that never became a job: its time up to the end of the record."""
+        """Yield the part of a frame that never became a job: its time up to the end of the record."""
         others = [name for name in carrier.task.after if name != source]
         kind = "sampling" if carrier.sampled else "join" if others else "lost"
         reason = self._reason(source, expected)
         yield self._part(carrier, kind, carrier.from_ns, carrier.until_ns, *(reason or ("", -1, "")))
 
     def _before(self, carrier: Carrier, ready: int, source: str, expected: int) -> Iterator[Part]:
-        """Yield what passed until the carrier was ready: data on its way, partners, other jobs that were lost."""
+        """Yield the parts until the carrier was ready: data in transit, join partners, lost jobs."""
         begin, task = carrier.from_ns, carrier.task
         if ready <= begin:
             return
@@ -132,7 +132,7 @@ class Why:
         until = int(jobs.activation_ns[lost]) if lost >= 0 else ready
         number = int(jobs.frame[carrier.row])
         if not carrier.sampled and source != task.name and lost < 0 and number != expected:
-            # nothing of the frame came here: its sensor lost it, or a partner did
+            # no data of the frame arrived here: it was lost by its sensor or by a join partner
             by = self._reason(source, expected) or (source, expected, "never came")
             yield self._part(carrier, "lost", begin, ready, *by)
             return
@@ -150,7 +150,7 @@ class Why:
             yield self._part(carrier, "lost", until, ready, *by)
 
     def _partner(self, task: Task, source: str, frame: int) -> tuple[str, int, str]:
-        """Return whose output for a frame came last to a task, besides that of `source`."""
+        """Return the producer, other than `source`, whose output for a frame reached a task last."""
         jobs, best = self.record.columns.jobs, ("", -1, "")
         latest = -1
         for name in task.after:
@@ -161,7 +161,7 @@ class Why:
         return best
 
     def _reason(self, subject: str, frame: int) -> tuple[str, int, str] | None:
-        """Return who gave a frame up, and why."""
+        """Return the subject that dropped or aborted a frame, the frame, and the reason."""
         for kind in ("drop", "abort"):
             row = instant_row(self.record, subject, frame, kind)
             if row is not None:
@@ -170,7 +170,7 @@ class Why:
         return None
 
     def _under_way(self, carrier: Carrier, ready: int) -> Iterator[Part]:
-        """Yield what a job's time went into from when it was ready: work, and waits between its slices."""
+        """Yield the parts of a job's time from when it was ready: work, and waits between its slices."""
         begin, end, row = ready, carrier.until_ns, carrier.row
         own = [p for p in self.places.of(row) if p.start_ns < end and p.end_ns > begin and p.end_ns > p.start_ns]
         others = self.places.between(begin, end, row)
@@ -204,7 +204,7 @@ class Why:
         return self.paces.spent(piece, begin, end, others, starts)
 
     def _restarted(self, carrier: Carrier) -> set[int]:
-        """Return the slices of a job whose work was lost, because their segment was started again later."""
+        """Return the slices of a job whose work was lost because their segment was restarted later."""
         columns, notes = self.record.columns, self.record.columns.instants
         about = np.flatnonzero(notes.frame == columns.jobs.frame[carrier.row]).tolist()
         about = [r for r in about if columns.subjects[int(notes.subject[r])] == carrier.task.name]
@@ -224,7 +224,7 @@ class Why:
         return lost
 
     def _worked(self, carrier: Carrier, spent: Spent, own: list[Piece]) -> Iterator[Part]:
-        """Yield a job's work against its plan, and what slowed it down."""
+        """Yield a job's work, planned and beyond the plan, and its slowdowns."""
         if not own:
             return
         window = max(own[0].start_ns, carrier.from_ns), min(own[-1].end_ns, carrier.until_ns)

@@ -1,10 +1,10 @@
-"""What a job's time on its engine went into: its own work, traffic of others, clocks, faults, slower lanes.
+"""Attribution of a job's time on its engine: its own work, DRAM traffic of others, clocks, faults, slower lanes.
 
-A segment that takes T ns alone takes P at the pace it has: P - T is made up of what the contention model adds for the
-segments that ran beside it (shared out by their demand; nobody's where it asks for too much alone), then heat, other
-faults, the clock, and the slowest lane, each
-rounded up as the simulator does.  In dt ns it does T/P dt of its work, and loses the rest to those in proportion.  In
-a run nobody measures that: there it is the model's answer to who ran beside whom, and what is left is the job's own.
+A segment that takes T ns alone takes P at its actual pace.  P - T is the delay the contention model adds for co-running
+segments (shared out by their demand; without a cause if the segment alone exceeds the bandwidth), then heat, other
+faults, the clock, and the slowest lane, each rounded up as in the simulator.  In dt ns the segment does T/P dt of its
+work, and loses the rest to these causes in proportion.  In a run this is not measured: the shares are the model's
+estimate for the co-running jobs, and the remainder is attributed to the job itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from socsched.trace.why.place import Piece, Places, cuts, overlapping
 
 
 class Due(NamedTuple):
-    """What time went into: a kind of part, the engine, and the task and frame it was due to."""
+    """The cause of spent time: a kind of part, the engine, and the responsible task and frame."""
 
     kind: str
     engine: str
@@ -33,7 +33,7 @@ WORK = "execution"
 
 
 class Paces:
-    """How fast the segments of a trace could run; `spent` answers for a stretch of one."""
+    """The paces of a trace's segments; `spent` attributes the time of a stretch of one."""
 
     def __init__(self, places: Places, plan: Plan) -> None:
         self.places = places
@@ -43,7 +43,7 @@ class Paces:
         self._known: dict[tuple[tuple[str, Segment], ...], tuple[int, ...]] = {}
 
     def spent(self, piece: Piece, begin: int, end: int, beside: list[Piece], starts: list[int]) -> Spent:
-        """Return what a slice's time from `begin` to `end` went into; `beside`: slices of others, by start."""
+        """Return the attribution of a slice's time from `begin` to `end`; `beside`: other jobs' slices, by start."""
         own, found = self.places.segment(piece), Spent()
         rivals = overlapping(beside, starts, begin, end) if self._short and draw(own) else []
         rivals = [rival for rival in rivals if rival.works and draw(self.places.segment(rival))]
@@ -86,7 +86,7 @@ class Paces:
         return found
 
     def _beside(self, engine: str, own: Segment, rivals: list[Piece], foreign: list[tuple[str, int]]) -> int:
-        """Return how long a segment takes while exactly these run (ns)."""
+        """Return the time (ns) of a segment while exactly these run."""
         if not self._short or not draw(own):
             return own.time_ns
         places = self.places
@@ -106,7 +106,7 @@ def _ceil(value: Fraction) -> int:
 
 
 def whole(spent: Mapping[Due, Fraction]) -> dict[Due, int]:
-    """Return fractions of ns, none below 0, as whole ns of the same sum, each less than 1 ns off; work comes first."""
+    """Return non-negative fractions of ns as whole ns of the same sum, each less than 1 ns off; work comes first."""
     total, given, found = Fraction(0), 0, {}
     for due in sorted(spent, key=lambda due: (due.kind != WORK, due)):
         total += spent[due]

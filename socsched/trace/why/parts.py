@@ -1,4 +1,4 @@
-"""The parts a response time is made of, and what they add up to."""
+"""The parts of a response time, and their sums."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ KINDS: Mapping[str, str] = {
     "sampling": "waits to be sampled",
     "lost": "lost; a newer one instead",
 }
-"""Kind of a part -> what a person reads.
+"""Kind of a part -> its display text.
 
-Only `above` may be negative: a job that took less than the estimate.  `held`: the engine stood ready, and policy,
-reservation, another process or (in a run) the executor did not give it.
+Only `above` may be negative: for a job that took less than the estimate.  `held`: the engine was available, but policy,
+reservation, another process or (in a run) the executor did not grant it.
 """
 PLANNED = ("execution", "conversion")
 OCCUPIED = ("waiting", "blocking", "preemption")
-"""Kinds in which a job named in `by` held the engine at that time."""
+"""Kinds in which the job named in `by` held the engine at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`ns` of a frame's way that passed at `task` between `from_ns` and `until_ns`.
+    """`ns` of a frame's response time spent at `task` between `from_ns` and `until_ns`.
 
-    `engine`: where, empty before the task was ready.  `by`, `frame`: the job it was due to, or a sensor, or foreign
-    traffic (frame -1); empty where nobody else was.  Parts of a job's execution (planned, bandwidth, ...) share their
+    `engine` is empty before the task was ready.  `by`, `frame`: the cause, which is a job, a sensor, or foreign traffic
+    (frame -1); empty without an external cause.  Parts of a job's execution (planned, bandwidth, ...) share their
     window; all others fill theirs.
     """
 
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Parts of one kind, at one task, due to jobs of one other task (`frames`, ascending)."""
+    """The total of parts of one kind, at one task, caused by jobs of one other task (`frames`, ascending)."""
 
     task: str
     kind: str
@@ -72,9 +72,9 @@ class Cause:
 class Explanation:
     """One frame of a chain from its release to its reaction, in parts.
 
-    `outcome`: completed | dropped | aborted | unfinished; of the last three `end_ns` is when that happened, or the end
-    of the record, `reason` says where and why, and the lateness is what was reached until then.  `jobs`: the (task,
-    frame) that carried it.
+    `outcome`: completed | dropped | aborted | unfinished.  For the last three, `end_ns` is the time of that event or
+    the end of the record, `reason` gives place and cause, and the lateness is measured up to `end_ns`.  `jobs`: the
+    (task, frame) pairs that carried it.
     """
 
     chain: str
@@ -90,26 +90,26 @@ class Explanation:
 
     @property
     def response_ns(self) -> int:
-        """From release to reaction, or to where the frame was lost."""
+        """Return the time from release to reaction, or to the loss of the frame."""
         return self.end_ns - self.release_ns
 
     @property
     def lateness_ns(self) -> int:
-        """Response minus deadline; negative for a frame in time."""
+        """Return response minus deadline; negative for a frame in time."""
         return self.response_ns - self.deadline_ns
 
     @property
     def planned_ns(self) -> int:
-        """What the plan expects without anybody's interference."""
+        """Return the time the plan expects without interference."""
         return sum(part.ns for part in self.parts if part.kind in PLANNED)
 
     @property
     def met(self) -> bool:
-        """Whether the frame was answered in time."""
+        """Return whether the frame completed in time."""
         return self.outcome == "completed" and self.lateness_ns <= 0
 
     def causes(self) -> tuple[Cause, ...]:
-        """Return the parts put together by task, kind, engine and who; in the order of the frame's way."""
+        """Return the parts grouped by task, kind, engine and cause, in path order."""
         found: dict[tuple[str, str, str, str], list[Part]] = {}
         for part in self.parts:
             found.setdefault((part.task, part.kind, part.engine, part.by), []).append(part)
@@ -121,7 +121,7 @@ class Explanation:
         return tuple(cause for cause in made if cause.ns)
 
     def main_cause(self) -> Cause | None:
-        """Return the largest cause beyond the plan, None where all went as planned."""
+        """Return the largest cause beyond the plan, None if the frame went as planned."""
         return max((c for c in self.causes() if c.kind not in PLANNED and c.ns > 0), key=lambda c: c.ns, default=None)
 
     def document(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who held the lanes of an engine when, and in which order its jobs are served."""
+"""Lane occupancy of the engines over time, and the service order of their jobs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Columns, Ints
 
 SWITCH, WAIT = "switch", "wait"
-"""Names of slices in which a job takes up an engine, or keeps its lanes while it works elsewhere."""
+"""Names of slices in which a job switches to an engine, or keeps its lanes while it works elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A slice: job (row), engine, lanes (mask), its name, from when to when; `row` is its own."""
+    """A slice: job (row), engine, lanes (mask), name, start and end; `row` is the slice's own row."""
 
     row: int
     job: int
@@ -36,7 +36,7 @@ class Piece:
 
     @property
     def works(self) -> bool:
-        """Whether the job made progress."""
+        """Return whether the job made progress."""
         return self.name not in (SWITCH, WAIT)
 
 
@@ -66,19 +66,19 @@ class Places:
         return Piece(row, int(slices.job[row]), *names, int(slices.start_ns[row]), int(slices.end_ns[row]))
 
     def of(self, job: int) -> list[Piece]:
-        """Return the slices of a job in order, without those in which it only kept its lanes."""
+        """Return the slices of a job in order, except those in which it only kept its lanes."""
         rows = self._by_job[self._bounds[job] : self._bounds[job + 1]].tolist()
         return [piece for piece in map(self.piece, rows) if piece.name != WAIT]
 
     def between(self, begin: int, end: int, without: int) -> list[Piece]:
-        """Return the slices of other jobs that lie in a window, in order of their start."""
+        """Return the slices of other jobs that overlap a window, in order of their start."""
         slices = self.columns.slices
         inside = (slices.start_ns < end) & (slices.end_ns > begin) & (slices.job != without)
         found = [self.piece(row) for row in np.flatnonzero(inside).tolist()]
         return sorted((p for p in found if p.end_ns > p.start_ns), key=lambda p: (p.start_ns, p.row))
 
     def task(self, job: int) -> Task | None:
-        """Return the planned task of a job, None for one that is not of this plan."""
+        """Return the planned task of a job, None if it is not in this plan."""
         return self.tasks.get(self.columns.tasks[int(self.columns.jobs.task[job])])
 
     def who(self, job: int) -> tuple[str, int]:
@@ -87,13 +87,13 @@ class Places:
         return self.columns.tasks[int(jobs.task[job])], int(jobs.frame[job])
 
     def segment(self, piece: Piece) -> Segment:
-        """Return the planned segment a slice is of; the whole job where a slice covers that, as in a run."""
+        """Return the planned segment of a slice; the whole job if a slice covers all of it, as in a run."""
         if piece.job not in self._segments:
             self._segments[piece.job] = self._matched(piece.job)
         return self._segments[piece.job].get(piece.row) or Segment(piece.name, 0, 0, 0)
 
     def planned(self, job: int) -> int:
-        """Return what the segments of a job take alone (ns), of the variant it ran."""
+        """Return the time (ns) that the segments of the executed variant of a job take alone."""
         task = self.task(job)
         return sum(s.time_ns for s in self._variant(task, self.of(job))) if task else 0
 
@@ -115,7 +115,7 @@ class Places:
         found, at, before = {}, -1, -1
         for piece in pieces:
             onwards = next((i for i in range(at + 1, len(own)) if own[i].name == piece.name), -1)
-            # of two alike in a row the second has begun where the first one ended without a break
+            # of two consecutive segments with the same name, the second begins where the first ended without a gap
             if onwards >= 0 and (at < 0 or own[at].name != piece.name or piece.start_ns == before):
                 at = onwards
             found[piece.row], before = own[at], piece.end_ns
@@ -124,7 +124,7 @@ class Places:
     # -- the state of engines
 
     def clock(self, engine: str, at: int) -> Fraction:
-        """Return planned clock over present one."""
+        """Return the ratio of planned to present clock."""
         steps = self.columns.counters.get(CLOCK + engine)
         if steps is None or not len(steps[0]):
             return Fraction(1)
@@ -134,7 +134,7 @@ class Places:
         return Fraction(planned, now) if 0 < now < planned else Fraction(1)
 
     def slowdown(self, engine: str, at: int) -> tuple[Fraction, Fraction]:
-        """Return by how much heat and by how much other faults slow an engine."""
+        """Return the factors by which heat and other faults slow an engine."""
         heat = other = Fraction(1)
         for begin, end, factor, hot in self._slow.get(engine, ()):
             if begin <= at < end:
@@ -142,11 +142,11 @@ class Places:
         return heat, other
 
     def stalled(self, engine: str, at: int) -> bool:
-        """Whether an engine stands still."""
+        """Return whether an engine is stalled."""
         return any(begin <= at < end for begin, end in self._stalls.get(engine, ()))
 
     def foreign(self, at: int) -> list[tuple[str, int]]:
-        """Return the foreign traffic there is: engine and demand (bytes/s)."""
+        """Return the present foreign traffic: engine and demand (bytes/s)."""
         found = []
         for name, (times, rates) in self.columns.counters.items():
             if name.startswith(FOREIGN):
@@ -156,7 +156,7 @@ class Places:
         return found
 
     def edges(self, engine: str, begin: int, end: int) -> Iterator[int]:
-        """Yield the instants in a window at which an engine changes, or foreign traffic does."""
+        """Yield the instants in a window at which an engine's state or foreign traffic changes."""
         for name, (times, _) in self.columns.counters.items():
             if name == CLOCK + engine or name.startswith(FOREIGN):
                 yield from (t for t in times.tolist() if begin < t < end)
@@ -171,12 +171,12 @@ class Places:
     # -- the order of service
 
     def preemptive(self, engine: str) -> bool:
-        """Whether a running job can be stopped at any instant."""
+        """Return whether a running job can be preempted at any instant."""
         chosen = self.engines.get(engine)
         return chosen is not None and chosen.preemption in ("full", "restart") and not chosen.policy.startswith("np-")
 
     def after(self, engine: str, other: int, job: int) -> bool | None:
-        """Whether a job is served after another one on an engine; None where the order changes with time."""
+        """Return whether `job` is served after `other` on an engine; None if the order changes with time."""
         keys = [self._key(engine, number) for number in (other, job)]
         return None if keys[0] is None or keys[1] is None else keys[0] > keys[1]
 
@@ -198,11 +198,11 @@ class Places:
 
 
 def _marks(columns: Columns, engine: str) -> list[tuple[int, int, int]]:
-    """Return time, code and value of the marks about an engine, in order."""
+    """Return time, code and value of the instants of an engine, in order."""
     notes = columns.instants
     if engine not in columns.subjects:
         return []
-    # a task may be called like an engine: only what is told of engines counts
+    # a task may have the name of an engine: only engine events count
     codes = (FAULT_SLOW, FAULT_OVER, FAULT_STALL, THROTTLE, THROTTLE_OVER)
     last = len(columns.subjects) - 1 - columns.subjects[::-1].index(engine)
     rows = np.flatnonzero((notes.subject == last) & np.isin(notes.kind, codes))
@@ -210,9 +210,9 @@ def _marks(columns: Columns, engine: str) -> list[tuple[int, int, int]]:
 
 
 def _slowdowns(columns: Columns, engine: str) -> list[tuple[int, int, Fraction, bool]]:
-    """Return when by what factor an engine was slowed by faults, and whether by heat.
+    """Return the windows and factors by which faults slowed an engine, and whether the cause was heat.
 
-    What the board itself does shows in the clock, and is left out here.
+    Throttling by the board itself shows in the clock and is excluded here.
     """
     found, open_ = [], list[tuple[int, int, bool]]()
     steps = columns.counters.get(CLOCK + engine)
@@ -233,12 +233,12 @@ def _slowdowns(columns: Columns, engine: str) -> list[tuple[int, int, Fraction, 
 
 
 def _factor(value: int, hot: bool) -> Fraction:
-    """Return the factor a mark's millionths were made of: nobody writes more than four digits."""
+    """Return the exact factor behind an instant's millionths, assuming at most four digits."""
     return Fraction(10**6, value).limit_denominator(10_000) if hot else Fraction(value, 10**6)
 
 
 def _stalls(columns: Columns, engine: str) -> list[tuple[int, int]]:
-    """Return when an engine stood still."""
+    """Return the windows in which an engine was stalled."""
     found, begun = [], -1
     for time, code, value in _marks(columns, engine):
         if code == FAULT_STALL and begun < 0:
@@ -250,11 +250,11 @@ def _stalls(columns: Columns, engine: str) -> list[tuple[int, int]]:
 
 
 def cuts(begin: int, end: int, instants: Iterator[int] | list[int]) -> list[tuple[int, int]]:
-    """Return a window cut at instants, in order."""
+    """Return a window split at instants, in order."""
     edges = sorted({begin, end, *(t for t in instants if begin < t < end)})
     return list(pairwise(edges))
 
 
 def overlapping(pieces: list[Piece], starts: list[int], begin: int, end: int) -> list[Piece]:
-    """Return the pieces (in order of their `starts`) that lie in a window."""
+    """Return the pieces (in order of their `starts`) that overlap a window."""
     return [piece for piece in pieces[: bisect_right(starts, end - 1)] if piece.end_ns > begin]

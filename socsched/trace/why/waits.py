@@ -1,4 +1,4 @@
-"""Who had the lanes that a job needed while it did not work."""
+"""Attribution of waiting times: the holders of the lanes that a job needed while it did not run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ FOREVER = 1 << 62
 
 
 class Waits:
-    """Takes the waits of jobs apart.
+    """Attributes the waits of jobs.
 
-    While an earlier frame of the same task is unfinished, that is who is waited for wherever it runs, and who holds the
-    lanes it needs while it does not.  Of several jobs on the lanes that one counts which lets the waiting one in when
-    it leaves; jobs served after it only where nobody else is there, as they cannot be what it waits its turn for.
+    While an earlier frame of the same task is unfinished, the wait is due to that frame wherever it runs, and otherwise
+    to the holders of the lanes it needs.  Of several jobs on the lanes, the one whose departure admits the waiting job
+    counts.  Jobs served after the waiting one count only if no other job holds the lanes, since it does not queue
+    behind them.
     """
 
     def __init__(self, places: Places) -> None:
@@ -34,9 +35,9 @@ class Waits:
         following: Piece | None,
         others: Sequence[Piece],
     ) -> Iterator[Part]:
-        """Yield the parts of a wait of a carrier between two of its slices (or none), in order of time.
+        """Yield the parts of a carrier's wait between two of its slices (either may be None), in order of time.
 
-        `others`: all slices of other jobs in its time.
+        `others`: all slices of other jobs in the carrier's window.
         """
         places, task = self.places, carrier.task.name
         engine, lanes, width = self._wanted(carrier, before, following)
@@ -62,7 +63,7 @@ class Waits:
             yield Part(task, kind, holder.engine, *places.who(holder.job), b - a, a, b)
 
     def _wanted(self, carrier: Carrier, before: Piece | None, following: Piece | None) -> tuple[str, int, int]:
-        """Return the engine, the lanes, and how many of them a job waits for."""
+        """Return the engine, the lanes, and the number of lanes a job waits for."""
         task = carrier.task
         home, width = sum(1 << lane for lane in set(task.lanes)), task.width or len(set(task.lanes))
         piece = following or before
@@ -71,7 +72,7 @@ class Waits:
         return piece.engine, piece.lanes, _bits(piece.lanes)
 
     def _claimed(self, job: int) -> tuple[int, set[int]]:
-        """Return when the earlier jobs of a job's task were all over, and which of them had not been at its release."""
+        """Return the end of all earlier jobs of a job's task, and those still open at its activation."""
         jobs = self.places.columns.jobs
         earlier = np.flatnonzero(jobs.task[:job] == jobs.task[job])
         open_ = earlier[
@@ -84,7 +85,7 @@ class Waits:
     def _holder(
         self, job: int, engine: str, here: list[Piece], lanes: int, width: int, claims: bool
     ) -> tuple[str, Piece]:
-        """Return whether a job is blocked or waits its turn, and the slice that it waits for."""
+        """Return "blocking" or "waiting" for a job, and the slice that it waits for."""
         places = self.places
         later = [p for p in here if places.after(engine, p.job, job)] if claims else []
         if len(later) == len(here):
@@ -94,7 +95,7 @@ class Waits:
 
 
 def _binding(here: list[Piece], lanes: int, width: int) -> Piece:
-    """Return the slice whose end lets a job in that needs `width` of some lanes: the last one where all must go."""
+    """Return the slice whose end frees `width` of `lanes` for a waiting job; the last one if all must end."""
     free = _bits(lanes & ~_union(here))
     leaving = sorted(here, key=lambda p: (p.end_ns, p.row))
     for piece in leaving:

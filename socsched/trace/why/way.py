@@ -1,4 +1,4 @@
-"""The way of a frame along its chain: which job of every stage and conversion carried it, and from when to when."""
+"""The path of a frame along its chain: the job of every stage and conversion that carried it, with start and end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A job (its row in the trace) that had a frame between `from_ns` and `until_ns`; row -1: there was none.
+    """A job (its row in the trace) that carried a frame from `from_ns` to `until_ns`; row -1: no such job exists.
 
-    `sampled`: it took its data at its start, instead of being triggered by them.
+    `sampled`: it sampled its data at its start, instead of being triggered by them.
     """
 
     task: Task
@@ -32,7 +32,7 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What became of a frame: its carriers one after the other, each taking over where the one before ended."""
+    """The path of a frame: its carriers in order, each starting where its predecessor ended."""
 
     release_ns: int
     end_ns: int
@@ -41,10 +41,10 @@ class Way:
 
 
 class Ways:
-    """The ways of all frames of one chain.
+    """The paths of all frames of one chain.
 
-    A stage's carrier is its first job that acts on the frame or, where the chain samples, on a newer one: the reaction
-    to the beginning of the chain up to there (`metrics.chain_figures`).  Times never go back along the chain.
+    A stage's carrier is its first job that acts on the frame or, if the chain samples, on a newer one: the reaction
+    of the chain up to that stage (`metrics.chain_figures`).  Times never decrease along the chain.
     """
 
     def __init__(self, record: Record, plan: Plan, chain: ChainResult) -> None:
@@ -57,7 +57,7 @@ class Ways:
         self._acts: dict[int, tuple[Ints, Ints]] = {}
 
     def way(self, frame: int) -> Way:
-        """Return the way of a released frame."""
+        """Return the path of a released frame."""
         release = int(self.releases[frame])
         carriers: list[Carrier] = []
         at, expected = release, frame
@@ -91,7 +91,7 @@ class Ways:
     def _ended(
         self, release: int, carriers: tuple[Carrier, ...], task: Task, sampled: bool, at: int, expected: int
     ) -> Way:
-        """Return the way of a frame that came no further than to `task`."""
+        """Return the path of a frame that did not get past `task`."""
         columns, end = self.record.columns, max(self.record.end_ns, at)
         jobs, rows = columns.jobs, self.record.rows(task.name)
         if sampled:
@@ -126,13 +126,13 @@ class Ways:
 
 
 def instant(record: Record, subject: str, frame: int, kind: str) -> int | None:
-    """Return when something of a kind was noted of a frame of a subject, None if it never was."""
+    """Return the time of the first instant of a kind for a frame of a subject, None if there is none."""
     row = instant_row(record, subject, frame, kind)
     return None if row is None else int(record.columns.instants.time_ns[row])
 
 
 def instant_row(record: Record, subject: str, frame: int, kind: str) -> int | None:
-    """Return the first mark of a kind about a frame of a subject."""
+    """Return the row of the first instant of a kind for a frame of a subject, None if there is none."""
     columns, notes = record.columns, record.columns.instants
     if subject not in columns.subjects:
         return None
@@ -150,7 +150,7 @@ def _expanded(path: tuple[str, ...], tasks: dict[str, Task]) -> tuple[str, ...]:
 
 
 def _between(producer: str, consumer: str, tasks: dict[str, Task]) -> list[str]:
-    """Return the conversions from one stage to another, in order; none where data goes directly."""
+    """Return the conversions from one stage to another, in order; empty if data goes directly."""
     inputs = (*tasks[consumer].after, *tasks[consumer].reads)
     if producer in inputs:
         return []

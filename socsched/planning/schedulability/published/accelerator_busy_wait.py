@@ -52,4 +52,5 @@ TEST = SchedulabilityTest(
     Scope(takes=frozenset({"jitter"}), needs=frozenset({"accelerator"})),
     run,
     also=_busy,
+    rank=26,
 )

@@ -99,4 +99,5 @@ TEST = SchedulabilityTest(
     Scope(deadlines="constrained", needs=frozenset({"accelerator"})),
     run,
     also=_server,
+    rank=27,
 )

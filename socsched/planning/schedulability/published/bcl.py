@@ -31,4 +31,5 @@ TEST = SchedulabilityTest(
     "Bertogna, Cirinei, Lipari, IEEE TPDS 20(4) 2009, theorems 7 (EDF) and 8 (fixed priorities)",
     Scope(rules=("edf", "fp", "rm", "dm"), processors="many", deadlines="constrained"),
     run,
+    rank=16,
 )

@@ -62,4 +62,5 @@ TEST = SchedulabilityTest(
     run,
     kind="chain",
     also=_phased,
+    rank=33,
 )

@@ -80,4 +80,5 @@ TEST = SchedulabilityTest(
     exact=True,
     kind="chain",
     also=_known,
+    rank=34,
 )

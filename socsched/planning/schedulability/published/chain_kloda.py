@@ -44,4 +44,6 @@ def _together(problem: Problem) -> str:
     return in_time(problem) or ("" if hyperperiods(tasks, tasks) else "the hyperperiod has too many jobs")
 
 
-TEST = SchedulabilityTest("chain: Kloda", "Kloda, Bertout, Sorel, ETFA 2018", SCOPE, run, kind="chain", also=_together)
+TEST = SchedulabilityTest(
+    "chain: Kloda", "Kloda, Bertout, Sorel, ETFA 2018", SCOPE, run, kind="chain", also=_together, rank=32
+)

@@ -46,4 +46,5 @@ TEST = SchedulabilityTest(
     exact=True,
     kind="chain",
     also=_phased,
+    rank=36,
 )

@@ -20,4 +20,6 @@ def run(problem: Problem) -> Answer:
     return Answer(None, chain={REACTION: bound, AGE: bound})
 
 
-TEST = SchedulabilityTest("chain: LET, any phase", "Hamann et al., ECRTS 2017", SCOPE, run, kind="chain", also=logical)
+TEST = SchedulabilityTest(
+    "chain: LET, any phase", "Hamann et al., ECRTS 2017", SCOPE, run, kind="chain", also=logical, rank=35
+)

@@ -34,4 +34,5 @@ TEST = SchedulabilityTest(
     "Devi & Anderson, RTSS 2005 and Real-Time Systems 2008",
     Scope(rules=("edf",), processors="many", deadlines="equal"),
     run,
+    rank=20,
 )

@@ -111,4 +111,5 @@ TEST = SchedulabilityTest(
     Scope(rules=("edf",), preemption=("full", "limited", "none"), takes=frozenset({"jitter"})),
     run,
     exact=True,
+    rank=10,
 )

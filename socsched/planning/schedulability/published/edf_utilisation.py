@@ -28,4 +28,5 @@ TEST = SchedulabilityTest(
     Scope(rules=("edf",), deadlines="implicit"),
     run,
     exact=True,
+    rank=8,
 )

@@ -130,4 +130,5 @@ TEST = SchedulabilityTest(
     Scope(takes=frozenset({"jitter"})),
     run,
     also=_streams,
+    rank=7,
 )

@@ -28,4 +28,5 @@ TEST = SchedulabilityTest(
     "Spuri, INRIA RR-2772 1996, with one deadline for all; George & Minet, ICDCS 1997",
     Scope(rules=("fifo",), preemption=("full", "limited", "none")),
     run,
+    rank=13,
 )

@@ -34,4 +34,5 @@ TEST = SchedulabilityTest(
     "Goossens, Funk, Baruah, RTS 25 2003; Bertogna, Cirinei, Lipari, ECRTS 2005, theorem 4",
     Scope(rules=("edf",), processors="many"),
     run,
+    rank=15,
 )

@@ -69,4 +69,5 @@ TEST = SchedulabilityTest(
     "Guan, Stigge, Yi, Yu, RTSS 2009, equations 7-9 and 12",
     Scope(processors="many", deadlines="constrained"),
     run,
+    rank=18,
 )

@@ -60,4 +60,5 @@ TEST = SchedulabilityTest(
     "after Guan, Yi, Gu, Deng, Yu, RTSS 2008",
     Scope(preemption=("none",), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
     run,
+    rank=19,
 )

@@ -116,4 +116,5 @@ TEST = SchedulabilityTest(
     Scope(rules=("edf", "fp", "rm", "dm"), processors="many", deadlines="constrained", takes=frozenset({"jitter"})),
     run,
     also=_no_jitter_under_edf,
+    rank=17,
 )

@@ -44,4 +44,5 @@ TEST = SchedulabilityTest(
     ),
     run,
     also=alone,
+    rank=21,
 )

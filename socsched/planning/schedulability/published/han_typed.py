@@ -53,4 +53,5 @@ TEST = SchedulabilityTest(
     ),
     run,
     also=alone,
+    rank=23,
 )

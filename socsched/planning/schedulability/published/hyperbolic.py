@@ -35,4 +35,5 @@ TEST = SchedulabilityTest(
     Scope(deadlines="implicit"),
     run,
     also=rate_monotonic,
+    rank=2,
 )

@@ -24,4 +24,5 @@ TEST = SchedulabilityTest(
     replace(rta.SCOPE, deadlines="arbitrary"),
     run,
     exact=True,
+    rank=4,
 )

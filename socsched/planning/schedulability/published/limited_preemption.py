@@ -55,4 +55,5 @@ TEST = SchedulabilityTest(
     Scope(preemption=("limited",), takes=frozenset({"jitter", "blocking"})),
     run,
     also=_points,
+    rank=6,
 )

@@ -41,4 +41,5 @@ TEST = SchedulabilityTest(
     Scope(deadlines="implicit"),
     run,
     also=rate_monotonic,
+    rank=1,
 )

@@ -85,4 +85,5 @@ TEST = SchedulabilityTest(
         needs=frozenset({"graph"}),
     ),
     run,
+    rank=22,
 )

@@ -65,4 +65,5 @@ TEST = SchedulabilityTest(
     "Yun et al., RTAS 2013, admission; standstills counted over the busy period",
     Scope(deadlines="constrained", takes=frozenset({"jitter", "memory"}), needs=frozenset({"memguard"})),
     run,
+    rank=29,
 )

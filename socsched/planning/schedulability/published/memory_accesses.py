@@ -33,4 +33,5 @@ TEST = SchedulabilityTest(
     "WATERS 2019 industrial challenge, memory model; Lehoczky, RTSS 1990",
     Scope(takes=frozenset({"jitter"}), needs=frozenset({"memory"})),
     run,
+    rank=28,
 )

@@ -60,31 +60,31 @@ class Problem:
 
     @property
     def policy(self) -> Policy:
-        """How the tasks are served."""
+        """Return the scheduling policy of the tasks."""
         return self.taskset.policy
 
     @property
     def utilisation(self) -> Fraction:
-        """Sum of WCET over period."""
+        """Return the sum of WCET over period."""
         return sum((task.utilisation for task in self.tasks), Fraction(0))
 
     @property
     def preemption(self) -> str:
-        """``full``, ``none``, or ``limited`` where a task has non-preemptive regions."""
+        """Return ``full``, ``none``, or ``limited`` where a task has non-preemptive regions."""
         if not self.policy.preemptive:
             return "none"
         return "limited" if any(task.region_ns for task in self.tasks) else "full"
 
     @property
     def deadlines(self) -> str:
-        """``implicit`` (every deadline at least the period is as good), ``constrained`` or ``arbitrary``."""
+        """Return ``implicit`` (every deadline at least the period is as good), ``constrained`` or ``arbitrary``."""
         if all(task.deadline_ns == task.period_ns for task in self.tasks):
             return "implicit"
         return "constrained" if all(t.deadline_ns <= t.period_ns for t in self.tasks) else "arbitrary"
 
     @property
     def features(self) -> frozenset[str]:
-        """Those of `FEATURES` the tasks have."""
+        """Return the members of `FEATURES` that the tasks have."""
         found = {
             "jitter": any(task.jitter_ns for task in self.tasks),
             "blocking": any(task.blocking_ns for task in self.tasks),
@@ -152,8 +152,8 @@ class SchedulabilityTest:
     """``task``: run for tasks that share processors; ``chain``: once, over the chain."""
     also: Callable[[Problem], str] | None = None
     """Returns a further reason why it does not apply, empty when there is none."""
-    necessary: bool = False
-    """Whether every scheduler fails where it fails; such tests come first."""
+    rank: int = 100
+    """Smaller first: of equal bounds the one of the first test is reported."""
 
     def unmet(self, problem: Problem) -> str:
         """Return why the test does not apply, empty when it does."""
@@ -180,7 +180,7 @@ def responses(
 
 
 def released_together(tasks: Iterable[PeriodicTask]) -> bool:
-    """Say whether all tasks do release their first jobs at one instant, so that a predicted miss does happen."""
+    """Return whether all tasks release their first jobs at one instant, so that a predicted miss does occur."""
     found = {(task.offset_ns, task.jitter_ns) for task in tasks}
     return len(found) == 1 and not any(jitter for _, jitter in found)
 
@@ -194,7 +194,7 @@ def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer
 
 
 def endless(task: PeriodicTask, higher: Iterable[PeriodicTask], blocking: int) -> bool:
-    """Say whether the busy period of a task and all of higher priority need not end."""
+    """Return whether the busy period of a task and all of higher priority may be unbounded."""
     tasks = [task, *higher]
     load = sum((other.utilisation for other in tasks), Fraction(0))
     return load > 1 or (load == 1 and bool(blocking or any(other.jitter_ns for other in tasks)))

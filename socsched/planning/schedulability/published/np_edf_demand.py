@@ -20,4 +20,5 @@ TEST = SchedulabilityTest(
     "George, Rivierre, Spuri, INRIA RR-2966 1996, theorem 14; regions after Baruah",
     Scope(rules=("edf",), preemption=("none", "limited"), takes=frozenset({"jitter"})),
     run,
+    rank=12,
 )

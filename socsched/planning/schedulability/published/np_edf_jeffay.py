@@ -43,4 +43,5 @@ TEST = SchedulabilityTest(
     "Jeffay, Stanat, Martel, RTSS 1991",
     Scope(rules=("edf",), preemption=("none",), deadlines="equal"),
     run,
+    rank=11,
 )

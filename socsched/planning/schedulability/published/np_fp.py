@@ -49,4 +49,5 @@ TEST = SchedulabilityTest(
     "Davis, Burns, Bril, Lukkien, RTS 35 2007",
     Scope(preemption=("none",), takes=frozenset({"jitter", "blocking"})),
     run,
+    rank=5,
 )

@@ -54,4 +54,5 @@ TEST = SchedulabilityTest(
     Scope(rules=("edf",), takes=frozenset({"jitter"})),
     run,
     exact=True,
+    rank=9,
 )

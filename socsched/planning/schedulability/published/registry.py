@@ -11,6 +11,6 @@ GROUP = "socsched.schedulability"
 
 
 def tests() -> Iterator[SchedulabilityTest]:
-    """Yield every test, built in or installed, those first that are necessary under any scheduler."""
+    """Yield every test, built in or installed, by rank."""
     loaded: list[SchedulabilityTest] = [plugins.load(GROUP, name) for name in plugins.names(GROUP)]
-    yield from sorted(loaded, key=lambda test: not test.necessary)
+    yield from sorted(loaded, key=lambda test: test.rank)

@@ -58,4 +58,5 @@ TEST = SchedulabilityTest(
     SCOPE,
     run,
     exact=True,
+    rank=3,
 )

@@ -38,4 +38,5 @@ TEST = SchedulabilityTest(
     "Linux sched-deadline.rst, section 4; Abeni & Buttazzo, RTSS 1998",
     Scope(rules=("edf",), processors="any"),
     run,
+    rank=14,
 )

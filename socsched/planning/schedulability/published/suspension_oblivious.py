@@ -26,4 +26,5 @@ TEST = SchedulabilityTest(
     "Chen, Nelissen, Huang, ECRTS 2016, equation 1; Chen et al., RTS 55(1) 2019",
     Scope(deadlines="constrained", takes=frozenset({"jitter"}), needs=frozenset({"suspension"})),
     run,
+    rank=24,
 )

@@ -53,5 +53,5 @@ TEST = SchedulabilityTest(
         takes=frozenset(FEATURES),
     ),
     run,
-    necessary=True,
+    rank=0,
 )

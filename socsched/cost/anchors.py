@@ -176,8 +176,7 @@ def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, in
 
 
 def _foreign(anchor: Anchor, want: Configuration) -> Anchored:
-    """Scale a time from other hardware, taken to represent this engine at its highest clock with all (or `units`)
-    units."""
+    """Scale a time from other hardware, taken as this engine's at its highest clock with all (or `units`) units."""
     units = min(anchor.units or want.engine.units, want.most or want.engine.units)
     ratio = units * want.engine.clock_hz.value / want.rate()
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived" if anchor.scale != 1.0 else "assumed"])

@@ -28,7 +28,7 @@ class _Processor(FileModel):
 
 
 class ProcessorFile(_Processor):
-    """The CPU beside an engine."""
+    """The host CPU of an engine."""
 
     kind: Literal["llvm"] = Field(description="the compiler back end")
 

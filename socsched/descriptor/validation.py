@@ -167,7 +167,7 @@ def report_error(document: Document, model: type[BaseModel], detail: Any) -> Non
     elif kind == "extra_forbidden":
         holder = _model_at(model, path[:-1])
         known = list(holder.model_fields) if holder else []
-        # In {note: one, two} the comma ends the text: the rest becomes a field of its own.
+        # In {note: one, two} the comma ends the text: the rest becomes a separate field.
         split = detail["input"] is None and " " in str(path[-1])
         hint = "text with a comma needs quotes" if split else suggest(str(path[-1]), known)
         document.report(path, f"unknown field; {hint}", key=True)

@@ -30,7 +30,7 @@ _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", "error
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Slowdown curve of one engine: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the
+    """Slowdown curve of an engine: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the
     fit."""
 
     normal: float

@@ -9,12 +9,12 @@ Encoder, scatter, SECOND backbone with FPN neck, and a centre head at the full r
   3bace00;
 - shared 3x3 convolution to 64, then for every map 1x1 to 64 and 1x1 to its channels (share_conv_channel 64,
   final_kernel 1): tier4/AWML, projects/CenterPoint/configs/default/second_secfpn_base.py at 997e5cf.  mmdetection3d's
-  own configuration has final_kernel 3, but 5.03 M parameters, which only 1x1 heads give, are what fills the 20.14 MB of
-  the deployed file (autowarefoundation/modelzoo, centerpoint_backbone/.../pts_backbone_neck_head_centerpoint.onnx at
+  own configuration has final_kernel 3, but the 20.14 MB of the deployed file correspond to 5.03 M parameters, which
+  only 1x1 heads give (autowarefoundation/modelzoo, centerpoint_backbone/.../pts_backbone_neck_head_centerpoint.onnx at
   0da13b8).
 Batch norm is folded.  One simplification: Autoware's encoder has two layers (9 to 16, joined by their maximum, then 32
-to 32; README of perception/autoware_lidar_centerpoint at 0fa81d5), ours one, 9 to 32 features.  That leaves out 0.5 of
-193 billion multiply-adds.
+to 32; README of perception/autoware_lidar_centerpoint at 0fa81d5), this one a single layer, 9 to 32 features.
+That omits 0.5 of 193 billion multiply-adds.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Differences other than names (from the code of zhulf0804/PointPillars, open-mmla
                 -heading - pi/2 here.  So sizes swap, angles change sign, the anchor of rotation 0 is the other one.
     directions  mmdetection3d 1.x: the half turn behind -pi/2; OpenPCDet: behind pi/4, a param of `decode`.
     anchors     OpenPCDet spreads them from edge to edge of the range (align_center False): also for `decode`.
-All code z by the centres of box and anchor.
+All encode z by the centres of box and anchor.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _source(name: str, layout: str) -> tuple[str, str]:
     if kind == "pfn":
         return pfn, "pillar_encoder.bn" if layout == "zhulf0804" else f"{pfn.removesuffix('linear')}norm"
     if kind == "blocks":
-        # convolution, norm, activation in turn; OpenPCDet pads in a layer of its own first
+        # convolution, norm, activation in turn; OpenPCDet pads in a separate layer first
         number = 3 * int(place[1]) + (layout == "openpcdet")
         return f"{blocks}.{place[0]}.{number}", f"{blocks}.{place[0]}.{number + 1}"
     if kind == "de":

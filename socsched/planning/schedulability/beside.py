@@ -1,7 +1,7 @@
-"""Every bound of a plan: its own, and what published tests say of each resource; the shortest of each task and chain.
+"""All bounds of a plan: its own, those of published tests per resource, and the tightest of each task and chain.
 
-What a predecessor delays counts as release jitter, as in the plan's own analysis (Tindell & Clark 1994).  Resources
-whose tasks occupy different lanes are left to the plan's own tests.
+Delay by a predecessor counts as release jitter, as in the plan's own analysis (Tindell & Clark 1994).  Resources whose
+tasks occupy different lanes are covered by the plan's own tests only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ OWN = "the plan's own"
 class TaskBound:
     """Bounds of a task in ns from its nominal release: the plan's own, and the tightest of all with its test.
 
-    `own` is the first test's (EDF: the local deadline).  None where there is none; `reason` says why published tests
-    were not asked.
+    `own` is the first test's (EDF: the local deadline).  None without a bound; `reason` states why published tests were
+    not run.
     """
 
     task: str
@@ -36,7 +36,7 @@ class TaskBound:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The tasks of one resource and what every published test says of them; a `reason` where none was asked."""
+    """The tasks of one resource and the results of every published test; a `reason` where none was run."""
 
     lanes: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -46,7 +46,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """All bounds of a plan: `rows` by task, `resources`, and by chain each analysis with its bound (ns) or why not."""
+    """All bounds of a plan: `rows` by task, `resources`, and by chain each analysis with its bound (ns) or a reason."""
 
     rows: tuple[TaskBound, ...]
     resources: tuple[Resource, ...]
@@ -59,10 +59,9 @@ def task_bounds(plan: Plan) -> list[TaskBound]:
 
 
 def chain_bound(plan: Plan, chain: ChainResult, rows: Sequence[TaskBound]) -> tuple[int, tuple[str, ...]] | None:
-    """Return the bound (ns) of a chain from the tightest ones of its tasks, and their tests; None without a bound.
+    """Return the bound (ns) of a chain from its tasks' tightest bounds, and their tests; None without a bound.
 
-    Of the terms of its own bound, a response after each stretch and a period where data are sampled, only the responses
-    change.
+    Its own bound consists of a response per stretch and a period where data are sampled; only the responses change.
     """
     by_name, parts = {row.task: row for row in rows}, stretches(plan, chain)
     ends = [by_name[part.last] for part in parts]
@@ -75,7 +74,7 @@ def chain_bound(plan: Plan, chain: ChainResult, rows: Sequence[TaskBound]) -> tu
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Return every bound of a plan's tasks and chains, and why the tests that give none do not."""
+    """Return every bound of a plan's tasks and chains, and the reason for each test without one."""
     tasks = rt_tasks(plan)
     if plan.policy not in ("edf", "fp"):
         reason = f"policy {plan.policy} has no analysis"
@@ -112,7 +111,7 @@ def _row(policy: str, name: str, whole: Whole, found: Analysis | None, reason: s
 def _ways(
     plan: Plan, chain: ChainResult, whole: Whole, rows: Sequence[TaskBound]
 ) -> tuple[tuple[str, int | None, str], ...]:
-    """Return each analysis of a chain with its bound or the reason it has none, shortest first."""
+    """Return each analysis of a chain with its bound or the reason for its absence, shortest first."""
 
     def summed(values: Mapping[str, int | None]) -> int | None:
         parts = stretches(plan, chain)

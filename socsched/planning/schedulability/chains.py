@@ -1,7 +1,7 @@
 """End-to-end latency and data age of a cause-effect chain from the responses of its stretches.
 
 Davare et al., "Period optimization for hard real-time distributed automotive systems", DAC 2007: where a task samples
-its forerunner instead of being triggered by it, the data waits for one of its periods at most, then for its response.
+its predecessor instead of being triggered by it, the data waits at most one period of the task, then its response time.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Terms = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A data-triggered part of a chain: the period it runs at and its last task."""
+    """A data-triggered part of a chain: its period and its last task."""
 
     period: int
     last: str
 
 
 def reaction_time(stretches: Sequence[Stretch], responses: Mapping[str, Response]) -> tuple[int, bool, Terms]:
-    """Return the time (ns) from a release at the chain's head to the end of the first output that knows of it.
+    """Return the time (ns) from a release at the chain's head to the end of the first output that reflects it.
 
-    R of the first stretch, then T + R of every sampling one; with whether it is a bound, and terms that add up to it.
+    R of the first stretch, then T + R of every sampling one; also whether it is a bound, and terms that add up to it.
     """
     terms: list[tuple[str, int]] = []
     for index, stretch in enumerate(stretches):
@@ -36,9 +36,9 @@ def reaction_time(stretches: Sequence[Stretch], responses: Mapping[str, Response
 
 
 def data_age(stretches: Sequence[Stretch], responses: Mapping[str, Response]) -> tuple[int, bool, Terms]:
-    """Return the age (ns) at the end of an output of the oldest head release it rests on.
+    """Return the age (ns), at the end of an output, of the oldest head release it depends on.
 
-    T + R of every stretch but the last, whose output is read until the next one is there, then R of the last.
+    T + R of every stretch but the last, as its output is read until the next one is available, then R of the last.
     """
     terms: list[tuple[str, int]] = []
     for stretch in stretches[:-1]:
@@ -49,7 +49,7 @@ def data_age(stretches: Sequence[Stretch], responses: Mapping[str, Response]) ->
 
 
 def path_terms(name: str, responses: Mapping[str, Response]) -> list[tuple[str, int]]:
-    """Return the terms of a task's response, its predecessors' first; they add up to its value."""
+    """Return the terms of a task's response, predecessors first; they add up to its value."""
     response = responses[name]
     before = path_terms(response.via, responses) if response.via else []
     return [*before, *((f"{name}: {term}", value) for term, value in response.terms)]

@@ -1,7 +1,7 @@
-"""EDF over a whole plan: local deadlines tested component by component, then shrunk until the test holds them.
+"""EDF over a whole plan: local deadlines are tested component by component, then shrunk as far as the test allows.
 
-A job activated by a predecessor is activated by the predecessor's local deadline at the latest; as the first deadline
-missed anywhere would need an earlier miss or an overfull interval, testing all components with these windows suffices.
+A job activated by a predecessor is activated by the predecessor's local deadline at the latest; as the first missed
+deadline would require an earlier miss or an overfull interval, testing all components with these windows suffices.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from socsched.planning.schedulability.tasks import (
 
 Deadlines = Mapping[str, int]
 ALLOWED = "EDF slack up to local deadline"
-"""Term of a response that is a local deadline: what it leaves beside the WCET."""
+"""Term of a response that is a local deadline: the slack beyond the WCET."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Tasks with what does not depend on deadlines: components, precedence order, and the hopeless part.
+    """Tasks with all deadline-independent data: components, precedence order, and the hopeless part.
 
-    `hopeless` are tasks on lanes asked for more than there is, and everything such tasks can delay.
+    `hopeless` are tasks on overutilised lanes, and everything such tasks can delay.
     """
 
     tasks: Mapping[str, RtTask]
@@ -40,7 +40,7 @@ class System:
 
     @staticmethod
     def of(tasks: Mapping[str, RtTask]) -> System:
-        """Return the system of some tasks."""
+        """Return the system of these tasks."""
         groups = tuple(tuple(group) for group in components(tasks.values()))
         return System(tasks, groups, tuple(topological(tasks)), _hopeless(tasks, groups))
 
@@ -60,7 +60,7 @@ def _hopeless(tasks: Mapping[str, RtTask], groups: Sequence[Sequence[RtTask]]) -
 
 
 def latest_activations(system: System, deadlines: Deadlines) -> dict[str, Activation]:
-    """Return when every task is activated at the latest if all predecessors meet their local deadlines.
+    """Return the latest activation of every task if all predecessors meet their local deadlines.
 
     A deadline counts from the actual release, which may itself be late by the release jitter.
     """
@@ -69,7 +69,7 @@ def latest_activations(system: System, deadlines: Deadlines) -> dict[str, Activa
 
 
 def test(system: System, deadlines: Deadlines) -> Overload | None:
-    """Return an overfull interval of a component that is not hopeless; None: every job there meets `deadlines`."""
+    """Return an overfull interval of a component that is not hopeless, None if every job there meets `deadlines`."""
     jitter = {name: a.jitter for name, a in latest_activations(system, deadlines).items()}
     for group in system.groups:
         if group[0].name not in system.hopeless:
@@ -84,7 +84,7 @@ def _test_group(group: Sequence[RtTask], deadlines: Deadlines, jitter: Mapping[s
         return overload([_demand_task(t, deadlines, jitter, 1) for t in group])
     lanes = len({lane for task in group for lane in task.lanes})
     if all(task.preemption == "full" for task in group):
-        # Somebody of the earliest deadlines always runs, so the component meets them if one processor would.
+        # A job with the earliest deadline always runs, so the component meets its deadlines if one processor would.
         found = overload([_demand_task(t, deadlines, jitter, 2 * lanes) for t in group])
         if found is None:
             return None
@@ -120,7 +120,7 @@ def _test_gangs(group: Sequence[RtTask], deadlines: Deadlines, jitter: Mapping[s
 def responses(system: System, deadlines: Deadlines, holds: bool) -> dict[str, Response]:
     """Return local deadlines as responses after the nominal release, unbounded where the test does not hold.
 
-    The terms of a task are its WCET and what its window leaves for waiting.
+    The terms of a task are its WCET and the rest of its window.
     """
     latest, result = latest_activations(system, deadlines), {}
     for name in system.order:
@@ -141,7 +141,7 @@ def scaled(system: System, deadlines: Deadlines, factors: Mapping[str, float]) -
 def smallest_factor(
     system: System, deadlines: Deadlines, names: frozenset[str], base: Mapping[str, float], steps: int
 ) -> float | None:
-    """Return the smallest factor on the deadlines of `names` found to pass by bisection, None when none up to 64 does.
+    """Return the smallest factor on the deadlines of `names` found to pass by bisection, None if none up to 64 does.
 
     The other tasks keep their factor of `base`.
     """

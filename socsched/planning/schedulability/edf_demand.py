@@ -2,8 +2,8 @@
 
 Baruah, Rosier, Howell, Real-Time Systems 2 1990 (demand bound); Zhang & Burns, IEEE TC 58(9) 2009 (QPA); release jitter
 shortens a task's window (Spuri, INRIA RR-2772 1996); blocking by a segment whose job is due later (Baker, RTS 3 1991;
-George, Rivierre, Spuri, INRIA RR-2966 1996).  Gangs on fixed lanes: the interval of each job holds the demand of
-everyone who shares a lane with it (after Bertogna, Cirinei, Lipari, ECRTS 2005, with intersecting lanes instead of all
+George, Rivierre, Spuri, INRIA RR-2966 1996).  Gangs on fixed lanes: the interval of each job holds the demand of every
+task that shares a lane with it (after Bertogna, Cirinei, Lipari, ECRTS 2005, with intersecting lanes instead of all
 processors).
 """
 
@@ -19,8 +19,8 @@ from socsched.planning.schedulability.rta_fp import ceil_div
 class DemandTask:
     """A task as EDF sees it (ns): demand per job, period, `window` from latest activation to deadline, `deadline`.
 
-    `segment` is the longest stretch that cannot be preempted, `release_jitter` how far the distance of two deadlines
-    can fall short of the period.
+    `segment` is the longest non-preemptive stretch, `release_jitter` the largest amount by which the distance of two
+    deadlines can fall short of the period.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Overload:
 
 
 def jobs_within(task: DemandTask, interval: int) -> int:
-    """Return how many jobs can be both activated and due within an interval."""
+    """Return the number of jobs that can be both activated and due within an interval."""
     return max(0, (interval - task.window) // task.period + 1)
 
 
@@ -58,7 +58,7 @@ def blocking(tasks: Sequence[DemandTask], interval: int) -> tuple[str, int]:
 
 
 def busy_period(tasks: Sequence[DemandTask]) -> int | None:
-    """Return the longest busy period (ns), None when utilisation leaves no room for one to end."""
+    """Return the longest busy period (ns), None if utilisation is too high for it to end."""
     if sum(task.wcet / task.period for task in tasks) > 1 - 1e-9:
         return None
     start = max((task.segment for task in tasks), default=0)
@@ -74,10 +74,10 @@ def busy_period(tasks: Sequence[DemandTask]) -> int | None:
 
 
 def overload(tasks: Sequence[DemandTask], longest: int | None = None) -> Overload | None:
-    """Return an interval in which demand and blocking exceed it, None when EDF meets every deadline.
+    """Return an interval exceeded by its demand and blocking, None if EDF meets every deadline.
 
-    `longest` is the longest busy period (ns) where it is known, which makes a full processor decidable.  Blocking
-    changes at deadlines only, so QPA runs once between each two of them.
+    `longest` is the longest busy period (ns) if known, which makes a fully utilised processor decidable.  Blocking
+    changes only at deadlines, so QPA runs once between consecutive ones.
     """
     for task in tasks:
         if task.window < task.wcet:
@@ -115,7 +115,7 @@ def _last_due(tasks: Sequence[DemandTask], before: int) -> int | None:
 
 
 def _overfull_interval(tasks: Sequence[DemandTask]) -> int:
-    """Return an interval that a utilisation of one or more overfills, or the longest one looked at."""
+    """Return an interval that a utilisation of at least 1 overfills, or the longest one examined."""
     interval = max(max(task.window, task.period) for task in tasks)
     for _ in range(24):
         if demand(tasks, interval) > interval:
@@ -134,10 +134,10 @@ def _describe(tasks: Sequence[DemandTask], interval: int) -> Overload:
 
 
 def gang_overload(task: DemandTask, sharing: Sequence[DemandTask], switches: int) -> Overload | None:
-    """Return the interval of a job of `task` when it can be overfull, else None.
+    """Return the interval of a job of `task` if it can be overfull, else None.
 
     `sharing` are the tasks that can keep it from a lane; `switches` (ns) all context switches in the interval.  A job
-    counts with its whole demand when it is due within the interval, the earliest one with what fits after its start.
+    due within the interval counts with its whole demand, the earliest one with the part that fits after its start.
     """
     terms = [("wcet", task.wcet)]
     for other in sharing:
@@ -151,7 +151,7 @@ def gang_overload(task: DemandTask, sharing: Sequence[DemandTask], switches: int
 
 def _gang_demand(task: DemandTask, interval: int) -> int:
     if task.segment:
-        # It cannot be made to give way at once, so whatever may run in the interval counts, due within it or not.
+        # It cannot be preempted at once, so all its work that may run in the interval counts, due within it or not.
         return ceil_div(interval + task.deadline, task.period) * task.wcet
     whole, rest = divmod(interval + task.release_jitter, task.period)
     return whole * task.wcet + min(task.wcet, rest)

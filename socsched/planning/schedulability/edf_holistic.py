@@ -2,7 +2,7 @@
 
 Spuri, "Holistic analysis for deadline scheduled real-time distributed systems", INRIA RR-2873 1996: as Tindell & Clark
 1994 for fixed priorities, with the responses of INRIA RR-2772.  Local deadlines only order jobs here; a response may be
-shorter than its own, or longer, and is a bound either way.
+shorter or longer than its local deadline, and is a bound either way.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from socsched.planning.schedulability.resource import resource
 from socsched.planning.schedulability.tasks import Activation, Response, RtTask, activation, single_resource
 
 ROUNDS = 30
-"""Rounds after which the iteration is given up."""
+"""Rounds after which the iteration is abandoned."""
 PATIENCE = 10
-"""Rounds after which what still grows is taken to grow faster, and rounds it is then brought down again."""
+"""Rounds after which growing responses are extrapolated, and rounds in which they are then tightened again."""
 REACH = 16
-"""Times the longest period beyond which a response counts as none."""
+"""Multiple of the longest period above which a response counts as unbounded."""
 WORK = 20_000
-"""Pairs of tasks at arrivals looked at in a round (some 20 ms); a resource so full keeps its local deadlines."""
+"""Task pairs at arrivals examined per round (some 20 ms); a resource beyond that keeps its local deadlines."""
 NAME = "EDF response times, holistic"
 SOURCE = "Spuri, INRIA RR-2873 1996, with the responses of INRIA RR-2772; George, Rivierre, Spuri, RR-2966 1996"
 
 
 def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Response]) -> dict[str, Response]:
-    """Return the shorter of `own` and the holistic response of every task; `own` where there is no other.
+    """Return the shorter of `own` and the holistic response of every task; `own` where there is no holistic one.
 
-    Resources whose tasks occupy different lanes, or whose releases are late by themselves, keep their own bounds; where
-    these have none, neither has what depends on them.
+    Resources whose tasks occupy different lanes, or whose releases have jitter of their own, keep their own bounds;
+    where these have none, their dependents have none either.
     """
     groups = [group for group in system.groups if _fits(group, system)]
     inside = {task.name for group in groups for task in group}
@@ -52,7 +52,7 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
         if all(response.value <= finish[name] for name, response in found.items()):
             finish, found = step.tightened(finish, found)
             return {n: _settled(n, {**own, **found}, finish if n in inside else starts) for n in own}
-        # Whatever holds itself is a bound, the least one or not: what grows for long is taken to grow further.
+        # Any self-consistent assignment is a bound, least or not: responses that keep growing are extrapolated.
         more = 1 << min(turn - PATIENCE, 6) if turn >= PATIENCE else 0
         for name, response in found.items():
             grown = max(response.value - finish[name], 0)
@@ -62,7 +62,7 @@ def responses(system: System, deadlines: Mapping[str, int], own: Mapping[str, Re
 
 @dataclass(slots=True)
 class _Step:
-    """One round of the iteration; the answers of a resource are kept for as long as its activations stay the same."""
+    """One round of the iteration; results of a resource are cached while its activations stay the same."""
 
     system: System
     deadlines: Mapping[str, int]
@@ -86,7 +86,7 @@ class _Step:
     def tightened(
         self, finish: dict[str, int], found: dict[str, Response]
     ) -> tuple[dict[str, int], dict[str, Response]]:
-        """Return bounds that hold themselves, iterated down while that helps; every one on the way holds."""
+        """Return self-consistent bounds, iterated down while that helps; every intermediate one is valid."""
         for _ in range(PATIENCE):
             lower = {**finish, **{name: response.value for name, response in found.items()}}
             if lower == finish:
@@ -96,7 +96,7 @@ class _Step:
 
 
 def _settled(name: str, responses: Mapping[str, Response], begun: Mapping[str, int]) -> Response:
-    """Return a response whose terms begin where that of its predecessor ends, not where it was taken to end."""
+    """Return a response whose terms begin at its predecessor's final value, not at the assumed one."""
     response = responses[name]
     rest = begun[response.via] - responses[response.via].value if response.via else 0
     return replace(response, terms=(*response.terms, ("release jitter from predecessor", rest))) if rest else response
@@ -108,7 +108,7 @@ def _fits(group: Sequence[RtTask], system: System) -> bool:
 
 
 def _reachable(groups: list[tuple[RtTask, ...]], lost: set[str]) -> tuple[list[tuple[RtTask, ...]], set[str]]:
-    """Return the groups none of whose tasks waits for one without a bound, and their tasks."""
+    """Return the groups in which no task waits for one without a bound, and their tasks."""
     while True:
         kept = [group for group in groups if not any(lost & set(task.after) for task in group)]
         if len(kept) == len(groups):

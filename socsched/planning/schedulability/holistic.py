@@ -24,8 +24,8 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
     """Return the response of every task under fixed priorities.
 
     `limit` (ns) ends the search for a bound; by default 32 times the longest period or deadline.  Families of tasks are
-    first taken to finish a frame before the next is released, so that relatives do not compete; a family for which this
-    does not come out is analysed anew without.  (The first frame to break it would have to do so by this very
+    first assumed to finish a frame before the next is released, so that relatives do not compete; a family that
+    violates this is analysed again without the assumption. (The first frame to violate it would do so under this same
     analysis.)
     """
     horizon = limit or 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
@@ -52,7 +52,7 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
         for name in (n for n in order if n not in endless):
             value, bounded, terms = _respond(tasks[name], groups[name], apart[name], jitter, finish, horizon)
             answers[name] = Response(value, bounded, (*latest[name].terms, *terms), latest[name].via)
-        # A response given up on counts as the horizon, so that tasks that do not depend on it still get a bound.
+        # An abandoned response counts as the horizon, so that tasks that do not depend on it still get a bound.
         found = {
             n: max(finish[n], min(answers[n].value, horizon) if answers[n].bounded else horizon)
             for n in order
@@ -67,7 +67,7 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
 def _endless(
     groups: Mapping[str, Sequence[RtTask]], apart: Mapping[str, frozenset[str]], tasks: Mapping[str, RtTask]
 ) -> set[str]:
-    """Return the tasks that those before them leave no time for in the long run, whatever the jitter."""
+    """Return the tasks starved in the long run by tasks that may run first, whatever the jitter."""
     found = set()
     for name, task in tasks.items():
         gang = not single_resource(groups[name]) and task.preemption != "full"
@@ -87,7 +87,7 @@ def _endless(
 def _rough(
     names: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]], finish: Mapping[str, int]
 ) -> dict[str, Response]:
-    """Return what a period asks of tasks without a bound: no bound, but what a report can show."""
+    """Return a rough response of tasks without a bound, from their load per period: not a bound, only for reports."""
     result = {}
     for name in names:
         task, at = tasks[name], activation(tasks[name], tasks, finish)
@@ -113,7 +113,7 @@ def _respond(
     finish: Mapping[str, int],
     limit: int,
 ) -> tuple[int, bool, rta_fp.Terms]:
-    """Return the smaller of the bounds that hold: by busy period on one resource, by carry-in without relatives."""
+    """Return the smallest applicable bound: by busy period on one resource, by carry-in without relatives."""
     others = [t for t in group if t is not task]
     if not single_resource(group):
         return _by_carry_in(task, [t for t in others if t.name not in apart], others, jitter, finish, limit)
@@ -138,7 +138,7 @@ def _by_carry_in(
 ) -> tuple[int, bool, rta_fp.Terms]:
     sharing = [t for t in rivals if t.lanes & task.lanes]
     if task.preemption != "full":
-        # Without preemption a gang may see its lanes given away one after the other: everybody may go first.
+        # Without preemption a gang may lose its free lanes one after the other: every other task may go first.
         inside = rta_fp.gang(task, sharing, others, finish)
     else:
         sharing = [t for t in sharing if t.priority < task.priority]
@@ -169,7 +169,7 @@ def _settled(
     answers: Mapping[str, Response],
     horizon: int,
 ) -> dict[str, Response]:
-    """Recompute values along precedence, and withdraw every bound that rests on a response without one."""
+    """Recompute values along precedence, and withdraw every bound that depends on an unbounded response."""
     given_up = {name for name in order if not answers[name].bounded or answers[name].value >= horizon}
     lost = _resting_on(given_up, tasks, groups)
     settled: dict[str, Response] = {}
@@ -182,7 +182,7 @@ def _settled(
 
 
 def _resting_on(lost: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]]) -> set[str]:
-    """Return some tasks and all whose response rests on theirs."""
+    """Return the tasks in `lost` and all tasks whose response depends on theirs."""
     lost = set(lost)
     while more := {n for n in tasks if n not in lost and lost & _rests_on(tasks[n], groups[n])}:
         lost |= more

@@ -1,7 +1,7 @@
-"""What precedence says about interference: relatives never compete.
+"""Precedence and interference: relatives never compete.
 
-Relatives (trigger ancestors and descendants) handle the same frame one after the other; as long as a frame is through
-before the next is released they cannot interfere with or block each other.
+Relatives (trigger ancestors and descendants) process the same frame one after the other; as long as a frame is finished
+before the next is released, they cannot interfere with or block each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tasks of one resource as published tests take them: what predecessors delay is release jitter.
+"""The tasks of one resource in the form of published tests: delay by predecessors is release jitter.
 
 Tindell & Clark, "Holistic schedulability analysis for distributed hard real-time systems", Microprocessing and
 Microprogramming 40 1994.
@@ -17,8 +17,8 @@ def resource(
 ) -> TaskSet:
     """Return the tasks of one resource under ``edf`` or ``fp``.
 
-    `jitter`: how much later than its nominal release (ns) each task is activated at most; `deadlines` (ns) other than
-    the tasks' own.  A preemption each arrival is paid for by who preempts.
+    `jitter`: latest activation of each task after its nominal release (ns); `deadlines` (ns) override the tasks' own.
+    Each arrival is charged one preemption, to the preempting task.
     """
     tasks = tuple(
         PeriodicTask(

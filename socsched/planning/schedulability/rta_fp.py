@@ -2,8 +2,8 @@
 
 One processor: Joseph & Pandya, The Computer Journal 29(5) 1986; several jobs in a busy period, Lehoczky, RTSS 1990;
 release jitter, Tindell, Burns, Wellings, RTS 6(2) 1994; blocking by one segment of lower priority.  Gangs: a job waits
-only while a job of higher priority holds one of its lanes (greedy dispatching, fixed lanes), so the interference of
-every such task is added up, each with the carry-in R - C (Bertogna & Cirinei, RTSS 2007, workload bound).
+only while a job of higher priority holds one of its lanes (greedy dispatching, fixed lanes), so the interference of all
+such tasks is summed, each with the carry-in R - C (Bertogna & Cirinei, RTSS 2007, workload bound).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from socsched.planning.schedulability.tasks import RtTask
 
 Terms = tuple[tuple[str, int], ...]
 Interference = Callable[[int], Terms]
-"""Window length (ns) -> what others execute in it at most, by task."""
+"""Window length (ns) -> the most other tasks execute in it, by task."""
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -40,7 +40,7 @@ def gang(
     """Return the interference on fixed, partly shared lanes.
 
     `sharing` are the tasks that can keep `task` from a lane; `connected` those of higher priority anywhere in its
-    component.  Every arrival or completion among these preempts at most one job on each lane of `task`.
+    component.  Every arrival or completion of a `connected` job preempts at most one job on each lane of `task`.
     """
 
     def jobs(other: RtTask, window: int) -> int:
@@ -59,7 +59,7 @@ def response_time(
 ) -> tuple[int, bool, Terms]:
     """Return (response after the nominal release, whether it is a bound, terms that add up to it minus `jitter`).
 
-    Gives up, unbounded, as soon as a window exceeds `limit`.
+    Unbounded as soon as a window exceeds `limit`.
     """
     worst: tuple[int, bool, Terms] = (-1, True, ())
     frame, window = 0, 0
@@ -88,7 +88,7 @@ def _window(
 
 
 def response_terms(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
-    """Return what a response of job `frame` of a busy period is made of, jitter excluded; zeros are left out."""
+    """Return the terms of the response of job `frame` of a busy period, without jitter; zeros are omitted."""
     own = [("wcet", task.wcet)]
     if frame:
         own.append((f"{frame} earlier frames of its own, less their periods", frame * (task.wcet - task.period)))

@@ -22,8 +22,8 @@ def response_time(
 ) -> tuple[int, bool, Terms]:
     """Return (response after the nominal release, whether it is a bound, terms that add up to it minus its jitter).
 
-    `last` is the part of the job that nothing delays once it has begun, the whole of it without one.  `jitter` covers
-    `task` and `higher`; gives up, unbounded, when busy period or start exceed `limit`.
+    `last` is the final part of the job, which nothing delays once begun; by default the whole job.  `jitter` covers
+    `task` and `higher`; unbounded if busy period or start exceeds `limit`.
     """
     busy = _busy_period(task, higher, jitter, blocking[1], limit)
     frames = max(ceil_div(min(busy, limit) + jitter[task.name], task.period), 1)
@@ -55,7 +55,7 @@ def _start(
 ) -> tuple[int, Terms]:
     start = max(at, blocking + before)
     while True:
-        # A job of higher priority that arrives at the very instant of the start still goes first.
+        # A job of higher priority that arrives at the instant of the start still goes first.
         terms = tuple(
             (f"interference by {t.name}", ((start + jitter[t.name]) // t.period + 1) * t.wcet) for t in higher
         )

@@ -1,4 +1,4 @@
-"""What the schedulability tests see of a plan: recurrent tasks on fixed lanes; and what they answer."""
+"""Input and output of the schedulability tests: recurrent tasks on fixed lanes, and responses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class RtTask:
 
     Frame k is nominally released at `offset` + k `period`, at most `release_jitter` late; the job is activated once the
     tasks in `after` have finished that frame.  `deadline` is relative to the release, `priority` 0 highest.  `wcet`
-    holds under the worst co-running traffic, `segment` is the longest part of it that cannot be preempted (0 with full
-    preemption), `switch` what a job pays to resume after a preemption.
+    holds under the worst co-running traffic, `segment` is its longest non-preemptive part (0 with full preemption),
+    `switch` the cost of resuming after a preemption.
     """
 
     name: str
@@ -43,10 +43,10 @@ class RtTask:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer about one task: finished at most `value` ns after the nominal release, if `bounded`.
+    """Response of one task: finished at most `value` ns after the nominal release, if `bounded`.
 
-    `terms` say what happens after the activation and add up to `value` minus the value of the task `via`, whose
-    completion activates it latest (empty: the release itself).  Unbounded: `value` is where the iteration was given up.
+    `terms` break down the time after the activation and add up to `value` minus the value of the task `via`, whose
+    completion activates it latest (empty: the release itself).  Unbounded: `value` is where the iteration stopped.
     """
 
     value: int
@@ -57,7 +57,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """When a job is activated at the latest (`jitter` ns after the nominal release), and by whose completion."""
+    """Latest activation of a job (`jitter` ns after the nominal release), and the task whose completion causes it."""
 
     jitter: int
     via: str = ""
@@ -65,7 +65,7 @@ class Activation:
 
 
 def activation(task: RtTask, tasks: Mapping[str, RtTask], finish: Mapping[str, int]) -> Activation:
-    """Return the latest activation of `task`, given when each predecessor finishes after its own nominal release."""
+    """Return the latest activation of `task`, given each predecessor's finish after its own nominal release."""
     latest = Activation(
         task.release_jitter, "", (("release jitter", task.release_jitter),) if task.release_jitter else ()
     )
@@ -116,17 +116,17 @@ def topological(tasks: Mapping[str, RtTask]) -> list[str]:
 
 
 def rt_tasks(plan: Plan) -> dict[str, RtTask]:
-    """Return a plan's tasks as the tests see them, by name."""
+    """Return a plan's tasks as inputs of the tests, by name."""
     return convert(plan.tasks, plan.engines, plan.sensors)
 
 
 def convert(
     tasks: Sequence[Task], engines: Sequence[PlannedEngine], sensors: Sequence[PlannedSensor]
 ) -> dict[str, RtTask]:
-    """Return planned tasks as the tests see them, by name; stretches each task's largest segment like its WCET."""
+    """Return planned tasks as inputs of the tests, by name; each task's largest segment is stretched like its WCET."""
     by_engine = {engine.id: engine for engine in engines}
     starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
-    # sporadic frames come a period apart at least, which all that follows allows for
+    # sporadic frames arrive at least a period apart, which the whole analysis allows for
     result: dict[str, RtTask] = {}
     late = timer_jitter(tasks)
     costs = {engine.id: switch_cost(engine, [t for t in tasks if t.engine == engine.id]) for engine in engines}
@@ -143,10 +143,10 @@ def convert(
 
 
 def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
-    """Return by how much (ns) the timer behind each task may come late.
+    """Return the largest lateness (ns) of the timer that triggers each task.
 
-    A frame of a sensor counts from when it came, that of a timer from when it should have come: a deadline in the plan
-    is longer by this much than the one the tests see, which counts from the latest release.
+    A sensor frame counts from its actual arrival, a timer frame from its nominal one: a deadline in the plan is longer
+    by this much than the one in the tests, which counts from the latest release.
     """
     late: dict[str, int] = {}
     waiting = list(tasks)
@@ -160,16 +160,16 @@ def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
 
 
 def dispatch_ns(task: Task, engine: PlannedEngine) -> int:
-    """Return what a job may pay whenever it is dispatched (ns): a reset, regrouping lanes, fetching its weights."""
+    """Return the cost (ns) that a job may incur at each dispatch: a reset, regrouping lanes, fetching its weights."""
     fetched = task.weights_bytes * 10**9 if engine.memory_bytes else 0
     reset = engine.reset_ns if engine.preemption == "restart" else 0
     return reset + engine.reshape_ns + -(-fetched // max(engine.swap_bandwidth or engine.bandwidth, 1))
 
 
 def switch_cost(engine: PlannedEngine, tasks: Sequence[Task]) -> int:
-    """Return what one preemption on an engine costs at most (ns), whoever pays.
+    """Return the largest cost (ns) of one preemption on an engine, whichever job is charged.
 
-    A job that is killed loses the segment it was in.
+    A killed job loses its current segment.
     """
     if engine.preemption == "none":
         return 0
@@ -199,11 +199,11 @@ def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int, switch
 
 
 def longest_segment(task: Task, preemption: str, in_flight: int = 1) -> int:
-    """Return the longest stretch (ns) a job of the task holds its lanes unpreempted, under the worst traffic.
+    """Return the longest non-preemptive stretch (ns) of a job on its lanes, under the worst traffic.
 
-    That is a segment, or as many as are launched ahead (`in_flight`).
+    This is one segment, or `in_flight` segments launched ahead.
 
-    The plan keeps the stretched sum only; the stretch of one segment is at most the stretch of the whole job.
+    The plan stores only the stretched sum; the stretch of one segment is at most that of the whole job.
     """
     if preemption in ("full", "restart"):
         return 0

@@ -1,4 +1,4 @@
-"""Which of the plan's own tests bounds which of its tasks and chains, and why the others do not."""
+"""The plan's own tests: the tasks and chains each of them bounds, and why not the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks,
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A test, what it bounds, and why it bounds nothing else."""
+    """A test, the tasks or chains it bounds, and why it bounds no others."""
 
     name: str
     source: str

@@ -1,4 +1,4 @@
-"""A whole plan under its own analysis: responses of tasks, bounds of chains, and which requirements these exceed."""
+"""A whole plan under its own analysis: responses of tasks, bounds of chains, and unmet requirements."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FIXED = "response times of fixed priorities, holistic"
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """`own`: responses the plan's policy has from its simplest test (EDF: local deadlines); `tight`: the shortest."""
+    """`own`: responses from the simplest test of the plan's policy (EDF: local deadlines); `tight`: the shortest."""
 
     own: Mapping[str, Response]
     tight: Mapping[str, Response]
 
     def test(self, name: str, policy: str) -> str:
-        """Return which analysis bounds a task, empty where none does."""
+        """Return the name of the analysis that bounds a task, empty if none does."""
         if not self.tight[name].bounded:
             return ""
         if policy != "edf":
@@ -34,7 +34,7 @@ class Whole:
 
 
 def respond(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None = None) -> Whole:
-    """Return the responses of tasks under ``edf`` or ``fp``; `deadlines` (ns) instead of their own under EDF."""
+    """Return the responses of tasks under ``edf`` or ``fp``; `deadlines` (ns) replace their own under EDF."""
     if policy != "edf":
         found = holistic(tasks)
         return Whole(found, found)
@@ -45,7 +45,7 @@ def respond(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, in
 
 
 def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:
-    """Return the data-triggered stretches of a chain; one that is converted before it is sampled ends there."""
+    """Return the data-triggered stretches of a chain; an output converted before sampling ends its stretch there."""
     tasks = {task.name: task for task in plan.tasks}
     gaps = {sensor.name: sensor.gap_ns for sensor in plan.sensors} | {t.name: t.gap_ns for t in plan.tasks if t.timer}
 
@@ -63,7 +63,7 @@ def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:
 
 
 def chain_bounds(plan: Plan, responses: Mapping[str, Response]) -> dict[str, tuple[int | None, int | None]]:
-    """Return the bounds (ns) on reaction time and data age of every chain; None where there is none."""
+    """Return the bounds (ns) on reaction time and data age of every chain, None where there is none."""
     result = {}
     for chain in plan.chains:
         parts = stretches(plan, chain)
@@ -73,7 +73,7 @@ def chain_bounds(plan: Plan, responses: Mapping[str, Response]) -> dict[str, tup
 
 
 def unmet(plan: Plan, responses: Mapping[str, Response]) -> list[str]:
-    """Return the names of requirements that responses (ns from nominal releases) cannot prove."""
+    """Return the names of requirements not proved by responses (ns from nominal releases)."""
     found = []
     bounds = chain_bounds(plan, responses)
     for chain in plan.chains:

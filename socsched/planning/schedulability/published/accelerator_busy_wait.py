@@ -1,4 +1,4 @@
-"""Requests to one accelerator, waited for on the processor without giving way, served first come, first served.
+"""Requests to one accelerator, busy-waited without preemption, served first come, first served.
 
 Gai, Lipari, Di Natale, "Minimizing memory utilization of real-time task sets in single and multi-processor
 systems-on-a-chip", RTSS 2001 (MSRP): at most one request of every other processor goes first, and lower priorities
@@ -15,12 +15,12 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 
 def longest(task: PeriodicTask) -> int:
-    """Return how long the longest request of a task takes, handling included."""
+    """Return the duration of the longest request of a task, handling included."""
     return max((request.time_ns + request.handling_ns for request in task.requests), default=0)
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task on this processor, its requests with their waits as computation."""
+    """Return the response of every task on this processor, with requests and their waits counted as computation."""
     elsewhere: dict[int | None, int] = {}
     here = {task.name for task in problem.tasks}
     for task in problem.taskset.tasks:
@@ -32,7 +32,7 @@ def run(problem: Problem) -> Answer:
         replace(
             task,
             wcet_ns=task.wcet_ns + sum(r.time_ns + r.handling_ns + wait for r in task.requests),
-            # One more than a region begun before: a request made at the very instant of a release may go first.
+            # One more than a region begun before: a request issued at the instant of a release may go first.
             longest_region_ns=longest(task) + wait + 1 if task.requests else 0,
         )
         for task in problem.tasks

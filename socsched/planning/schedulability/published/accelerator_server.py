@@ -1,4 +1,4 @@
-"""Requests to one accelerator through a server on one processor; who waits is suspended.
+"""Requests to one accelerator through a server on one processor; waiting tasks are suspended.
 
 Kim, Patel, Wang, Rajkumar, "A server-based approach for predictable GPU access with improved analysis", Journal of
 Systems Architecture 88 2018, with the wait bounded request by request: the server has the highest priority on its
@@ -23,7 +23,7 @@ from socsched.planning.schedulability.rta_fp import ceil_div
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task if all of all processors meet their deadlines, which each bound rests on."""
+    """Return the response of every task, assuming that the tasks of all processors meet their deadlines."""
     tasks = problem.taskset
     order = sorted(range(len(tasks.tasks)), key=tasks.ranks.__getitem__)
     ranked = [tasks.tasks[index] for index in order]
@@ -38,7 +38,7 @@ def run(problem: Problem) -> Answer:
 def waits(
     tasks: TaskSet, task: PeriodicTask, higher: Sequence[PeriodicTask], lower: Sequence[PeriodicTask]
 ) -> int | None:
-    """Return how long one request waits for others: one lower begun before, and all higher that come meanwhile."""
+    """Return the wait of one request: one of lower priority begun before, and all of higher priority meanwhile."""
     extra = tasks.accelerator.overhead_ns if tasks.accelerator else 0
     begun = max((longest(other) + extra for other in lower if other.requests), default=0)
     asking = [(o.period_ns, sum(r.time_ns + r.handling_ns + extra for r in o.requests)) for o in higher if o.requests]

@@ -1,4 +1,4 @@
-"""Global EDF and fixed priorities: what can keep all processors busy for as long as a job can wait.
+"""Global EDF and fixed priorities: the work that can keep all processors busy while a job waits.
 
 Bertogna, Cirinei, Lipari, "Schedulability analysis of global scheduling algorithms on multiprocessor platforms", IEEE
 TPDS 20(4) 2009, theorems 7 (EDF, equation 9) and 8 (fixed priorities, equation 10), for integer times; for EDF first in

@@ -1,4 +1,4 @@
-"""Chains with known phases: which job can read which, from intervals of reading and of data being there.
+"""Chains with known phases: which job can read which, from read and data intervals.
 
 Becker, Dasari, Mubeen, Behnam, Nolte, "End-to-end timing analysis of cause-effect chains in automotive embedded
 systems", Journal of Systems Architecture 2017 (read and data intervals from response times).
@@ -33,10 +33,10 @@ def run(problem: Problem) -> Answer:
 
 
 def _latest(tasks: Sequence[PeriodicTask], problem: Problem, release: int) -> int:
-    """Return the latest release of the last task that can see data of the head's job released at `release`.
+    """Return the latest release of the last task that can read data of the head's job released at `release`.
 
-    Data of a job are there from its earliest end until the latest end of the next; later jobs hold them longer, so
-    the latest reader of each step is the one to follow.
+    Data of a job are available from its earliest end until the latest end of the next; later jobs hold them longer, so
+    the search follows the latest reader of each step.
     """
     for producer, consumer in itertools.pairwise(tasks):
         gone = release + producer.period_ns + problem.responses[producer.name]

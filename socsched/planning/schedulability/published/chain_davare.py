@@ -1,4 +1,4 @@
-"""Chains of tasks that sample each other: the sum of periods and responses.
+"""Chains of tasks that sample each other: sum of periods and responses.
 
 Davare, Zhu, Di Natale, Pinello, Kanajan, Sangiovanni-Vincentelli, "Period optimization for hard real-time distributed
 automotive systems", DAC 2007.

@@ -1,4 +1,4 @@
-"""Chains of sporadic tasks: what a reader of higher priority on the same processor cannot miss costs nothing.
+"""Chains of sporadic tasks: the term x R_i vanishes where a lower-priority reader shares the producer's processor.
 
 Dürr, von der Brüggen, Chen, Chen, "End-to-end timing analysis of sporadic cause-effect chains in distributed systems",
 ACM TECS 18(5s) 2019, theorems 5.4 (reaction) and 5.10 (reduced data age).

@@ -1,4 +1,4 @@
-"""Chains on one processor with known phases and execution times: the schedule itself, job by job.
+"""Chains on one processor with known phases and execution times: the actual schedule, job by job.
 
 Günzel, Chen, Ueter, von der Brüggen, Dürr, Chen, "Timing analysis of asynchronized distributed cause-effect chains",
 RTAS 2021, analysis of one ECU, exact for fixed execution times; extended in "Compositional timing analysis of
@@ -25,12 +25,12 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 
 def schedule(tasks: Sequence[PeriodicTask], ranks: Sequence[int], until: int) -> list[Events]:
-    """Return when every job released before `until` starts and ends under preemptive fixed priorities."""
+    """Return the start and end of every job released before `until` under preemptive fixed priorities."""
     releases = sorted(
         (at, ranks[i], i) for i, task in enumerate(tasks) for at in range(task.offset_ns, until, task.period_ns)
     )
     events: list[Events] = [([], []) for _ in tasks]
-    ready: list[tuple[int, int, int, int]] = []  # rank, release, task, what is left
+    ready: list[tuple[int, int, int, int]] = []  # rank, release, task, remaining work
     now, position = 0, 0
     while ready or position < len(releases):
         if not ready:
@@ -53,7 +53,7 @@ def schedule(tasks: Sequence[PeriodicTask], ranks: Sequence[int], until: int) ->
 
 
 def run(problem: Problem) -> Answer:
-    """Return reaction time and data age, whole and reduced, of the schedule, which repeats."""
+    """Return reaction time and data age, full and reduced, of the repeating schedule."""
     tasks = problem.taskset.tasks
     span = hyperperiods(chain(problem), tasks)
     assert span is not None

@@ -1,4 +1,4 @@
-"""Chains on one processor, released together: the release that reads the data, job by job.
+"""Chains on one processor, released together: the reading release, job by job.
 
 Kloda, Bertout, Sorel, "Latency analysis for data chains of real-time periodic tasks", ETFA 2018.
 """
@@ -15,7 +15,7 @@ from socsched.planning.schedulability.rta_fp import ceil_div
 
 
 def run(problem: Problem) -> Answer:
-    """Return the longest way over all releases of the head in a hyperperiod, with the head's period before it."""
+    """Return the longest path over all releases of the head in a hyperperiod, plus the head's period before it."""
     tasks = chain(problem)
     span = hyperperiods(tasks, tasks)
     assert span is not None

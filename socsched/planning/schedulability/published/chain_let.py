@@ -20,7 +20,7 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 
 def run(problem: Problem) -> Answer:
-    """Return reaction time and data age, whole and reduced; jobs read at their arrival and write at their deadline."""
+    """Return reaction time and data age, full and reduced; jobs read at their arrival and write at their deadline."""
     tasks = chain(problem)
     span = hyperperiods(tasks, tasks)
     assert span is not None

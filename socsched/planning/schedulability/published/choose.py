@@ -1,4 +1,4 @@
-"""Every test that applies to a task set, the tightest bound of each task and chain, and why the others do not apply."""
+"""All tests applied to a task set: the tightest bound of each task and chain, and why other tests do not apply."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from socsched.planning.schedulability.published.registry import tests
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One test on a task set: its answer, or why it does not apply to any part of it.
+    """One test on a task set: its answer, or the reason it applies to no part of it.
 
-    `cpus` are the processors (of a partitioned set) it was run for; empty when it was run for all at once.
+    `cpus` are the processors (of a partitioned set) it was run for; empty if it was run for all at once.
     """
 
     test: SchedulabilityTest
@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The tightest bound found, and by which test; none without either."""
+    """The tightest bound and its test; None if there is none."""
 
     bound: Bound | None
     test: str
@@ -33,7 +33,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What all tests say of a task set; `verdict` is None when none can tell."""
+    """Results of all tests of a task set; `verdict` is None if no test is conclusive."""
 
     taskset: TaskSet
     verdict: bool | None
@@ -44,7 +44,7 @@ class Analysis:
 
 
 def problems(taskset: TaskSet) -> list[tuple[int, Problem]]:
-    """Return the tasks that share processors, with the number of the processor of a partitioned set."""
+    """Return the groups of tasks that share processors, with the processor number for a partitioned set."""
     ranks = taskset.ranks
     if taskset.policy.scheme == "global":
         return [(0, Problem(taskset, taskset.tasks, ranks, taskset.processors))]
@@ -57,7 +57,7 @@ def problems(taskset: TaskSet) -> list[tuple[int, Problem]]:
 
 
 def analyse(taskset: TaskSet) -> Analysis:
-    """Return the answers of all tests that apply, tests of chains last, as they rest on the bounds of tasks."""
+    """Return the answers of all applicable tests, chain tests last, as they depend on the bounds of tasks."""
     parts, outcomes = problems(taskset), []
     known = list(tests())
     for test in known:
@@ -103,7 +103,7 @@ def _best(outcomes: list[Outcome], name: str) -> Best:
     found = [(o.answer.bounds[name], o.test) for o in outcomes if o.answer and name in o.answer.bounds]
     if not found:
         return Best(None, "")
-    bound, test = min(found, key=lambda pair: pair[0].value)  # of equals the first, which is the simplest
+    bound, test = min(found, key=lambda pair: pair[0].value)  # the first on ties, which is the simplest test
     return Best(bound, test.name)
 
 

@@ -1,4 +1,4 @@
-"""What EDF tests on one processor share: tasks as demand, and how long the processor can be busy."""
+"""Helpers of uniprocessor EDF tests: tasks as demand, and the longest busy period."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from socsched.planning.schedulability.published.model import Problem
 from socsched.planning.schedulability.rta_fp import ceil_div
 
 LONGEST = 50_000
-"""Steps after which the search for the end of a busy period is given up."""
+"""Steps after which the search for the end of a busy period is abandoned."""
 
 
 def demand_tasks(problem: Problem) -> list[DemandTask]:
-    """Return the tasks with their longest regions, less the 1 ns a blocking job has begun before."""
+    """Return the tasks with their longest regions, less 1 ns, as a blocking job must have started earlier."""
     whole = problem.preemption == "none"
     return [
         DemandTask(
@@ -30,7 +30,7 @@ def demand_tasks(problem: Problem) -> list[DemandTask]:
 
 
 def busy_period(problem: Problem) -> int | None:
-    """Return the longest busy period (ns), None where utilisation is over 1 or no end is found."""
+    """Return the longest busy period (ns), None if utilisation exceeds 1 or no end is found."""
     if problem.utilisation > 1:
         return None
     first = max((task.segment for task in demand_tasks(problem)), default=0)

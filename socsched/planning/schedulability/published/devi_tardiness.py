@@ -1,4 +1,4 @@
-"""Global EDF: no job is later than a bound while the processors are not asked for more than there is.
+"""Global EDF: tardiness is bounded as long as the processors are not overutilised.
 
 Devi & Anderson, "Tardiness bounds under global EDF scheduling on a multiprocessor", RTSS 2005 and Real-Time Systems
 2008, with sums over the largest costs and utilisations as in Devi's thesis, corollary 4.11.

@@ -23,11 +23,11 @@ from socsched.planning.schedulability.published.model import (
 from socsched.planning.schedulability.rta_fp import ceil_div
 
 WORK = 5_000_000
-"""Pairs of tasks at arrivals looked at before bounds are given up (some seconds)."""
+"""Task pairs at arrivals examined before bounds are abandoned (some seconds)."""
 
 
 def rows(problem: Problem, work: int | None = None) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
-    """Yield the response of every task, None where there are too many arrivals to look at (see `WORK`)."""
+    """Yield the response of every task, None where there are too many arrivals to examine (see `WORK`)."""
     busy = busy_period(problem)
     segments = {task.name: task.segment for task in demand_tasks(problem)}
     whole = problem.preemption == "none"
@@ -47,7 +47,7 @@ def rows(problem: Problem, work: int | None = None) -> Iterator[tuple[PeriodicTa
 
 
 def _arrivals(task: PeriodicTask, others: list[PeriodicTask], busy: int) -> set[int]:
-    """Return the arrivals of `task` (others release at 0, as late as they can) that can have the longest response."""
+    """Return the arrivals of `task` (others release at 0, with maximal jitter) that can have the longest response."""
     found = set(range(-task.jitter_ns, busy, task.period_ns))
     for other in others:
         first = other.deadline_ns - other.jitter_ns - task.deadline_ns
@@ -66,7 +66,7 @@ def _response(
 ) -> tuple[int, Terms, tuple[int, int]]:
     """Return response, terms, and (blocking, busy length) for the next arrival to start from.
 
-    With the same blocking, later arrivals have longer busy periods, as no demand falls away.
+    With the same blocking, later arrivals have longer busy periods, as demand never decreases.
     """
     due = arrival + task.deadline_ns
     earlier = (arrival + task.jitter_ns) // task.period_ns
@@ -80,7 +80,7 @@ def _response(
     own = earlier * task.wcet_ns + (0 if whole else task.wcet_ns)
     length = max(blocked + own, before[1] if before[0] == blocked else 0)
     while True:
-        # Without preemption it is the start that counts, and what is released at that very instant goes first.
+        # Without preemption the start counts, and jobs released at that very instant go first.
         jobs = [
             ((length + o.jitter_ns) // o.period_ns + 1 if whole else ceil_div(length + o.jitter_ns, o.period_ns), most)
             for o, most in urgent
@@ -101,7 +101,7 @@ def _response(
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task; exact where no job blocks."""
+    """Return the response of every task; exact without blocking."""
     return responses(rows(problem), exact=problem.preemption == "full")
 
 

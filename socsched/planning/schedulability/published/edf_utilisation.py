@@ -1,4 +1,4 @@
-"""EDF on one processor: utilisation at most 1, deadlines not before the periods' ends.
+"""EDF on one processor: utilisation at most 1, deadlines not before the ends of the periods.
 
 Liu & Layland, JACM 20(1) 1973, theorem 7.
 """

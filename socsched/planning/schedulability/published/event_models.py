@@ -1,4 +1,4 @@
-"""Fixed priorities over event streams: releases late by jitter, but never closer than a least distance.
+"""Fixed priorities over event streams: releases with jitter, but never closer than a minimum distance.
 
 Henia et al., "System level performance analysis - the SymTA/S approach", IEE Proceedings - Computers and Digital
 Techniques 2005: local busy windows under static priorities, and streams whose jitter grows by the spread of responses
@@ -24,7 +24,7 @@ from socsched.planning.schedulability.published.model import (
 from socsched.planning.schedulability.rta_fp import ceil_div
 
 LONGEST = 10_000
-"""Activations in a busy window after which the search is given up."""
+"""Activations in a busy window after which the search is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Stream:
         return min(many, ceil_div(window, self.distance)) if self.distance else many
 
     def closest(self, count: int) -> int:
-        """Return the shortest time `count` events can take."""
+        """Return the shortest time span of `count` events."""
         return max((count - 1) * self.period - self.jitter, (count - 1) * self.distance, 0)
 
 
@@ -58,7 +58,7 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Response from activation (shortest, longest) and the busy windows of 0, 1, ... activations; what it emits."""
+    """Response from activation (shortest, longest), busy windows of 0, 1, ... activations, and the output stream."""
 
     best: int
     worst: int
@@ -67,7 +67,7 @@ class Local:
 
 
 def respond(task: Activated, higher: Sequence[Activated]) -> Local | None:
-    """Return the local answer of a task under preemptive static priorities, None where its busy window does not end."""
+    """Return the local result of a task under preemptive static priorities, None if its busy window does not end."""
     windows, worst = [0], 0
     while len(windows) <= LONGEST:
         count = len(windows)

@@ -13,9 +13,9 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task; ties are taken to go against each."""
+    """Return the response of every task; ties are assumed to go against it."""
     due = max(task.deadline_ns for task in problem.tasks)
-    policy = replace(problem.policy, rule="edf", preemptive=True)  # nobody released later goes first
+    policy = replace(problem.policy, rule="edf", preemptive=True)  # no later release goes first
     tasks = tuple(replace(task, deadline_ns=due, regions_ns=(), longest_region_ns=0) for task in problem.tasks)
     alike = replace(problem, taskset=replace(problem.taskset, policy=policy), tasks=tasks)
     given = {task.name: task for task in problem.tasks}

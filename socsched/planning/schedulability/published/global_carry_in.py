@@ -1,4 +1,4 @@
-"""Global fixed priorities: at most m - 1 tasks carry work into the window of a job.
+"""Global fixed priorities: at most m - 1 tasks have carry-in work in the window of a job.
 
 Guan, Stigge, Yi, Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS 2009, equations 5
 and 7-9 (interference) and 12 (iteration), with the carry-in workload of Bertogna & Cirinei, RTSS 2007, equation 8,
@@ -49,7 +49,7 @@ def _window(
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task whose higher priorities all end within their periods."""
+    """Return the response of every task if all tasks of higher priority end within their periods."""
     known: dict[str, int] = {}
     found: list[tuple[PeriodicTask, int | None, Terms]] = []
     for task, higher, _ in problem.by_rank():

@@ -2,7 +2,7 @@
 
 After Guan, Yi, Gu, Deng, Yu, "New schedulability test conditions for non-preemptive scheduling on multiprocessor
 platforms", RTSS 2008, here over the window from release to start and with the workload bound of Bertogna & Cirinei,
-RTSS 2007, equation 8: of lower priority only the m jobs begun before the release can be in the way.
+RTSS 2007, equation 8: of lower priority only the m jobs begun before the release can interfere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from socsched.planning.schedulability.published.workload import carry_in, settle
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task; a job has started within x once less than m x of work can be in the way."""
+    """Return the response of every task; a job has started within x once less than m x of work can interfere."""
     m = problem.processors
     known: dict[str, int] = {}
     found: list[tuple[PeriodicTask, int | None, Terms]] = []
@@ -41,7 +41,7 @@ def _start(
         return None, ()
 
     def busy(wait: int) -> int:
-        """For how long others keep all processors, if the job has not started up to and including `wait`."""
+        """Return how long other jobs occupy all processors if the job has not started up to and including `wait`."""
         inside = wait + 1
         work = sum(min(carry_in(other, inside, known[other.name]), inside) for other in higher)
         return (work + sum(min(rest, inside) for rest, _ in begun)) // m

@@ -21,15 +21,15 @@ from socsched.planning.schedulability.published.model import (
 from socsched.planning.schedulability.published.workload import carry_in, due_within, settle
 
 ROUNDS = 40
-"""Rounds over the slacks; what a later one gains is a few ns."""
+"""Rounds over the slacks; later ones gain only a few ns."""
 Work = Callable[[PeriodicTask, int], int]
 Found = tuple[PeriodicTask, int | None, Terms]
 
 
 def window(task: PeriodicTask, others: Sequence[PeriodicTask], work: Work, processors: int) -> tuple[int | None, Terms]:
-    """Return the response of a job from its arrival and its terms, None when it passes the period or deadline.
+    """Return the response of a job from its arrival and its terms, None if it exceeds the period or deadline.
 
-    `work` is how much a task executes in a window; together the others fill m processors only while the job waits.
+    `work` is the execution of a task in a window; the other tasks fill all m processors only while the job waits.
     """
     room = min(task.deadline_ns, task.period_ns) - task.jitter_ns
 
@@ -44,7 +44,7 @@ def window(task: PeriodicTask, others: Sequence[PeriodicTask], work: Work, proce
 
 
 def _shares(rows: Sequence[tuple[str, int]], total: int) -> Terms:
-    """Share a wait out among those who cause it, in proportion, so that terms add up."""
+    """Split a wait among the tasks that cause it, in proportion, so that terms add up."""
     whole, given, seen = sum(value for _, value in rows), 0, 0
     terms = []
     for name, value in rows:
@@ -87,18 +87,18 @@ def _edf(problem: Problem) -> list[Found]:
             others = [other for other in problem.tasks if other is not task]
             work = _due_work(others, task.deadline_ns, slack)
             found.append((task, *window(task, others, work, problem.processors)))
-        # What one task is found to spare helps the others; that none misses is for the last round to say.
+        # The slack found for one task tightens the others; only the last round decides that no task misses.
         better = {t.name: max(t.deadline_ns - value if value else 0, slack[t.name]) for t, value, _ in found}
         if better == slack or round_number == ROUNDS - 1:
             break
         slack = better
     if all(value for _, value, _ in found):
         return found
-    return [(task, None, ()) for task, _, _ in found]  # the first miss would rest on nothing
+    return [(task, None, ()) for task, _, _ in found]  # the first miss would have no valid premise
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task; under EDF of all or none, as a miss of one may follow from that of another."""
+    """Return the response of every task; under EDF of all or none, as one miss may cause another."""
     return responses(_edf(problem) if problem.policy.rule == "edf" else _fixed(problem), exact=False)
 
 

@@ -18,7 +18,7 @@ from socsched.planning.schedulability.published.parallel import length
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of the only task; none when it does not end within its period."""
+    """Return the response of the only task; none if it does not end within its period."""
     (task,) = problem.tasks
     path = length(task)
     rest = (task.wcet_ns - path) // problem.processors
@@ -28,7 +28,7 @@ def run(problem: Problem) -> Answer:
 
 
 def alone(problem: Problem) -> str:
-    """Return why a bound of one graph does not apply, empty when it is alone."""
+    """Return why a bound for a single graph does not apply, empty if the graph is alone."""
     return "" if len(problem.tasks) == 1 else "the graph is not alone"
 
 

@@ -1,4 +1,4 @@
-"""One graph alone whose nodes are bound to types of processor, each type with its own number of them.
+"""One graph alone, whose nodes are bound to processor types, each with its own number of processors.
 
 Han, Guan, Sun, He, Deng, Liu, "Response time bounds for typed DAG parallel tasks on heterogeneous multi-cores", IEEE
 TPDS 2019, theorem 3.1: R <= max over paths of the sum of c (1 - 1/M) + sum over types of volume / M.
@@ -22,7 +22,7 @@ from socsched.planning.schedulability.published.parallel import graph_of, longes
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of the only task; none when it does not end within its period."""
+    """Return the response of the only task; none if it does not end within its period."""
     (task,) = problem.tasks
     graph, count = graph_of(task), dict(problem.taskset.types)
     path, _ = longest_path(graph, [node.wcet_ns * (1 - Fraction(1, count[node.type])) for node in graph.nodes])

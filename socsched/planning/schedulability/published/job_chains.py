@@ -1,4 +1,4 @@
-"""What tests of chains with known phases share: which job reads which, over repeating schedules.
+"""Helpers of chain tests with known phases: which job reads which, over repeating schedules.
 
 Günzel, Chen, Ueter, von der Brüggen, Dürr, Chen, "Timing analysis of asynchronized distributed cause-effect chains",
 RTAS 2021 (augmented job chains; maximum reaction time and maximum data age, with and without their first or last gap).
@@ -15,9 +15,9 @@ from socsched.planning.schedulability.published.model import Answer, Bound, Prob
 
 MOST_JOBS = 200_000
 REACTION, AGE, REDUCED = "reaction_time", "data_age", "reduced_data_age"
-REDUCED_REACTION = "reduced_reaction_time"  # from the read itself, not from just after the read before
+REDUCED_REACTION = "reduced_reaction_time"  # from the read itself, not from just after the previous read
 Events = tuple[list[int], list[int]]
-"""Instants a task's jobs read and write at, in order."""
+"""Instants at which a task's jobs read and write, in order."""
 
 
 def chain(problem: Problem) -> list[PeriodicTask]:
@@ -26,7 +26,7 @@ def chain(problem: Problem) -> list[PeriodicTask]:
 
 
 def hyperperiods(tasks: Sequence[PeriodicTask], every: Sequence[PeriodicTask]) -> tuple[int, int] | None:
-    """Return (hyperperiod of `every`, how long to look to see the chain settle), None where that takes too long."""
+    """Return (hyperperiod of `every`, horizon by which the chain has settled), None if that is too long."""
     whole = lcm(*(task.period_ns for task in every))
     offset = max(task.offset_ns for task in every)
     fill = sum(2 * task.period_ns + task.deadline_ns for task in tasks)
@@ -36,9 +36,9 @@ def hyperperiods(tasks: Sequence[PeriodicTask], every: Sequence[PeriodicTask]) -
 
 
 def longest(events: Sequence[Events]) -> dict[str, tuple[int, int, int]]:
-    """Return the longest reaction and age, whole and reduced, of chains over `events`: (length, from, to).
+    """Return the longest reaction and age, full and reduced, of chains over `events`: (length, from, to).
 
-    The first chains count too: before every task has been released once, a schedule differs from what it settles to.
+    The first chains count too: until every task has been released once, a schedule differs from its steady state.
     """
     found: dict[str, tuple[int, int, int]] = {}
 
@@ -52,7 +52,7 @@ def longest(events: Sequence[Events]) -> dict[str, tuple[int, int, int]]:
         if end is not None:
             keep(REDUCED_REACTION, reads[job], end)
         if end is not None and job:
-            keep(REACTION, reads[job - 1], end)  # the cause comes just after the job before has read
+            keep(REACTION, reads[job - 1], end)  # the cause occurs just after the previous job has read
     outputs = events[-1][1]
     for job in range(len(outputs) - 1):
         begin = _backward(events, events[-1][0][job])
@@ -90,7 +90,7 @@ def answer(found: dict[str, tuple[int, int, int]]) -> Answer:
 
 
 def implicit(problem: Problem) -> str:
-    """Return why a test of implicit communication does not apply, empty when it does."""
+    """Return why a test of implicit communication does not apply, empty if it does."""
     if problem.taskset.communication != "implicit":
         return "data move at arrival and deadline (let), it is for start and end of jobs"
     missing = [task.name for task in chain(problem) if task.name not in problem.responses]
@@ -98,14 +98,14 @@ def implicit(problem: Problem) -> str:
 
 
 def in_time(problem: Problem) -> str:
-    """Return why a test of implicit communication does not apply that takes jobs to end before the next is released."""
+    """Return why a test of implicit communication with jobs ending before the next release does not apply."""
     late = [task.name for task in chain(problem) if problem.responses.get(task.name, 0) > task.period_ns]
     shown = ", ".join(dict.fromkeys(late))
     return implicit(problem) or (f"the response of {shown} is longer than its period" if late else "")
 
 
 def logical(problem: Problem) -> str:
-    """Return why a test of logical execution times does not apply, empty when it does."""
+    """Return why a test of logical execution times does not apply, empty if it does."""
     if problem.taskset.communication != "let":
         return "data move at start and end of jobs, it is for logical execution times (communication: let)"
     late = [

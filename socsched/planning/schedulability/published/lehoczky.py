@@ -13,7 +13,7 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task, none for one whose busy period passes 64 times the longest period."""
+    """Return the response of every task, none for a task whose busy period exceeds 64 times the longest period."""
     exact = "blocking" not in problem.features and problem.preemption == "full"
     return responses(rta.window(problem, whole=True), exact)
 

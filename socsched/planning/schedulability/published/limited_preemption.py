@@ -1,8 +1,8 @@
 """Fixed priorities with fixed preemption points: the last region, once begun, is not delayed.
 
 Buttazzo, Bertogna, Yao, "Limited preemptive scheduling for real-time systems: a survey", IEEE TII 9(1) 2013, fixed
-preemption points (after Bril, Lukkien, Verhaegh, RTS 42 2009): every job of the busy period, up to where its last
-region starts.
+preemption points (after Bril, Lukkien, Verhaegh, RTS 42 2009): every job of the busy period, up to the start of its
+last region.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def run(problem: Problem) -> Answer:
 
 
 def rate_monotonic(problem: Problem) -> str:
-    """Return why priorities are not rate monotonic, empty when they are."""
+    """Return why priorities are not rate monotonic, empty if they are."""
     ordered = [task for task, _, _ in problem.by_rank()]
     if any(a.period_ns > b.period_ns for a, b in itertools.pairwise(ordered)):
         return "priorities do not follow the periods"

@@ -1,8 +1,8 @@
 """Global EDF and fixed priorities over parallel graphs: interference within a graph and between graphs.
 
 Melani, Bertogna, Bonifaci, Marchetti-Spaccamela, Buttazzo, "Response-time analysis of conditional DAG tasks in
-multiprocessor systems", ECRTS 2015, without conditions and, under EDF, without their second bound on interference, from
-deadlines.
+multiprocessor systems", ECRTS 2015, without conditional branches and, under EDF, without their second, deadline-based
+bound on interference.
 """
 
 from __future__ import annotations

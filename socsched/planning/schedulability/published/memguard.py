@@ -1,9 +1,9 @@
-"""Memory-bandwidth reservations: a processor that has used its budget stands still until the period ends.
+"""Memory-bandwidth reservations: a processor that has used up its budget stalls until the period ends.
 
 Yun, Yao, Pellizzoni, Caccamo, Sha, "MemGuard: memory bandwidth reservation system for efficient performance isolation
-in multi-core platforms", RTAS 2013: budgets are guaranteed while they sum to at most what the memory serves.  In a busy
-period every standstill after the first follows Q accesses made in it, so there are at most 1 + accesses / Q of them,
-each shorter than the regulation period.
+in multi-core platforms", RTAS 2013: budgets are guaranteed if they sum to at most the memory's capacity.  In a busy
+period every stall after the first follows Q accesses made in it, so there are at most 1 + accesses / Q of them, each
+shorter than the regulation period.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from socsched.planning.schedulability.rta_fp import ceil_div
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task, none when the budgets promise more than there is."""
+    """Return the response of every task, none if the budgets exceed the memory's capacity."""
     guard = problem.taskset.memguard
     assert guard is not None
     promised = sum(guard.budgets)
@@ -37,7 +37,7 @@ def run(problem: Problem) -> Answer:
 def _rows(problem: Problem, budget: int, period: int) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
     memory = problem.taskset.memory
     price = memory.latency_ns + memory.contention_ns if memory else 0
-    throttled = any(task.accesses for task in problem.tasks)  # then even who makes none stands still
+    throttled = any(task.accesses for task in problem.tasks)  # then even tasks without accesses stall
     for task, higher, _ in problem.by_rank():
         yield task, *_window(task, higher, budget, period if throttled else 0, price)
 

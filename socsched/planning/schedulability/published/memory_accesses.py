@@ -1,7 +1,7 @@
-"""Memory accesses priced one by one: the WCET grows by latency and contention of each.
+"""Memory accesses counted individually: each adds its latency and contention to the WCET.
 
-Memory model of the WATERS 2019 industrial challenge: cost = ticks / f + lines (latency + contention); then response
-times as without.
+Memory model of the WATERS 2019 industrial challenge: cost = ticks / f + lines (latency + contention); then the usual
+response times.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 
 def with_accesses(task: PeriodicTask, memory: Memory) -> int:
-    """Return the WCET (ns) of a task with its memory accesses, each slowed by others."""
+    """Return the WCET (ns) of a task including its memory accesses, each under contention."""
     return task.wcet_ns + task.accesses * (memory.latency_ns + memory.contention_ns)
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task with its memory accesses as computation."""
+    """Return the response of every task with memory accesses counted as computation."""
     memory = problem.taskset.memory
     assert memory is not None
     given = {task.name: task for task in problem.tasks}

@@ -1,4 +1,4 @@
-"""What a published test is given, what it holds for, and what it answers."""
+"""Input, scope and answer of a published test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEATURES = {
     "memory": "memory accesses priced one by one",
     "memguard": "memory-bandwidth reservations",
 }
-"""What a system may have beyond plain periodic tasks -> in words."""
+"""Features beyond plain periodic tasks -> description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a test says: whether all deadlines are met (None: it cannot say), bounds by task, by measure of the chain.
+    """Answer of a test: whether all deadlines are met (None: inconclusive), bounds by task, by measure of the chain.
 
-    `terms` are what a test of the whole set compares, `note` says how (``demand 12 over 10``).
+    `terms` are the quantities compared by a test of the whole set, `note` states how (``demand 12 over 10``).
     """
 
     schedulable: bool | None
@@ -49,7 +49,7 @@ class Answer:
 class Problem:
     """Tasks that share processors: all of a global task set, those of one processor of a partitioned one.
 
-    `ranks` are fixed priorities, 0 first; `responses` (ns, from the arrival) are there for tests of chains only.
+    `ranks` are fixed priorities, 0 first; `responses` (ns, from the arrival) are set for chain tests only.
     """
 
     taskset: TaskSet
@@ -89,7 +89,7 @@ class Problem:
             "jitter": any(task.jitter_ns for task in self.tasks),
             "blocking": any(task.blocking_ns for task in self.tasks),
             "suspension": any(task.suspension_ns for task in self.tasks),
-            "accelerator": any(task.requests for task in self.taskset.tasks),  # its server may run among these
+            "accelerator": any(task.requests for task in self.taskset.tasks),  # its server may run on this processor
             "graph": any(task.graph for task in self.tasks),
             "types": bool(self.taskset.types),
             "memory": self.taskset.memory is not None and any(task.accesses for task in self.tasks),
@@ -98,14 +98,14 @@ class Problem:
         return frozenset(name for name, there in found.items() if there)
 
     def by_rank(self) -> list[tuple[PeriodicTask, list[PeriodicTask], list[PeriodicTask]]]:
-        """Return (task, those of higher, those of lower priority), highest first."""
+        """Return (task, tasks of higher priority, tasks of lower priority), highest first."""
         order = [task for _, task in sorted(zip(self.ranks, self.tasks, strict=True), key=lambda pair: pair[0])]
         return [(task, order[:index], order[index + 1 :]) for index, task in enumerate(order)]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which systems a test holds for; `needs` are features without which it would say nothing new."""
+    """Systems to which a test applies; `needs` are features without which it adds nothing new."""
 
     rules: tuple[str, ...] = ("fp", "rm", "dm")
     preemption: tuple[str, ...] = ("full",)
@@ -115,7 +115,7 @@ class Scope:
     needs: frozenset[str] = frozenset()
 
     def unmet(self, problem: Problem) -> str:
-        """Return why a test of this scope does not hold for a system, empty when it does."""
+        """Return why a test of this scope does not apply to a system, empty if it does."""
         policy, extra = problem.policy, problem.features
         if policy.rule not in self.rules:
             return f"it is for {' or '.join(self.rules)}, the policy is {policy.rule}"
@@ -141,7 +141,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class SchedulabilityTest:
-    """A published test; `exact` when a miss it predicts can happen (with tasks in any phase)."""
+    """A published test; `exact` if a predicted miss can occur (with tasks in any phase)."""
 
     name: str
     source: str
@@ -149,24 +149,24 @@ class SchedulabilityTest:
     run: Callable[[Problem], Answer]
     exact: bool = False
     kind: str = "task"
-    """``task``: run for tasks that share processors; ``chain``: once, over the chain."""
+    """``task``: run for tasks that share processors; ``chain``: run once, over the chain."""
     also: Callable[[Problem], str] | None = None
-    """Returns a further reason why it does not apply, empty when there is none."""
+    """Returns a further reason why the test does not apply, empty if there is none."""
     rank: int = 100
     """Smaller first: of equal bounds the one of the first test is reported."""
 
     def unmet(self, problem: Problem) -> str:
-        """Return why the test does not apply, empty when it does."""
+        """Return why the test does not apply, empty if it does."""
         return self.scope.unmet(problem) or (self.also(problem) if self.also else "")
 
 
 def responses(
     found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, none_is_late: bool = False
 ) -> Answer:
-    """Return response-time bounds as an answer; None is a task for which none was found.
+    """Return response-time bounds as an answer; None marks a task without a bound.
 
-    A response an exact test finds too late is a miss when everything can be released at once; so is one it does not
-    find, if that can only be for being too late (`none_is_late`) and not for having given up.
+    A response that an exact test finds too late is a miss if all tasks can be released at once; so is a missing
+    response, if it can only mean lateness (`none_is_late`) and not an abandoned search.
     """
     rows = list(found)
     bounds = {task.name: Bound(value, terms) for task, value, terms in rows if value is not None}
@@ -201,7 +201,7 @@ def endless(task: PeriodicTask, higher: Iterable[PeriodicTask], blocking: int) -
 
 
 def rt_task(task: PeriodicTask, wcet: int | None = None) -> RtTask:
-    """Return a task as the plan's own tests take it, on one lane."""
+    """Return a task in the form used by the plan's own tests, on one lane."""
     return RtTask(
         name=task.name,
         lanes=frozenset({("cpu", task.cpu or 0)}),
@@ -213,10 +213,10 @@ def rt_task(task: PeriodicTask, wcet: int | None = None) -> RtTask:
 
 
 def with_jitter(task: PeriodicTask, terms: Terms) -> Terms:
-    """Return the terms of a response with the release jitter they leave out."""
+    """Return the terms of a response, adding the omitted release jitter."""
     return (("release jitter", task.jitter_ns), *terms) if task.jitter_ns else terms
 
 
 def percent(value: Fraction) -> int:
-    """Return a share in parts per million, as terms are integers."""
+    """Return a share in parts per million, since terms are integers."""
     return round(value * 1_000_000)

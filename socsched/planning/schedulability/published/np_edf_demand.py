@@ -11,7 +11,7 @@ from socsched.planning.schedulability.published.qpa import judge
 
 
 def run(problem: Problem) -> Answer:
-    """Return whether demand and blocking fit every interval; with blocking, some phase of the tasks misses if not."""
+    """Return whether demand and blocking fit every interval; with blocking, a failure means a miss in some phasing."""
     return judge(problem, exact=False)
 
 

@@ -12,7 +12,7 @@ from socsched.descriptor.taskset_model import PeriodicTask
 from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope, deadlines_met
 
 STEPS = 100_000
-"""Intervals looked at before the test gives up."""
+"""Intervals examined before the test is abandoned."""
 
 
 def run(problem: Problem) -> Answer:
@@ -22,7 +22,7 @@ def run(problem: Problem) -> Answer:
     tasks = sorted(problem.tasks, key=lambda task: task.period_ns)
     for index, task in enumerate(tasks):
         shorter = [other for other in tasks[:index] if other.period_ns < task.period_ns]
-        # Demand steps just after multiples of periods: only there can the condition start to fail.
+        # Demand steps just after multiples of periods, the only points where the condition can start to fail.
         for step, length in enumerate(_steps(shorter, task.period_ns)):
             if step > STEPS:
                 return Answer(None, note=f"more than {STEPS} intervals to look at")

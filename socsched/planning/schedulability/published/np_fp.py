@@ -1,4 +1,4 @@
-"""Fixed priorities without preemption: every job of the level-i busy period, as a job can push its successor.
+"""Fixed priorities without preemption: every job of the level-i busy period, as a job can delay its successor.
 
 Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
 RTS 35 2007; Bril, Lukkien, Verhaegh, "Worst-case response time analysis of real-time tasks under fixed-priority
@@ -40,7 +40,7 @@ def rows(problem: Problem) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task; exact but for whether the longest lower job can just have begun."""
+    """Return the response of every task; exact, provided the longest lower-priority job can have just begun."""
     return responses(rows(problem), exact=False)
 
 

@@ -1,4 +1,4 @@
-"""What tests of parallel graphs share: volume, longest path, and a sequential task as a graph of one node."""
+"""Helpers of parallel-graph tests: volume, longest path, and a sequential task as a graph of one node."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ from socsched.planning.schedulability.published.model import (
 )
 
 DEADLINES = 100_000
-"""Deadlines looked at on a full processor, where no shortcut over them exists."""
+"""Deadlines examined on a fully utilised processor, where QPA offers no shortcut."""
 
 
 def judge(problem: Problem, exact: bool) -> Answer:
-    """Return whether every interval holds its demand; an overfull one is a miss when all can be released at once."""
+    """Return whether every interval holds its demand; an overfull one is a miss if all tasks can release at once."""
     horizon = busy_period(problem)
     if horizon is None and problem.utilisation == 1 and "jitter" not in problem.features:
-        # Blocking ends before the longest deadline, and from then on demand repeats with the hyperperiod.
+        # There is no blocking from the longest deadline on, and demand then repeats with the hyperperiod.
         horizon = max(*(task.deadline_ns for task in problem.tasks), lcm(*(t.period_ns for t in problem.tasks)))
     if horizon is None and problem.utilisation <= 1:
         return Answer(None, note="the busy period does not end within the search")

@@ -1,4 +1,4 @@
-"""The schedulability tests there are, built in and installed."""
+"""The available schedulability tests, built in and installed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SCOPE = Scope(preemption=("full", "limited"), deadlines="constrained", takes=fro
 
 
 def blocking(task: PeriodicTask, lower: list[PeriodicTask]) -> tuple[str, int]:
-    """Return by whom and how long a job waits for lower priorities at most: a region just begun, or what is given."""
+    """Return the blocking task and the longest blocking by lower priority: a region just begun, or the stated value."""
     regions = [(f"a region of {other.name}", other.region_ns - 1) for other in lower if other.region_ns]
     return max([*regions, ("a shared resource", task.blocking_ns)], key=lambda pair: pair[1])
 

@@ -1,4 +1,4 @@
-"""Admission by Linux SCHED_DEADLINE: reservations of WCET each deadline, and what the kernel lets in.
+"""Admission test of Linux SCHED_DEADLINE: a reservation of the WCET per deadline.
 
 Linux kernel documentation, Documentation/scheduler/sched-deadline.rst, section 4 (bandwidth management); Abeni &
 Buttazzo, "Integrating multimedia applications in hard real-time systems", RTSS 1998 (constant bandwidth server).
@@ -18,7 +18,7 @@ from socsched.planning.schedulability.published.model import (
 )
 
 LIMIT = Fraction(950_000, 1_000_000)
-"""sched_rt_runtime_us / sched_rt_period_us as kernels are shipped."""
+"""sched_rt_runtime_us / sched_rt_period_us by kernel default."""
 
 
 def run(problem: Problem) -> Answer:

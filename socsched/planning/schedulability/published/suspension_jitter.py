@@ -1,4 +1,4 @@
-"""Self-suspending tasks, fixed priorities: the suspension of higher priorities as jitter of R - C, never of S alone.
+"""Self-suspending tasks, fixed priorities: suspension of higher priorities as jitter of R - C, never of S alone.
 
 Chen, Nelissen, Huang, "A unifying response time analysis framework for dynamic self-suspending tasks", ECRTS 2016,
 section III, equation 2: R_k = C_k + S_k + sum of ceil((R_k + R_j - C_j) / T_j) C_j.  Jitter of S_j is refuted in Chen

@@ -1,4 +1,4 @@
-"""Self-suspending tasks, fixed priorities: suspension taken for computation, of the task and of all above it.
+"""Self-suspending tasks, fixed priorities: suspension counts as computation, in the task and all of higher priority.
 
 Suspension-oblivious analysis: Chen, Nelissen, Huang, "A unifying response time analysis framework for dynamic
 self-suspending tasks", ECRTS 2016, section III, equation 1; reviewed in Chen et al., "Many suspensions, many problems:

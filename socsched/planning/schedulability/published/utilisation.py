@@ -1,4 +1,4 @@
-"""Quick rejects: what no scheduler can serve."""
+"""Quick rejection of task sets infeasible under any scheduler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from socsched.planning.schedulability.published.parallel import length
 
 
 def run(problem: Problem) -> Answer:
-    """Return False where the processors are asked for more than there is, or a job cannot make its deadline alone."""
+    """Return False if the processors are overutilised or a job cannot meet its deadline even alone."""
     spin = problem.taskset.accelerator is not None and problem.taskset.accelerator.wait == "busy"
     for task in problem.tasks:
         alone = (

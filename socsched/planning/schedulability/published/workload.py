@@ -1,4 +1,4 @@
-"""What global tests share: how much a task can execute in a window of given length."""
+"""Helpers of global tests: bounds on the execution of a task in a window of given length."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from socsched.descriptor.taskset_model import PeriodicTask
 
 
 def carry_in(task: PeriodicTask, window: int, response: int) -> int:
-    """Return the most a task executes in a window, a job of it possibly begun before.
+    """Return the most a task executes in a window, possibly with a carry-in job.
 
-    Its first job ends just `response` after its arrival, the others run as early as they can (Bertogna & Cirinei, RTSS
-    2007, equation 4, and 8 where `response` is below the deadline).
+    Its first job ends exactly `response` after its arrival, the others run as early as possible (Bertogna & Cirinei,
+    RTSS 2007, equation 4, and 8 where `response` is below the deadline).
     """
     jobs = (window + response - task.wcet_ns) // task.period_ns
     rest = window + response - task.wcet_ns - jobs * task.period_ns
@@ -19,7 +19,7 @@ def carry_in(task: PeriodicTask, window: int, response: int) -> int:
 
 
 def no_carry_in(task: PeriodicTask, window: int) -> int:
-    """Return the most a task executes in a window when no job of it is unfinished at its start.
+    """Return the most a task executes in a window with no job of it unfinished at the start.
 
     Guan, Stigge, Yi, Yu, RTSS 2009, equation 5.
     """
@@ -29,18 +29,18 @@ def no_carry_in(task: PeriodicTask, window: int) -> int:
 def due_within(task: PeriodicTask, window: int, slack: int) -> int:
     """Return the most a task executes in a window at whose end a job of it is due, under EDF.
 
-    `slack` is how long before its deadline each job of it is known to end (Bertogna & Cirinei, RTSS 2007, equations
-    5 and 9).
+    `slack` is the least time before its deadline at which each job is known to end (Bertogna & Cirinei, RTSS 2007,
+    equations 5 and 9).
     """
     jobs = window // task.period_ns
     return jobs * task.wcet_ns + min(task.wcet_ns, max(window - jobs * task.period_ns - slack, 0))
 
 
 def settle(need: Callable[[int], int], start: int, limit: int) -> int | None:
-    """Return a window (ns) with need(window) <= window, as small as can be found; None when none is within `limit`.
+    """Return a window (ns) with need(window) <= window, as small as can be found; None if none is within `limit`.
 
-    `need` must not fall as windows grow.  Steps towards the least such window can be as short as 1 ns, so after some
-    the search leaps and comes back: with need(x) <= x, need(x) is such a window as well.
+    `need` must not decrease as windows grow.  Steps towards the least such window can be as short as 1 ns, so after
+    `PLAIN` steps the search leaps ahead and comes back: if need(x) <= x, need(x) is such a window as well.
     """
     window, steps = start, 0
     while (longer := need(window)) > window:
@@ -58,4 +58,4 @@ def settle(need: Callable[[int], int], start: int, limit: int) -> int | None:
 
 
 PLAIN = 40
-"""Steps before `settle` leaps, and back again after."""
+"""Steps before `settle` leaps, and steps back afterwards."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from socsched import plugins
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.network import (
     HEADS,
@@ -25,7 +26,6 @@ from socsched.models.pointpillars.network import (
     scatter_network,
     second_fpn,
 )
-from socsched.models.registry import Model
 from socsched.models.weights import seeded_weights
 
 PIPELINE = Path(__file__).parent / "data" / "scan" / "tiny.yaml"

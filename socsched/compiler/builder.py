@@ -41,7 +41,8 @@ from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
-from socsched.models.registry import Model, get_model
+from socsched.models.model import Model
+from socsched.models.registry import get_model
 from socsched.models.weights import check_weights, seeded_weights
 from socsched.models.work import stage_work
 

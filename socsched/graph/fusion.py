@@ -131,7 +131,7 @@ class _Fusion:
             self.groups.append(Group(name, op.kind, op.inputs, op.name, weights, op.attrs, op.options))
 
     def is_bias(self, producer: Group, op: Operation) -> bool:
-        """Say whether an addition is the bias its layer asks for, the last thing that can join the layer."""
+        """Return whether an addition is the bias its layer asks for, the last thing that can join the layer."""
         if producer.kind not in _BIASED or not op.weights:
             return False
         return "bias" not in producer.weights and not producer.relu and op.weights[0] in self.biases

@@ -15,7 +15,7 @@ import numpy as np
 from socsched.errors import InputError, UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
-from socsched.models.registry import Model, Port
+from socsched.models.model import Model, Port
 
 HEIGHT, WIDTH = 384, 640
 STAGES = ((2, 64), (2, 128), (2, 256), (2, 512))

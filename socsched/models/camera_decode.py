@@ -19,9 +19,9 @@ import numpy.typing as npt
 from socsched.errors import UsageError
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.camera import ANCHORS, CLASSES, HEIGHT, OUTPUTS, WIDTH
+from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import check_params
 from socsched.models.pointpillars.nms import suppress
-from socsched.models.registry import Model, Port
 from socsched.models.scores import sigmoid
 
 NAME = "camera.decode"

@@ -17,9 +17,9 @@ import numpy as np
 from socsched.errors import InputError, MachineError, UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model, Port
 from socsched.models.onnx_graph import OnnxGraph, read
 from socsched.models.onnx_layers import translate
-from socsched.models.registry import Model, Port
 from socsched.models.weights import Weights
 
 _PARAMS = ("file", "inputs", "outputs", "shapes")

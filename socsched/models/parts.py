@@ -17,7 +17,7 @@ from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, parse_part, take
-from socsched.models.registry import Model, Port
+from socsched.models.model import Model, Port
 
 PART = "part"
 """Name of the param."""

@@ -9,7 +9,7 @@ from typing import Any
 from socsched.descriptor.pipeline import Chain, Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.graph.tiles import Grid, gather_network, tile_network, tile_types
-from socsched.models.registry import Model, Port
+from socsched.models.model import Model, Port
 
 TILE = "tile"
 """Name of the param."""

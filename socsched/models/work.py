@@ -9,7 +9,8 @@ from socsched.graph.expand import fused, layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
-from socsched.models.registry import Model, get_model
+from socsched.models.model import Model
+from socsched.models.registry import get_model
 
 _PRECISIONS = ("fp32", "fp16", "int8")
 Border = tuple[TensorType, ...]

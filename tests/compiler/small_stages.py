@@ -21,8 +21,9 @@ from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model, Port
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
-from socsched.models.registry import Model, Port, get_model
+from socsched.models.registry import get_model
 
 Array = np.ndarray[Any, Any]
 

@@ -31,7 +31,7 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import Model, Port
+from socsched.models.model import Model, Port
 
 MALI = {"kind": "opencl", "max_threads_per_block": 64, "host": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}}
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}

@@ -28,7 +28,7 @@ from socsched.errors import CompileError, InputError, UsageError
 from socsched.graph.network import Layer as NetworkLayer
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import Model, Port
+from socsched.models.model import Model, Port
 from socsched.models.weights import seeded_weights
 
 THREE = Layer(32, 64, 20, 24, Window((3, 3), (1, 1), (1, 1)))

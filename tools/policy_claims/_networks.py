@@ -9,7 +9,7 @@ from socsched import plugins
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import Model, Port
+from socsched.models.model import Model, Port
 
 MS = 1_000_000
 

@@ -47,12 +47,12 @@ def applied(activation: Activation, dtype: str) -> Callable[[Any], Any]:
 
 
 def known(activation: Activation) -> bool:
-    """Say whether `function` has this activation."""
+    """Return whether `function` has this activation."""
     return not activation or activation[0] in _FUNCTIONS
 
 
 def keeps_zero(activation: Activation) -> bool:
-    """Say whether zero stays zero, so that borders and missing channels may pass through."""
+    """Return whether zero stays zero, so that borders and missing channels may pass through."""
     name = activation[0] if activation else ""
     within = name != "clip" or activation[1] <= 0 <= activation[2]
     return within and name not in ("sigmoid", "exp", "hard_sigmoid")

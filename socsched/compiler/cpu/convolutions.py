@@ -34,7 +34,7 @@ class Convolutions(Images):
         self.most = half.TERMS if self.dtype == "float32" else half.most(self.graph)
 
     def takes(self, group: Group) -> bool:
-        """Say whether there is a rule for this convolution: images, one at a time, as many channels as blocks need."""
+        """Return whether there is a rule for this convolution: images, one at a time, as many channels as blocks need."""
         if not self.is_image(*group.inputs, group.output):
             return False
         a = group.attrs

@@ -140,13 +140,13 @@ class Images:
         return self.plain[name]
 
     def only_convolved(self, name: str) -> bool:
-        """Say whether a value has few channels and only convolutions read it: no need to fill up a block."""
+        """Return whether a value has few channels and only convolutions read it: no need to fill up a block."""
         readers = self.graph.consumers(name)
         plain = all(g.kind == "conv2d" and g.inputs[0] == name and len(g.inputs) == 1 for g in readers)
         return self.graph.values[name].shape[1] < self.c and plain and name not in self.graph.outputs
 
     def is_image(self, *names: str) -> bool:
-        """Say whether all these values can lie in whole blocks of the vector unit's size."""
+        """Return whether all these values can lie in whole blocks of the vector unit's size."""
         for name in names:
             tensor = self.graph.values[name]
             if len(tensor.shape) != 4 or tensor.shape[0] != 1 or min(tensor.shape) < 1 or tensor.dtype != "fp32":

@@ -37,7 +37,7 @@ class Patch:
         return max((self.rows + self.columns) * DEPTH * 2 * self.stages, self.rows * (self.columns + 8) * 2) + 1024
 
     def fits(self, shape: Convolution) -> bool:
-        """Say whether the shape has a rule here and this patch serves it."""
+        """Return whether the shape has a rule here and this patch serves it."""
         return (
             shape.channels % DEPTH == 0
             and (not shape.planes or self.columns == shape.n <= 256)

@@ -109,7 +109,7 @@ class Tile:
         return max((self.rows + self.columns) * self.depth * 2 * self.stages, self.rows * (self.columns + 8) * 4)
 
     def fits(self, shape: Convolution) -> bool:
-        """Say whether every copy is whole, the sums are long enough for the pipeline, and registers suffice."""
+        """Return whether every copy is whole, the sums are long enough for the pipeline, and registers suffice."""
         step = self.warps * LANES * VECTOR
         rounds = -(-shape.k // self.depth)
         return (

@@ -42,7 +42,7 @@ PRECISIONS = ("fp16", "int8")
 
 
 def has_toolchain(engine: Engine) -> bool:
-    """Say whether stages for `engine` are handed over to a vendor's toolchain."""
+    """Return whether stages for `engine` are handed over to a vendor's toolchain."""
     return engine.operators.runtime in TOOLCHAINS
 
 

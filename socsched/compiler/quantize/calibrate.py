@@ -24,7 +24,8 @@ from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.models.registry import Model, bindings, get_model
+from socsched.models.model import Model
+from socsched.models.registry import bindings, get_model
 from socsched.models.weights import check_weights
 
 DEFAULT_SAMPLES = 2

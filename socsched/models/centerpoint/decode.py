@@ -22,9 +22,9 @@ import numpy.typing as npt
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.centerpoint.grid import AUTOWARE, settle
 from socsched.models.centerpoint.network import CLASSES, MAPS
+from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
-from socsched.models.registry import Model, Port
 from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "centerpoint.decode"

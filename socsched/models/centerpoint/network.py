@@ -25,9 +25,9 @@ from typing import Any
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.centerpoint.grid import AUTOWARE, settle
+from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.network import BLOCKS, UP_CHANNELS, pillar_network, scatter_network, second_fpn
-from socsched.models.registry import Model, Port
 
 CHANNELS = 32
 STRIDES = (1, 2, 2)

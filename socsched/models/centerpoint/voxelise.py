@@ -14,10 +14,10 @@ import numpy as np
 
 from socsched.models.centerpoint.grid import AUTOWARE, MAX_PILLARS, MAX_POINTS, settle
 from socsched.models.loops import Loops
+from socsched.models.model import Model
 from socsched.models.pointpillars import voxelise as pillars
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.voxelise import Floats, Ints
-from socsched.models.registry import Model
 
 NAME = "centerpoint.voxelise"
 

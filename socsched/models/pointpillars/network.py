@@ -22,8 +22,8 @@ from typing import Any
 from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import KITTI, Grid
-from socsched.models.registry import Model, Port
 from socsched.models.weights import Weights
 
 NX, NY, _ = KITTI.cells

@@ -14,6 +14,7 @@ from typing import Any
 
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model
 from socsched.models.pointpillars.grid import KITTI
 from socsched.models.pointpillars.network import (
     HEADS,
@@ -27,7 +28,6 @@ from socsched.models.pointpillars.network import (
     scatter_network,
     second_fpn,
 )
-from socsched.models.registry import Model
 from socsched.models.weights import Weights, load_weights
 
 CHANNELS = 32

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.arrays import aligned_zeros
 from socsched.models.loops import Loops
+from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
-from socsched.models.registry import Model, Port
 
 NAME = "pointpillars.voxelise"
 PARAMS: dict[str, Any] = {"points": 20000, "pillars": 6000, "max_pillars": 16000, "max_points": 32, "range": None}

@@ -11,8 +11,9 @@ from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
+from socsched.models.model import Model
 from socsched.models.parts import part_of, whole_stage, without_part
-from socsched.models.registry import Model, get_model
+from socsched.models.registry import get_model
 
 _UNTYPED = ("uint8", "int32", "int64", "bool")
 

@@ -16,8 +16,8 @@ from socsched.graph.operators import Operator, TensorType
 from socsched.graph.partition import parse_part, take
 from socsched.literature.planners.ios import Stages, blocks, components, endings, greedy, scheduled, sequential
 from socsched.literature.planners.sharing import Kernel, fills, group_ns, merged, together
+from socsched.models.model import Model, Port
 from socsched.models.parts import part_of
-from socsched.models.registry import Model, Port
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan

@@ -1,0 +1,51 @@
+"""Models of stages: a network or a host function, with named ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from socsched.graph.network import Network
+from socsched.graph.operators import Operator, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named input or output; the type has nominal sizes (such as the params' nominal pillar count)."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A built-in model for given params.
+
+    Exactly one of `network` (a factory, so that listing models costs nothing) and `function` (numpy arrays in port
+    order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
+    compiler's IR. `classes` names the labels a detector's last stage gives.  `weights` returns the weights contained in
+    the network's file, None for a network without; `trained` those socsched ships for a built-in network, used where
+    the user names no weights file, and `scales` the file of int8 scales that belongs to them.  `loops`: the function
+    accepts compiled loops under that name (`models.loops`).  `whole` is the network this one is a part of, if any:
+    seeded weights are drawn for it, so that the parts compute the same as the whole.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    network: Callable[[], Network] | None = None
+    function: Callable[..., tuple[Any, ...]] | None = None
+    operators: tuple[Operator, ...] = ()
+    classes: tuple[str, ...] = ()
+    weights: Callable[[], dict[str, Any]] | None = None
+    loops: bool = False
+    whole: Callable[[], Network] | None = None
+    trained: Callable[[], dict[str, Any]] | None = None
+    scales: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Return whether no training is needed: no network, or one that comes with weights."""
+        given = self.network is None or self.weights is not None or self.trained is not None
+        return given or not (self.network and self.network().params)

@@ -42,7 +42,7 @@ from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition
-from socsched.runtime.discipline import EXECUTORS
+from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
 from socsched.runtime.faults import Dropout, Faults
 from socsched.runtime.inputs import Scenes

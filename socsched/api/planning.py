@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
     from socsched.planning.known import Known
-    from socsched.planning.observed import Observed
     from socsched.planning.plan import Plan
+    from socsched.planning.simulation_feedback import Observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
     from socsched.planning.known import Known
-    from socsched.planning.observed import NOTHING
     from socsched.planning.planner import make_plan
+    from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 
     clock, profile = Clock.of(options.time_limit), profile_of(options)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.expected import critical_path
-from socsched.planning.observed import NOTHING, Observed
 from socsched.planning.plan import Plan, Task
+from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.sim.engine import run
 from socsched.trace.columns import DONE
 from socsched.trace.metrics import result

@@ -145,7 +145,7 @@ def duration_ns(duration: str | int | None) -> int | None:
 
 def preview(plan: Plan) -> Trace:
     """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
-    from socsched.planning.handoff.stm import hyperperiod_ns
+    from socsched.planning.export.stm import hyperperiod_ns
     from socsched.sim.engine import simulate as traced
 
     if not plan.tasks:

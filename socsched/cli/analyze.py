@@ -36,7 +36,7 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
     from socsched.cli import outcomes
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.models.work import stage_work
-    from socsched.planning.addition import add
+    from socsched.planning.admission import add
 
     made = loading.load_plan(file)
     pipeline = loading.pipeline_of(made, source, output.warn)

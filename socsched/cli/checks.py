@@ -8,7 +8,7 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
 
     With `strict`, raise DescriptorError listing every number without a source.
     """
-    from socsched.descriptor.grounds import coverage, require_grounds
+    from socsched.descriptor.provenance import coverage, require_grounds
     from socsched.descriptor.source import read
 
     found = (require_grounds if strict else coverage)(read(file))

@@ -50,7 +50,7 @@ def command(
     from socsched.api.planning import PlanOptions, plan_with
     from socsched.api.simulation import simulate
     from socsched.cli.run_view import frame_notes
-    from socsched.runtime.neighbours import Neighbours
+    from socsched.runtime.background_load import Neighbours
 
     ready_to_write(folder=folder)
     pipeline_name = fitting(weights)
@@ -97,7 +97,7 @@ def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
     `trained`: the user's own weights were used; `others`: cores that other programs occupied meanwhile, None if
     unknown.
     """
-    from socsched.runtime.neighbours import MUCH
+    from socsched.runtime.background_load import MUCH
     from socsched.units import format_duration
 
     notes = ["Measured just now on this machine, which ran the compiled network on every scan."]

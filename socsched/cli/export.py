@@ -31,11 +31,11 @@ def export(plan: Plan, form: str, file: Path) -> None:
 
 def _text(plan: Plan, form: str) -> str:
     if form == "stm":
-        from socsched.planning.handoff.stm import stm
+        from socsched.planning.export.stm import stm
 
         return stm(plan)
     from socsched.descriptor.catalog import get_platform
-    from socsched.planning.handoff.linux import linux
+    from socsched.planning.export.linux import linux
 
     platform = get_platform(plan.platform)
     first, processors = 0, dict[str, Sequence[int]]()

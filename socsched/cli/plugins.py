@@ -30,7 +30,7 @@ def command(output: Output, group: str | None) -> None:
     }
 
     def show() -> None:
-        from socsched.reporting.sheet import Sheet
+        from socsched.reporting.responsive_table import Sheet
         from socsched.reporting.terminal import console
 
         rows = [

@@ -32,7 +32,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     if ctx.ensure_object(Output).json:
         ctx.obj.document({"policies": found})
     else:
-        from socsched.reporting.sheet import Sheet
+        from socsched.reporting.responsive_table import Sheet
         from socsched.reporting.terminal import console
 
         rows = [*found.items(), ("np-NAME", "Any of them without preemption.")]

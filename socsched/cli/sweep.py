@@ -11,7 +11,7 @@ from socsched.cli.options import NameOrPath, Output, folder_option, output_optio
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
 
 if TYPE_CHECKING:
-    from socsched.study.answers import Answers
+    from socsched.study.summary import Answers
     from socsched.study.sweep import Sweep
 
 
@@ -54,10 +54,10 @@ def command(
     """
     from socsched.descriptor.study_file import load_study
     from socsched.study import table
-    from socsched.study.answers import answers
     from socsched.study.engines import engine as chosen_engine
     from socsched.study.inputs import gather
     from socsched.study.store import create
+    from socsched.study.summary import answers
     from socsched.study.sweep import configurations, sweep
 
     output: Output = ctx.obj

@@ -16,14 +16,14 @@ from socsched.planning.deadlines import (
 )
 from socsched.planning.deployment import Deployment
 from socsched.planning.expected import expected_latencies, expected_latency
-from socsched.planning.observed import NOTHING
 from socsched.planning.plan import ChainResult, Task
 from socsched.planning.schedulability import edf, edf_holistic
 from socsched.planning.schedulability.chains import data_age, reaction_time
 from socsched.planning.schedulability.edf_demand import Overload
 from socsched.planning.schedulability.holistic import holistic
+from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED
 from socsched.planning.schedulability.tasks import Response, RtTask, convert, timer_jitter
-from socsched.planning.schedulability.whole import DEMAND, FIXED
+from socsched.planning.simulation_feedback import NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.deadlines import stretches
-from socsched.planning.observed import NOTHING, Observed
 from socsched.planning.plan import Task
 from socsched.planning.schedulability.chains import Stretch
+from socsched.planning.simulation_feedback import NOTHING, Observed
 
 
 def expected_latencies(graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING) -> dict[str, int]:

@@ -17,9 +17,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import CompileError, UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.conflict import Judge, Judged, key
 from socsched.planning.explain import Judged as Modes
-from socsched.planning.more_levers import more_levers
+from socsched.planning.infeasible_subset import Judge, Judged, key
+from socsched.planning.mode_levers import more_levers
 from socsched.planning.plan import Violation
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power

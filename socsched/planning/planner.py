@@ -18,18 +18,18 @@ from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.conflict import Search, conflict
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
+from socsched.planning.exact_search import prove
 from socsched.planning.explain import reasons
+from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
 from socsched.planning.levers import helping, verified
 from socsched.planning.mapping.solvers import SOLVERS, available, require
-from socsched.planning.observed import NOTHING, Observed
 from socsched.planning.plan import SCHEMA_VERSION, Conflict, Plan, Task
-from socsched.planning.proof import prove
 from socsched.planning.refutation import by_bounds, by_search, met
+from socsched.planning.rejected_options import refusals
+from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mended, solve
-from socsched.planning.thrift import refusals
 from socsched.planning.uncertainty import uncertainty
 from socsched.planning.unplaceable import homeless, unplaceable
 from socsched.planning.verdict import overrun

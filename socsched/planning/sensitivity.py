@@ -15,8 +15,8 @@ from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan, Task
 from socsched.planning.schedulability import edf
 from socsched.planning.schedulability.chains import reaction_time
+from socsched.planning.schedulability.plan_analysis import respond, stretches, unmet
 from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks, single_resource
-from socsched.planning.schedulability.whole import respond, stretches, unmet
 
 LARGEST = 64.0
 ACCURACY = 1.01

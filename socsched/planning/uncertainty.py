@@ -15,13 +15,13 @@ from typing import Any
 
 from socsched.cost.cost import Cost
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.conflict import Judge
 from socsched.planning.deadlines import stretches
 from socsched.planning.deployment import Deployment, deploy
 from socsched.planning.expected import expected_latency
+from socsched.planning.infeasible_subset import Judge
 from socsched.planning.plan import Plan
+from socsched.planning.schedulability.plan_analysis import respond, unmet
 from socsched.planning.schedulability.tasks import rt_tasks
-from socsched.planning.schedulability.whole import respond, unmet
 from socsched.planning.sensitivity import grown, spare
 from socsched.planning.verdict import balance, utilisations
 from socsched.planning.workload import Unconnectable, Workload

@@ -12,8 +12,8 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.engine_levels import levels
-from socsched.planning.observed import NOTHING, Observed
 from socsched.planning.plan import PlannedEngine, PlannedSensor
+from socsched.planning.simulation_feedback import NOTHING, Observed
 
 Mapping_ = Mapping[str, Cost]
 """Stage -> the cost (engine, precision, share) chosen for it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.beside import Resource, bounds, chain_bound
-from socsched.planning.schedulability.used import used
+from socsched.planning.schedulability.applicable import used
+from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
 from socsched.planning.sensitivity import Spare, co_runner, spare
 
 

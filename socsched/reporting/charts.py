@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from socsched.reporting import thin
+from socsched.reporting import downsample as thin
 from socsched.reporting.svg import element, picture, text, ticks
 from socsched.units import format_duration
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan, Task
-from socsched.reporting import facts
+from socsched.reporting import view_model as facts
 from socsched.units import format_bandwidth, format_duration, format_power
 
 ORDER = {"feasible": 0, "undecided": 1, "infeasible": 2}

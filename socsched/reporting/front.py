@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from socsched.reporting import facts
+from socsched.reporting import view_model as facts
 from socsched.reporting.charts import WIDTH, Frame
 from socsched.reporting.roofplot import free_place
 from socsched.reporting.svg import element, picture, table, text

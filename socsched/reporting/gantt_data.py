@@ -16,7 +16,7 @@ from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Columns, Ints
-    from socsched.trace.stays import Arrows, Stays
+    from socsched.trace.execution_intervals import Arrows, Stays
 
 ROOM = 4000
 """Maximum number of bars in a timeline of the page, not counting late ones."""
@@ -45,14 +45,14 @@ class Recorded:
     def of(cls, plan: Plan, trace: Trace) -> Recorded:
         """Return the record of `trace`."""
         # imported here, so that NumPy is loaded only if there is something to draw
-        from socsched.trace.stays import arrows, stays
+        from socsched.trace.execution_intervals import arrows, stays
 
         columns = trace.columns
         return cls(plan, columns, stays(columns), arrows(columns, plan), _rows(plan, columns))
 
 
 def _rows(plan: Plan, columns: Columns) -> dict[tuple[str, int], int]:
-    from socsched.trace.stays import used_lanes
+    from socsched.trace.execution_intervals import used_lanes
 
     used = {(engine, lane) for engine, lanes in used_lanes(columns) for lane in lanes}
     order = {engine.id: i for i, engine in enumerate(plan.engines)}

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from socsched.planning.plan import ChainResult, Plan, Violation
-from socsched.reporting import facts
+from socsched.reporting import view_model as facts
 from socsched.reporting.diff import PlanDiff
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power

@@ -13,7 +13,7 @@ from socsched.errors import UsageError, unwritable
 from socsched.files import write_file
 from socsched.planning.pareto import Point
 from socsched.planning.plan import Plan
-from socsched.reporting import facts
+from socsched.reporting import view_model as facts
 from socsched.reporting.svg import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power

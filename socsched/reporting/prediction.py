@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from socsched.planning.plan import Plan
-from socsched.reporting.facts import planned_quantile
+from socsched.reporting.view_model import planned_quantile
 
 FIGURES = ("p50", "p99", "p99_9")
 

@@ -7,7 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from socsched.planning.plan import Plan
-from socsched.reporting import charts, facts
+from socsched.reporting import charts
+from socsched.reporting import view_model as facts
 from socsched.reporting.gantt_data import colours
 from socsched.reporting.svg import element, table
 from socsched.trace.columns import CLOCK

@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan, Violation
-from socsched.reporting import charts, diagram, facts, front, roofplot
+from socsched.reporting import charts, diagram, front, roofplot
+from socsched.reporting import view_model as facts
 from socsched.reporting.background import Background
 from socsched.reporting.gantt_data import colours
 from socsched.reporting.svg import element, table

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan
-from socsched.reporting import facts
+from socsched.reporting import view_model as facts
 from socsched.reporting.junit import lateness, violation_text
 from socsched.reporting.why import headline, sentence
 from socsched.trace.trace import Trace

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from socsched.planning.plan import Plan, Violation
-from socsched.reporting import facts
-from socsched.reporting.sheet import Sheet
+from socsched.reporting import view_model as facts
+from socsched.reporting.responsive_table import Sheet
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 

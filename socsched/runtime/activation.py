@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from socsched.planning.plan import Task
-from socsched.runtime.discipline import Place
-from socsched.runtime.ledger import Ticket
+from socsched.runtime.dispatch_policy import Place
+from socsched.runtime.frame_accounting import Ticket
 from socsched.trace.trace import Job
 
 Outputs = Mapping[str, Any]

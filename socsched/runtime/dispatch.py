@@ -17,11 +17,11 @@ from operator import attrgetter
 
 from socsched.planning.plan import Plan, Task
 from socsched.runtime.activation import NOBODY, Activation, Delivery, Outputs, oldest
-from socsched.runtime.discipline import Discipline, EventChained, WorkerKey
-from socsched.runtime.ledger import ABORTED, DROPPED, Ledger, let_go
+from socsched.runtime.criticality_isolation import Shield
+from socsched.runtime.dataflow import Wiring
+from socsched.runtime.dispatch_policy import Discipline, EventChained, WorkerKey
+from socsched.runtime.frame_accounting import ABORTED, DROPPED, Ledger, let_go
 from socsched.runtime.overload import Overload
-from socsched.runtime.shield import Shield
-from socsched.runtime.wiring import Wiring
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
 

@@ -18,12 +18,12 @@ from socsched.runtime.backends.base import Backend, Setting
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.boards.base import Board
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.hub import FrameReport
+from socsched.runtime.executor_state import FrameReport
 from socsched.runtime.input_files import InputFiles
 from socsched.runtime.inputs import sources
 from socsched.runtime.options import PLAIN, Options
+from socsched.runtime.plan_instance import WARMUP_FRAMES
 from socsched.runtime.session import Session
-from socsched.runtime.version import WARMUP_FRAMES
 from socsched.runtime.worker import warn
 from socsched.trace.trace import Trace
 from socsched.units import format_duration

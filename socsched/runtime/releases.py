@@ -11,12 +11,12 @@ from typing import Any
 
 from socsched.planning.plan import Plan
 from socsched.runtime import realtime, timetable
-from socsched.runtime.anticipate import REHEARSAL_NS
+from socsched.runtime.executor_state import LOOK_S, Hub
 from socsched.runtime.faults import Injector
 from socsched.runtime.frames import FrameSource
-from socsched.runtime.hub import LOOK_S, Hub
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import RELEASE
+from socsched.runtime.prewake import REHEARSAL_NS
 
 _PRIORITY = 90
 """SCHED_FIFO priority of the release thread: it only sleeps and releases, and no running job may delay a release."""

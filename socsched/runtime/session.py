@@ -15,23 +15,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from socsched.runtime import realtime, timetable
-from socsched.runtime.anticipate import AUTO_NS
 from socsched.runtime.backends.base import Backend, Setting
 from socsched.runtime.backends.choose import Instances, limit
 from socsched.runtime.boards.base import Board, Meter
 from socsched.runtime.collect import Collector, class_names
 from socsched.runtime.errors import StageFailed
+from socsched.runtime.executor_state import FrameReport, Hub
+from socsched.runtime.failover import Losses
 from socsched.runtime.faults import Faults, Injector
 from socsched.runtime.frames import FrameSource
 from socsched.runtime.frames_file import FramesFile
-from socsched.runtime.hub import FrameReport, Hub
 from socsched.runtime.journal import Journal
-from socsched.runtime.losses import Losses
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Policies
+from socsched.runtime.plan_instance import (
+    WARMUP_FRAMES,
+    Version,
+    await_workers,
+    make_version,
+    start_workers,
+    stop_workers,
+)
+from socsched.runtime.prewake import AUTO_NS
 from socsched.runtime.releases import Releases
-from socsched.runtime.version import WARMUP_FRAMES, Version, await_workers, make_version, start_workers, stop_workers
 from socsched.runtime.worker import Habits, Worker, warn
 from socsched.trace.trace import Instant, Trace
 

@@ -21,7 +21,7 @@ from socsched.planning.plan import Task
 from socsched.runtime.activation import Activation
 from socsched.runtime.backends.base import Call, Outputs, Pending
 from socsched.runtime.faults import Injector
-from socsched.runtime.parking import mailbox
+from socsched.runtime.futex_queue import mailbox
 from socsched.text import printable
 
 Prepare = Callable[[Task], Call]

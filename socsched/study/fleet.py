@@ -25,8 +25,8 @@ from socsched.study.columns import Column
 from socsched.study.design import Point
 from socsched.study.engines import Engine
 from socsched.study.inputs import Inputs
+from socsched.study.job_scheduler import do_jobs
 from socsched.study.progress import Progress
-from socsched.study.rounds import do_jobs
 from socsched.study.runs import override
 from socsched.study.store import Row, Store
 from socsched.study.vary import MILLION, loaded, warmed

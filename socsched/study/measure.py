@@ -21,9 +21,9 @@ import numpy as np
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
-from socsched.study.answers import chosen
 from socsched.study.engines.pool import Pool
 from socsched.study.store import Row, replace_file
+from socsched.study.summary import chosen
 from socsched.study.sweep import Sweep
 
 _GRACE_S = 10

@@ -11,7 +11,7 @@ from typing import Any
 from socsched.descriptor.study import Study
 from socsched.reporting.svg import element, table
 from socsched.study import columns, figures
-from socsched.study.answers import Answers
+from socsched.study.summary import Answers
 from socsched.study.sweep import rank
 from socsched.units import format_duration, format_power
 

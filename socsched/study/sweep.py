@@ -21,8 +21,8 @@ from socsched.resources import is_path
 from socsched.study.design import Point, points
 from socsched.study.engines import Engine
 from socsched.study.inputs import Inputs, Opened
+from socsched.study.job_scheduler import do_jobs, plan_file
 from socsched.study.progress import Progress
-from socsched.study.rounds import do_jobs, plan_file
 from socsched.study.store import Row, Store
 from socsched.study.work import Job, Planned, open_inputs, plan_key, unpack
 

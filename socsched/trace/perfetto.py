@@ -56,7 +56,7 @@ def lane_track(engine: str, lane: int) -> Track:
 
 
 def _tracks(columns: Columns, plan: Plan) -> list[Track]:
-    from socsched.trace.stays import used_lanes
+    from socsched.trace.execution_intervals import used_lanes
 
     lanes = [lane_track(engine.id, lane) for engine in plan.engines for lane in range(max(engine.lanes, 1))]
     used = [lane_track(engine, lane) for engine, held in used_lanes(columns) for lane in held]

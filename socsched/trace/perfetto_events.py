@@ -10,9 +10,9 @@ import numpy as np
 from socsched.planning.plan import Plan
 from socsched.trace.columns import STATUS, Columns
 from socsched.trace.convert import Names, coded
+from socsched.trace.execution_intervals import arrows, stays
 from socsched.trace.perfetto import PROCESS, Track, lane_track, packet
 from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
-from socsched.trace.stays import arrows, stays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

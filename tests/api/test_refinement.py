@@ -7,9 +7,9 @@ import pytest
 from socsched.api.refinement import refined, steady_ns
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.observed import Observed
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
+from socsched.planning.simulation_feedback import Observed
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 

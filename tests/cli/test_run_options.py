@@ -11,7 +11,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.cli.run_options import EXECUTORS
-from socsched.runtime.discipline import EXECUTORS as KNOWN
+from socsched.runtime.dispatch_policy import EXECUTORS as KNOWN
 
 PIPELINE = """
 schema_version: "1"

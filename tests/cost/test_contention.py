@@ -216,8 +216,8 @@ def test_linear_calibration_finds_the_coefficients_rows_were_made_with() -> None
 @pytest.mark.slow
 def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path: Path) -> None:
     from socsched.descriptor.catalog import get_pipeline
-    from socsched.descriptor.grounds import coverage
     from socsched.descriptor.platform_file import load_platform
+    from socsched.descriptor.provenance import coverage
     from socsched.descriptor.source import read
     from socsched.models.work import stage_work
     from socsched.planning.io import load, save

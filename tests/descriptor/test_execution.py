@@ -10,9 +10,9 @@ from statistics import NormalDist, fmean, pstdev
 import pytest
 from descriptor_samples import PIPELINE, findings
 
-from socsched.descriptor.grounds import coverage
 from socsched.descriptor.pipeline import PER_COST, Degraded, Execution, Stage
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
+from socsched.descriptor.provenance import coverage
 from socsched.descriptor.quantiles import FARTHEST, STEPS, lognormal, normal
 from socsched.descriptor.source import parse
 

@@ -8,7 +8,7 @@ import pytest
 from descriptor_samples import PIPELINE, PLATFORM, replaced
 
 from socsched.cli import root
-from socsched.descriptor.grounds import coverage, require_grounds
+from socsched.descriptor.provenance import coverage, require_grounds
 from socsched.descriptor.source import parse
 from socsched.errors import DescriptorError
 

@@ -11,7 +11,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
-from socsched.planning.addition import add, together
+from socsched.planning.admission import add, together
 from socsched.planning.planner import make_plan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.graph.taskgraph import task_graph
-from socsched.planning.conflict import Search, all_keys, conflict, key, relaxed, restored
 from socsched.planning.impossible import impossible
+from socsched.planning.infeasible_subset import Search, all_keys, conflict, key, relaxed, restored
 from socsched.planning.planner import judge, make_plan, solve
 from socsched.planning.workload import Workload
 

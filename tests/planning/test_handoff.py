@@ -12,8 +12,8 @@ import yaml
 from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.handoff.linux import SHARE, admission, entries
-from socsched.planning.handoff.stm import name, resource, stm
+from socsched.planning.export.linux import SHARE, admission, entries
+from socsched.planning.export.stm import name, resource, stm
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
@@ -117,7 +117,7 @@ def test_the_script_for_linux_is_a_script_and_says_what_the_plan_says(
 def test_reservations_the_kernel_refuses_are_told(plans: dict[str, Plan]) -> None:
     from dataclasses import replace
 
-    from socsched.planning.handoff.linux import linux
+    from socsched.planning.export.linux import linux
 
     plan = plans["edf"]
     assert all(used <= SHARE for used in admission(entries(plan)).values())

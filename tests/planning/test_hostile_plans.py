@@ -20,8 +20,8 @@ from rich_plan import rich_plan
 
 from socsched.descriptor.json_file import MAX_BYTES, MAX_VALUES, positions
 from socsched.errors import DescriptorError, InputError
-from socsched.planning.handoff.linux import linux
-from socsched.planning.handoff.stm import stm
+from socsched.planning.export.linux import linux
+from socsched.planning.export.stm import stm
 from socsched.planning.io import load, save, to_document
 from socsched.planning.plan import Plan
 

@@ -13,8 +13,8 @@ from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Figure
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.planner import make_plan
+from socsched.planning.schedulability.plan_analysis import respond, unmet
 from socsched.planning.schedulability.tasks import rt_tasks
-from socsched.planning.schedulability.whole import respond, unmet
 from socsched.planning.sensitivity import (
     ACCURACY,
     LARGEST,

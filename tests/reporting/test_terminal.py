@@ -10,7 +10,8 @@ from rich.console import Console
 
 from socsched.cli.outcomes import outcome_code
 from socsched.planning.plan import ExecutionTimes, Plan
-from socsched.reporting import facts, terminal
+from socsched.reporting import terminal
+from socsched.reporting import view_model as facts
 
 
 def shown(item: Any, width: int = 160) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.reporting import thin
+from socsched.reporting import downsample as thin
 
 STEPS = st.lists(st.tuples(st.integers(0, 10_000), st.floats(0, 100)), min_size=1, max_size=60)
 END = 10_001

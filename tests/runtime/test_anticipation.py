@@ -12,12 +12,13 @@ import pytest
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
 
-from socsched.runtime import parking, realtime
-from socsched.runtime.anticipate import Anticipation, Rehearsal
-from socsched.runtime.ledger import Ledger
+from socsched.runtime import futex_queue as parking
+from socsched.runtime import realtime
+from socsched.runtime.frame_accounting import Ledger
+from socsched.runtime.futex_queue import _Parked, _Plain, mailbox
 from socsched.runtime.options import Options
-from socsched.runtime.parking import _Parked, _Plain, mailbox
-from socsched.runtime.version import make_version
+from socsched.runtime.plan_instance import make_version
+from socsched.runtime.prewake import Anticipation, Rehearsal
 from socsched.trace.trace import Trace
 
 needs_c = pytest.mark.skipif(parking._code() is None, reason="parking.c needs a C compiler and futexes")

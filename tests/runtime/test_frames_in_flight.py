@@ -19,7 +19,7 @@ from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.runtime.collect import Collector
-from socsched.runtime.discipline import EXECUTORS
+from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
 from socsched.runtime.options import Options
 from socsched.trace.trace import Trace

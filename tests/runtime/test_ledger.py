@@ -17,7 +17,7 @@ from socsched.runtime.dispatch import Dispatcher
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor import execute
 from socsched.runtime.faults import Dropout, Failure, Faults, Overrun, Slowdown
-from socsched.runtime.ledger import Account, Ledger
+from socsched.runtime.frame_accounting import Account, Ledger
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Overload, Policies, StagePolicy
 from socsched.trace.trace import Trace

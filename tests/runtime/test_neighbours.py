@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from socsched.runtime.neighbours import STAT, Neighbours
+from socsched.runtime.background_load import STAT, Neighbours
 
 TICK = os.sysconf("SC_CLK_TCK")
 

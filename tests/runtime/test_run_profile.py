@@ -29,7 +29,7 @@ from socsched.progress import heard
 from socsched.runtime import corun
 from socsched.runtime.backends.base import Placed, Setting
 from socsched.runtime.executor import WARMUP_FRAMES, execute
-from socsched.runtime.hub import Hub
+from socsched.runtime.executor_state import Hub
 from socsched.runtime.profile import half_width, measure
 
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from run_plans import MS, plan, task
 
 from socsched.planning.plan import Plan
-from socsched.runtime import hub as hub_module
+from socsched.runtime import executor_state as hub_module
 from socsched.runtime.backends.base import Setting
-from socsched.runtime.discipline import EventChained
+from socsched.runtime.dispatch_policy import EventChained
+from socsched.runtime.executor_state import Hub
+from socsched.runtime.failover import Losses
 from socsched.runtime.faults import InjectedFailure
-from socsched.runtime.hub import Hub
-from socsched.runtime.losses import Losses
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.overload import Policies
-from socsched.runtime.version import Version
+from socsched.runtime.plan_instance import Version
 from socsched.trace.trace import Trace
 
 

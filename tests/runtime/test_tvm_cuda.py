@@ -24,7 +24,7 @@ from socsched.planning.plan import Plan, Task, Transition
 from socsched.planning.planner import make_plan
 from socsched.runtime.backends.slots import Slots, leased
 from socsched.runtime.backends.tvm_cuda import TvmCudaBackend
-from socsched.runtime.discipline import EXECUTORS
+from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
 from socsched.runtime.options import Options
 from socsched.trace.trace import Trace

@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.errors import UsageError
-from socsched.literature.sharing import gpulet, rms, squishy
+from socsched.literature.sharing import gpulet
+from socsched.literature.sharing import mig_serving as rms
+from socsched.literature.sharing import nexus as squishy
 from socsched.literature.sharing.compare import Scenario, System, capacity, trial, with_guests
 from socsched.literature.sharing.deployment import Demand, Deployment, Part
 from socsched.literature.sharing.interference import LinearInterference, NoInterference, Running
 from socsched.literature.sharing.mechanisms import mechanism
 from socsched.literature.sharing.mig import geometry
+from socsched.literature.sharing.mig_search import Search, search
 from socsched.literature.sharing.profile import Profile, Sample
 from socsched.literature.sharing.published import read_profiles
-from socsched.literature.sharing.rms_search import Search, search
 from socsched.literature.sharing.transition import laid_out, transition
 from socsched.literature.sharing.workload import SECOND
 

@@ -10,9 +10,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.schedulability import edf_holistic
-from socsched.planning.schedulability.beside import OWN, chain_bound, task_bounds
+from socsched.planning.schedulability.compare_bounds import OWN, chain_bound, task_bounds
+from socsched.planning.schedulability.plan_analysis import DEMAND, stretches
 from socsched.planning.schedulability.tasks import rt_tasks
-from socsched.planning.schedulability.whole import DEMAND, stretches
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

@@ -47,8 +47,8 @@ def _rich() -> Any:
 
 def _plan(file: Path) -> None:
     from socsched.cli.options import Output  # noqa: F401
-    from socsched.planning.handoff.linux import linux
-    from socsched.planning.handoff.stm import stm
+    from socsched.planning.export.linux import linux
+    from socsched.planning.export.stm import stm
     from socsched.planning.io import load, to_document
     from socsched.reporting.junit import render
     from socsched.reporting.terminal import console, plan_view

@@ -11,7 +11,8 @@ from statistics import geometric_mean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.literature.sharing import gpulet, measured, squishy
+from socsched.literature.sharing import gpulet, measured
+from socsched.literature.sharing import nexus as squishy
 from socsched.literature.sharing.compare import Scenario, System, capacity, trial, with_guests
 from socsched.literature.sharing.deployment import Demand
 from socsched.literature.sharing.interference import Interference

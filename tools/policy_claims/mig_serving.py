@@ -11,11 +11,11 @@ from statistics import fmean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.literature.sharing import rms
+from socsched.literature.sharing import mig_serving as rms
 from socsched.literature.sharing.deployment import Demand
+from socsched.literature.sharing.mig_search import search
 from socsched.literature.sharing.profile import Profile, ShareLaw
 from socsched.literature.sharing.published import read_profiles
-from socsched.literature.sharing.rms_search import search
 from socsched.literature.sharing.transition import laid_out, transition
 
 SYSTEM, PAPER = "MIG-Serving", "Tan et al., arXiv 2109.11067"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from socsched.literature.sharing import squishy
+from socsched.literature.sharing import nexus as squishy
 from socsched.literature.sharing.deployment import Demand, Deployment, Part, Served
 from socsched.literature.sharing.interference import Interference, NoInterference, Running
 from socsched.literature.sharing.profile import Profile

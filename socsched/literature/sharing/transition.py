@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import Literal
 
 from socsched.literature.sharing.mig import Geometry, Placed, geometry, place
-from socsched.literature.sharing.rms import Config
+from socsched.literature.sharing.mig_serving import Config
 
 
 @dataclass(frozen=True, slots=True)

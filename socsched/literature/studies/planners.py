@@ -13,7 +13,7 @@ from socsched.api.comparison import Outcome, points
 from socsched.errors import InputError, UsageError
 from socsched.files import write_file
 from socsched.planning.planners import known, planner
-from socsched.reporting import facts
+from socsched.reporting import view_model as facts
 from socsched.reporting.pareto import figure
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power

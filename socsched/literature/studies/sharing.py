@@ -8,14 +8,16 @@ from statistics import fmean
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.literature.sharing import gpulet, rms, squishy
+from socsched.literature.sharing import gpulet
+from socsched.literature.sharing import mig_serving as rms
+from socsched.literature.sharing import nexus as squishy
 from socsched.literature.sharing.compare import with_guests
 from socsched.literature.sharing.deployment import Demand, Deployment, Part
 from socsched.literature.sharing.gslice import Gslice
 from socsched.literature.sharing.mechanisms import mechanism
 from socsched.literature.sharing.mig import geometry
+from socsched.literature.sharing.mig_search import search
 from socsched.literature.sharing.outcome import Outcome
-from socsched.literature.sharing.rms_search import search
 from socsched.literature.sharing.serving import Simulation, whole
 from socsched.literature.sharing.workload import requests
 from socsched.literature.studies.sharing_sources import Source

@@ -20,7 +20,7 @@ from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.planning.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
 from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
-from socsched.planning.observed import NOTHING, Observed
+from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution
 from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
 from socsched.units import format_duration

@@ -13,11 +13,11 @@ from socsched.planning.plan import ChainResult, Plan, Task
 from socsched.trace.chains import Record
 from socsched.trace.columns import ABORTED, DONE, DROPPED
 from socsched.trace.trace import Trace
-from socsched.trace.why.pace import WORK, Due, Paces, Spent, whole
+from socsched.trace.why.frame_path import Carrier, Way, Ways, instant_row
+from socsched.trace.why.occupancy import Piece, Places
 from socsched.trace.why.parts import Explanation, Part
-from socsched.trace.why.place import Piece, Places
+from socsched.trace.why.slowdown import WORK, Due, Paces, Spent, whole
 from socsched.trace.why.waits import Waits
-from socsched.trace.why.way import Carrier, Way, Ways, instant_row
 
 RESTARTED = "killed, starts its segment again"
 

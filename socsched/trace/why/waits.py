@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from socsched.trace.columns import DROPPED, UNFINISHED
+from socsched.trace.why.frame_path import Carrier
+from socsched.trace.why.occupancy import Piece, Places, cuts
 from socsched.trace.why.parts import Part
-from socsched.trace.why.place import Piece, Places, cuts
-from socsched.trace.why.way import Carrier
 
 FOREVER = 1 << 62
 

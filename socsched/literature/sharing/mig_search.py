@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log, sqrt
 
-from socsched.literature.sharing.rms import Choices, Config, Problem, done, greedy, lower_bound, trimmed
+from socsched.literature.sharing.mig_serving import Choices, Config, Problem, done, greedy, lower_bound, trimmed
 
 
 @dataclass(frozen=True, slots=True)

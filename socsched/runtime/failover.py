@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from socsched.errors import MachineError
 from socsched.runtime.activation import Activation
 from socsched.runtime.dispatch import Dispatcher
-from socsched.runtime.hub import Hub
-from socsched.runtime.version import Version
+from socsched.runtime.executor_state import Hub
+from socsched.runtime.plan_instance import Version
 from socsched.trace.trace import Instant
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from socsched.planning.plan import Plan, Task
 from socsched.runtime.activation import Activation, Origin, Outputs
-from socsched.runtime.anticipate import Anticipation, Rehearsal
 from socsched.runtime.collect import Collector
 from socsched.runtime.dispatch import Dispatcher
-from socsched.runtime.ledger import Ledger
+from socsched.runtime.frame_accounting import Ledger
 from socsched.runtime.overload import Overload, Policies
-from socsched.runtime.version import Version
+from socsched.runtime.plan_instance import Version
+from socsched.runtime.prewake import Anticipation, Rehearsal
 from socsched.runtime.worker import Worker
 from socsched.trace.trace import Job, Trace
 

@@ -13,7 +13,7 @@ from socsched.runtime import realtime
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import Instances, gate, prepare, queued, title_of
 from socsched.runtime.boards.base import Board
-from socsched.runtime.discipline import Discipline, Sequential, WorkerKey, discipline
+from socsched.runtime.dispatch_policy import Discipline, Sequential, WorkerKey, discipline
 from socsched.runtime.options import Options
 from socsched.runtime.worker import Habits, Worker
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from socsched.cost.contention import ContentionModel, contention_model, draw
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Plan
-from socsched.trace.why.place import Piece, Places, cuts, overlapping
+from socsched.trace.why.occupancy import Piece, Places, cuts, overlapping
 
 
 class Due(NamedTuple):

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from socsched.planning.plan import ChainResult, Plan
 from socsched.planning.schedulability import edf_holistic
+from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, Whole, respond, stretches
 from socsched.planning.schedulability.published.choose import Analysis, analyse
 from socsched.planning.schedulability.resource import resource
 from socsched.planning.schedulability.tasks import Response, RtTask, activation, components, rt_tasks, single_resource
-from socsched.planning.schedulability.whole import DEMAND, FIXED, Whole, respond, stretches
 
 OWN = "the plan's own"
 

@@ -12,7 +12,7 @@ from collections.abc import Container, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from socsched.runtime.dispatch import Dispatcher
-from socsched.runtime.version import Version
+from socsched.runtime.plan_instance import Version
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:

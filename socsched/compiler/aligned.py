@@ -1,7 +1,7 @@
-"""The one place where numpy memory is handed to compiled code, and back.
+"""The only module that passes numpy memory to compiled code and back.
 
-Compiled kernels use aligned vector loads: memory that is not aligned to 64 bytes, which numpy does not promise, ends in
-a segmentation fault.  Everything that goes in is checked here, and copied only when it has to be.
+Compiled kernels use aligned vector loads: memory not aligned to 64 bytes, which numpy does not guarantee, causes a
+segmentation fault.  Every input is checked here and copied only when necessary.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def to_tvm(array: Array, tensor: TensorType, name: str) -> Any:
     from socsched.compiler.tvm_runtime import tvm
 
     check(array, tensor, name)
-    if array.size == 0:  # numpy aligns no memory it does not need
+    if array.size == 0:  # numpy does not align empty arrays
         return tvm.runtime.empty(array.shape, str(array.dtype))
     return tvm.runtime.from_dlpack(aligned(array))
 

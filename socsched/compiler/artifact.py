@@ -1,4 +1,4 @@
-"""Compiled stages on disk: what they are, where they lie, under which key they are found again."""
+"""Compiled stages on disk: their description, location and cache key."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Artifact:
     """One stage compiled for one engine in one precision.
 
     `folder` holds `files` (the first is the one to load or link).  `key` is the sha256 over network, weights, target,
-    versions and rule sources.  `inputs`/`outputs` say how tensors lie at the stage border (physical layout in
-    `TensorType.layout`, -1 where a size varies), `input_names`/`output_names` are the model's ports.  `target` is the
-    kind (llvm, cuda, opencl, hexagon, simulated), `triple` that of the code, `loadable` whether this machine can run
-    it; `weights` is "seed 0" or the sha256 of the arrays; `notes` says what is missing or modelled.  `part` is empty
-    for the whole network (otherwise as `graph.partition.Part` is written), `share` the units of the engine it is for,
-    0 for all.  `code_inputs`/`code_outputs` say how the code wants and leaves tensors where that is not how they lie
-    at the border, which is so for simulated engines.  `computes_half`: the code takes and leaves fp16 tensors; else
-    fp16 is storage at the border, and the code's tensors are fp32.
+    versions and rule sources.  `inputs`/`outputs` describe the tensors at the stage border (physical layout in
+    `TensorType.layout`, -1 where a size varies); `input_names`/`output_names` are the model's ports.  `target` is the
+    kind (llvm, cuda, opencl, hexagon, simulated), `triple` the code's target triple, `loadable` whether this machine
+    can run it; `weights` is "seed 0" or the sha256 of the arrays; `notes` lists what is missing or modelled.  `part` is
+    empty for the whole network (otherwise in the notation of `graph.partition.Part`); `share` is the number of engine
+    units it is built for, 0 for all.  `code_inputs`/`code_outputs` give the code's own tensor layouts where these
+    differ from the border's, as for simulated engines.  `computes_half`: the code takes and returns fp16 tensors;
+    otherwise fp16 is storage at the border, and the code's tensors are fp32.
     """
 
     stage: str
@@ -58,7 +58,7 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """The file to load or link."""
+        """Return the file to load or link."""
         return self.folder / self.files[0]
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Artifact:
 
 
 def from_json(data: Mapping[str, Any], folder: Path) -> Artifact:
-    """Return the artefact that `Artifact.to_json` described; KeyError, TypeError or ValueError when it did not."""
+    """Return the artefact described by `Artifact.to_json`; KeyError, TypeError or ValueError if the data is invalid."""
     tensors = {
         side: tuple(TensorType(tuple(t["shape"]), t["dtype"], t["layout"]) for t in data[side])
         for side in ("inputs", "outputs", "code_inputs", "code_outputs")
@@ -79,7 +79,7 @@ def from_json(data: Mapping[str, Any], folder: Path) -> Artifact:
 
 
 def find(folder: Path) -> Artifact | None:
-    """Return the artefact in `folder` if it is whole: description readable, every file present with its digest."""
+    """Return the artefact in `folder` if it is complete: description readable, every file present with its digest."""
     data = read_json(folder / META)
     try:
         artifact = from_json(data["artifact"], folder)
@@ -90,7 +90,7 @@ def find(folder: Path) -> Artifact | None:
 
 
 def description(artifact: Artifact, folder: Path) -> dict[str, Any]:
-    """Return what `find` expects in `META` for files that lie in `folder`."""
+    """Return the content of `META` that `find` expects for the files in `folder`."""
     return {
         "artifact": artifact.to_json(),
         "sha256": {name: file_digest(folder / name) for name in artifact.files},

@@ -1,8 +1,9 @@
-"""The program of a bundle on its board: the compiled pipeline, stage after stage, frame after frame.
+"""Board program of a bundle: runs the compiled pipeline stage by stage, frame by frame.
 
-It needs numpy and TVM's runtime; no compiler, no linker, none of socsched's other dependencies.  It runs code for
-processors, CUDA and OpenCL, not what vendors' tools build.  Deadlines, rates and engines side by side are a matter of
-`socsched run`; this shows that the code runs there, what it computes and how long each stage takes alone.
+It needs only numpy and TVM's runtime: no compiler, no linker, none of socsched's other dependencies.  It runs code for
+CPUs, CUDA and OpenCL, but not code built by vendors' tools.  Deadlines, rates and concurrent engines are handled by
+`socsched run`; this program shows that the code runs on the board, what it computes and how long each stage takes in
+isolation.
 
     start.sh [--input FRAME ...] [-o RESULTS.npz] [--all] [--json]
 
@@ -42,7 +43,7 @@ _HINT = "build it again with `socsched compile ... -o DIR` and copy the whole fo
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An array that lies in memory as `type` says."""
+    """An array with the memory layout given by `type`."""
 
     array: Array
     type: TensorType
@@ -62,9 +63,9 @@ class BoardStage:
 
 
 def open_bundle(folder: Path) -> tuple[list[BoardStage], list[str]]:
-    """Return the runnable stages of a bundle in order, and those known by their times only.
+    """Return the runnable stages of a bundle in order, and those known only by their execution times.
 
-    Raises InputError for a damaged bundle, MachineError for a stage that this machine or program cannot run.
+    Raises InputError for a damaged bundle and MachineError for a stage that this machine or program cannot run.
     """
     manifest = _manifest(folder / MANIFEST)
     entries = manifest["stages"]
@@ -90,7 +91,7 @@ _MOST_BYTES = 16 * 2**20
 
 
 def _manifest(file: Path) -> dict[str, Any]:
-    """Return the manifest in the form above; checked by hand, since a board has no pydantic."""
+    """Return the manifest, validated against the form above by hand, since boards do not have pydantic."""
     raw = read_bytes(file, "manifest", _HINT, _MOST_BYTES)
     try:
         manifest: dict[str, Any] = json.loads(raw)
@@ -182,7 +183,8 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
 def _compiled(
     folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]
 ) -> tuple[Artifact, Callable[..., tuple[Array, ...]]]:
-    """The first artefact of a stage that this machine can load, loaded; MachineError with what stood against each."""
+    """Return the first artefact of a stage that loads on this machine; MachineError with the reason for each
+    failure."""
     against = []
     for found in (manifest["artifacts"][index] for index in entry["artifacts"]):
         _check(folder, found["sha256"])
@@ -242,7 +244,7 @@ def _as(value: Any, wanted: TensorType) -> Array:
 
 
 def frames(paths: Sequence[Path], stages: Sequence[BoardStage]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """Yield title and sensor outputs (by sensor and port) of every frame in `paths`; InputError for one not usable."""
+    """Yield the title and sensor outputs (by sensor and port) of every frame in `paths`; InputError if unusable."""
     names = {stage.name for stage in stages}
     needed = {(source, port) for stage in stages for port, source in stage.inputs.items() if source not in names}
     for path in paths:
@@ -265,7 +267,7 @@ def _arrays(file: Path) -> dict[str, Array]:
 
 
 def run_frame(stages: Sequence[BoardStage], sensors: Mapping[str, Values]) -> tuple[dict[str, Values], dict[str, int]]:
-    """Return the outputs of all stages for one frame, and the time each took (ns)."""
+    """Return the outputs of all stages for one frame, and the execution time of each (ns)."""
     values: dict[str, Values] = dict(sensors)
     times = {}
     for stage in stages:
@@ -297,7 +299,7 @@ def _run(options: argparse.Namespace) -> int:
     values: dict[str, Values] = {}
     for title, sensors in frames(options.input, stages):
         if not values:
-            run_frame(stages, sensors)  # the first one starts threads and touches memory
+            run_frame(stages, sensors)  # warm-up: starts threads and touches memory
         values, times = run_frame(stages, sensors)
         report["frames"].append({"frame": title, "times_ns": times})
         if not options.json:

@@ -1,11 +1,11 @@
-"""Stages to artefacts.
+"""Builds artefacts from stages.
 
-What a precision means on a target that this machine executes:
+Meaning of each precision, by target:
     fp32   computed as is.
     fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `targets.half_unit`): all activations and
-           weights are fp16, convolutions multiply in it and keep their totals in fp32 (`cpu.half`).
+           weights are fp16, convolutions multiply in fp16 and accumulate totals in fp32 (`cpu.half`).
            llvm otherwise, and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision
-           (their dtype is fp16), everything between is fp32.  So storage and hand-over rounding are modelled;
+           (their dtype is fp16), all intermediate values are fp32.  Rounding of storage and transfers is thus modelled;
            half-precision rounding and overflow of intermediate activations and the accumulators' width are not.
            opencl: all tensors are fp16, sums of convolutions and of the Pillar Feature Net fp32.
     int8   llvm and simulated: integers from the stage's input to its output, where tensors are fp32; see `quantize`.
@@ -64,16 +64,16 @@ def compile_stage(
 ) -> Artifact:
     """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
 
-    `weights` are the whole network's parameters (others are ignored); None means those socsched ships
-    for the network, or random ones of seed 0.  `share` is how
-    many of the engine's units (cores, SMs) the stage may occupy, 0 for all; `threads` how many threads the loaded stage
-    will use, 0 for the share, or all the process may.  `scales` are those of the network's values in int8
-    (`quantize.calibrate`); None means those that go with shipped weights, or ones calibrated on seeded normal inputs.
-    `tuning` are choices for a CPU's convolutions measured on this share of its cores (`cpu.share_tuning`), which the
-    key then carries.
+    `weights` are the whole network's parameters (others are ignored); None selects the weights shipped with socsched
+    for the network, or random weights of seed 0.  `share` is the number of the engine's units (cores, SMs) the stage
+    may occupy, 0 for all; `threads` is the number of threads the loaded stage will use, 0 for the share, or all the
+    process may use.  `scales` are the int8 scales of the network's values (`quantize.calibrate`); None selects those
+    shipped with the weights, or scales calibrated on seeded normal inputs.  `tuning` holds choices for a CPU's
+    convolutions measured on this share of its cores (`cpu.share_tuning`); they become part of the key.
 
-    Raises UsageError for a stage that is no network, a part or a share that does not exist, InputError for weights that
-    do not fit, CompileError for what the engine or target cannot do, MachineError for a missing tool or a full disk.
+    Raises UsageError for a stage that is not a network or a part or share that does not exist, InputError for weights
+    that do not fit, CompileError for anything the engine or target does not support, MachineError for a missing tool or
+    a full disk.
     """
     model, network = network_of(stage)
     if scales is None and weights is None and precision == "int8" and model.scales:
@@ -111,7 +111,7 @@ def compile_stage(
 
 
 def check_share(engine: Engine, share: int) -> None:
-    """Raise UsageError unless `engine` can give `share` of its units to one stage (0: all of them)."""
+    """Raise UsageError unless `engine` can assign `share` of its units to one stage (0: all of them)."""
     if not share:
         return
     if not 0 < share <= engine.units:
@@ -124,13 +124,13 @@ def check_share(engine: Engine, share: int) -> None:
 
 
 def precisions(engine: Engine) -> tuple[str, ...]:
-    """Return the precisions there is a way to compile in for `engine`, whatever the stage."""
+    """Return the precisions that code for `engine` can be compiled in, regardless of the stage."""
     return target_of(engine.target, engine.id).precisions(engine.target)
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Everything a back end needs to build one artefact."""
+    """The inputs a back end needs to build one artefact."""
 
     stage: Stage
     engine: Engine
@@ -149,7 +149,7 @@ class _Request:
 
 
 def network_of(stage: Stage) -> tuple[Model, Network]:
-    """Return the model and the network of a stage; UsageError when it has none."""
+    """Return the model and the network of a stage; UsageError if it has none."""
     if stage.model is None:
         raise UsageError(
             f"stage {stage.name!r} has no model: nothing to compile", "it is known by its execution times only"
@@ -161,15 +161,14 @@ def network_of(stage: Stage) -> tuple[Model, Network]:
 
 
 def port_names(model: Model, network: Network) -> dict[str, str]:
-    """Return network inputs and outputs -> ports they are; tensors between parts have no port and keep their names."""
+    """Map network inputs and outputs to the model's ports; tensors between parts have no port and keep their names."""
     sides = ((network.inputs, model.inputs), (network.outputs, model.outputs))
     return {value: port.name for values, ports in sides for value, port in zip(values, ports, strict=True)}
 
 
 def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:
-    """Return the weights a stage is built with and where they are from: its own file, those given,
-    those socsched ships, or seeded ones."""
-    if model.weights is not None:  # a network from a file comes with its own
+    """Return a stage's weights and their source: its own file, `weights`, shipped with socsched, or seeded."""
+    if model.weights is not None:  # a network from a file has its own weights
         own = model.weights()
         return own, f"sha256 {weights_digest(own)}"
     if weights is None and model.trained is not None:
@@ -192,7 +191,7 @@ def _check_rules(stage: Stage, engine: Engine, precision: str, part: Part | None
 
 
 def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, part: Part | None, share: int) -> Artifact:
-    """The cache is by content: the same code may serve several stages, engines and shares."""
+    """Return the artefact under this stage's names: the cache is by content, so one entry serves several stages."""
     return replace(
         artifact,
         stage=stage.name,
@@ -205,7 +204,7 @@ def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, par
 
 
 def _store(folder: Path, request: _Request) -> Artifact:
-    """Build aside, then move the whole folder into the cache."""
+    """Build in a scratch folder, then move the complete folder into the cache."""
     with scratch(folder.parent) as space:
         made = space / "entry"
         made.mkdir()
@@ -222,7 +221,7 @@ def _store(folder: Path, request: _Request) -> Artifact:
 
 
 def _space(request: _Request) -> int:
-    """Most bytes a build writes: Winograd turns nine weights into 36, and they lie in an object file and a library."""
+    """Return the most bytes a build writes: Winograd turns 9 weights into 36, kept in an object file and a library."""
     return 2 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
 
 

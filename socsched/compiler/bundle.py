@@ -1,4 +1,4 @@
-"""What makes a folder of artefacts start on a board: the program, the sources it needs, the weights, a start script."""
+"""Files that make a folder of artefacts runnable on a board: program, its sources, weights, start script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def sort_of(model: str | None, params: Mapping[str, Any]) -> str:
-    """Return what a stage is to an executor: network, function, or timed (known by its execution times only)."""
+    """Return the kind of a stage for an executor: network, function, or timed (known only by its execution times)."""
     if model is None:
         return "timed"
     return "network" if get_model(model, params).network is not None else "function"
@@ -32,7 +32,7 @@ def sort_of(model: str | None, params: Mapping[str, Any]) -> str:
 def stages(
     pipeline: Pipeline, artifacts: list[dict[str, Any]], handovers: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the stages in the order they run in, each with its inputs and the indices of its code."""
+    """Return the stages in execution order, each with its inputs and the indices of its artefacts."""
     bound = bindings(pipeline)
     entries = []
     for name in task_graph(pipeline).order:
@@ -53,7 +53,7 @@ def stages(
 
 
 def write_weights(folder: Path, weights: Mapping[str, np.ndarray[Any, Any]] | None) -> dict[str, Any]:
-    """Write the weights that were given and return what the manifest says of them; they are in the code already."""
+    """Write the given weights and return their manifest entry; the code already contains them."""
     if weights is None:
         return {"seed": 0}
     np.savez(folder / WEIGHTS, **weights)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def write_program(folder: Path, pipeline: Pipeline) -> list[str]:
 
 
 def _register(library: Path) -> None:
-    """Register the models there too, where no package is installed."""
+    """Register the models on the board, where no package is installed."""
     info = library / f"socsched-{__version__}.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     lines = [f"{name} = {entry.value}" for name, entry in sorted(plugins.entries(GROUP).items())]
@@ -102,7 +102,7 @@ exec "${{PYTHON:-python3}}" -m {program} "$here" "$@"
 
 
 def sources(roots: Iterable[str]) -> list[Path]:
-    """Return the files of `roots` (module names of socsched) and of all they import, packages included, by name."""
+    """Return the files of `roots` (socsched modules) and everything they import, packages included, sorted by name."""
     queue, found = list(roots), set[Path]()
     while queue:
         path = _file(queue.pop())
@@ -119,7 +119,7 @@ def sources(roots: Iterable[str]) -> list[Path]:
 
 
 def _file(module: str) -> Path | None:
-    """The file of a module of socsched, None for anything else."""
+    """Return the file of a socsched module, None for anything else."""
     first, *rest = module.split(".")
     if first != _PACKAGE.name:
         return None

@@ -1,4 +1,4 @@
-"""C compilers as child processes that never outlive what they work for."""
+"""C compilers as child processes that never outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def c_compiler() -> str | None:
 
 
 def run(command: Sequence[str], folder: Path, timeout_s: float = 600) -> None:
-    """Run a compiler with all its children in `folder`; CalledProcessError with what it said, TimeoutExpired, OSError.
+    """Run a compiler and its children in `folder`; CalledProcessError with its output, TimeoutExpired, or OSError.
 
-    Whatever ends this process, but for SIGKILL, ends them first.
+    Any termination of this process except SIGKILL ends them first.
     """
     started: list[subprocess.Popen[str]] = []
     with _before_the_end(started):
@@ -51,14 +51,14 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _held() -> Iterator[None]:
-    """Deliver a signal that comes within the block after it: a child still starting would be missed by what ends it."""
+    """Defer signals until the block ends: a handler would miss a child process that is still starting."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in (*_ENDS, signal.SIGINT)}
     for number, handler in before.items():
-        if handler not in (signal.SIG_IGN, None):  # a child would not ignore it any more
+        if handler not in (signal.SIG_IGN, None):  # a child would no longer ignore it
             signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
@@ -72,8 +72,8 @@ def _held() -> Iterator[None]:
 
 @contextmanager
 def _before_the_end(started: Sequence[subprocess.Popen[str]]) -> Iterator[None]:
-    """Kill the compilers started when a signal is about to end this process, and let it end as it would have."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may ask for signals
+    """Kill the started compilers when a signal is about to end this process, then let the signal take effect."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may install handlers
         yield
         return
     before = {number: signal.getsignal(number) for number in _ENDS}

@@ -31,7 +31,7 @@ from socsched.planning.rejected_options import refusals
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mended, solve
 from socsched.planning.uncertainty import uncertainty
-from socsched.planning.unplaceable import homeless, unplaceable
+from socsched.planning.unplaceable import unmappable_stages, unplaceable
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import NO_LIMITS, Limits, Workload
 
@@ -91,7 +91,7 @@ def make_plan(
     modes = modes_of(platform, mode)
     for number, option in enumerate(modes):
         model = known.model(option)
-        if homeless(graph, model):
+        if unmappable_stages(graph, model):
             continue
         mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
         workload = Workload.of(graph, model, policy, observed, limits)
@@ -206,7 +206,7 @@ def _alternatives(
     for mode in known.platform.modes:
         if mode.name not in names and not clock.over():
             model = known.model(mode)
-            if not homeless(graph, model):
+            if not unmappable_stages(graph, model):
                 tried.append(solve(Workload.of(graph, model, policy), objectives(objective), 24, clock.part(0.5)))
     return tried
 

@@ -11,7 +11,7 @@ from socsched.planning.plan import SCHEMA_VERSION, Plan, Violation
 from socsched.planning.workload import Workload
 
 
-def homeless(graph: TaskGraph, model: CostModel) -> list[str]:
+def unmappable_stages(graph: TaskGraph, model: CostModel) -> list[str]:
     """Return the stages no engine can run in the model's mode."""
     return [name for name in graph.order if not model.candidates(graph.stage(name))]
 
@@ -22,7 +22,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str)
     cap = model.mode.cap_mw
     found = tuple(
         Violation(f"an engine for stage {name}", 1, 0, 1, "engines", ((name, 1),), tuple(_levers(name, graph, model)))
-        for name in homeless(graph, model)
+        for name in unmappable_stages(graph, model)
     )
     return Plan(
         platform=model.platform.name,
@@ -47,7 +47,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str)
             "gap": None,
             "evaluated": 0,
             "modes": {},
-            "proof": {"method": "no engine", "text": f"no engine can run {', '.join(homeless(graph, model))}"},
+            "proof": {"method": "no engine", "text": f"no engine can run {', '.join(unmappable_stages(graph, model))}"},
         },
         inputs=input_hashes(model.platform, graph.pipeline),
         base_mw=round(model.mode.base_mw.value),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from socsched.reporting import downsample as thin
+from socsched.reporting import downsample
 from socsched.reporting.svg import element, picture, text, ticks
 from socsched.units import format_duration
 
@@ -74,7 +74,7 @@ def distribution(
     limits = [deadline_ns, *([bound_ns] if bound_ns else []), *(values[-1:] or [0])]
     frame = Frame(0, max(limits) / 1e6 * 1.06, 1.0, 250)
     points = [(0.0, 0.0)]
-    for rank in thin.ranks(len(values), POINTS):
+    for rank in downsample.ranks(len(values), POINTS):
         points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(values))]
     points.append((frame.x1, points[-1][1]))
     body = frame.axes("response time [ms]", "share of the frames", "%", 100)
@@ -102,7 +102,7 @@ def over_time(
     body = frame.axes("released at [s]", "response time [ms]")
     dots: list[tuple[float, float]] = []
     crosses: list[tuple[float, float]] = []
-    for at in thin.highest(release_ns, response_ns, end_ns, POINTS).tolist():
+    for at in downsample.highest(release_ns, response_ns, end_ns, POINTS).tolist():
         x, y = frame.x(int(release_ns[at]) / 1e9), frame.y(int(response_ns[at]) / 1e6)
         (crosses if response_ns[at] > deadline_ns else dots).append((x, y))
     crosses += [(frame.x(at / 1e9), TOP + 6.0) for at in thinned(lost_ns, end_ns)]
@@ -134,7 +134,7 @@ def quantity(
 
     `levels`: (value, name, style) of horizontal lines.
     """
-    buckets = thin.steps(*steps, end_ns, POINTS)
+    buckets = downsample.steps(*steps, end_ns, POINTS)
     top = max([value for value, _, _ in levels] + [most * scale for *_, most in buckets], default=1.0)
     frame = Frame(0, max(end_ns, 1) / 1e9, (top or 1.0) * 1.14, 210)
     body = frame.axes("time [s]", y_label)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan, Task
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.units import format_bandwidth, format_duration, format_power
 
 ORDER = {"feasible": 0, "undecided": 1, "infeasible": 2}
@@ -130,7 +130,7 @@ def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
 
 
 def _place(plan: Plan, task: Task) -> str:
-    lanes = facts.lanes(plan, task)
+    lanes = view_model.lanes(plan, task)
     return f"{task.engine} {task.precision}" + ("" if lanes == "whole" else f" lanes {lanes}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.reporting.charts import WIDTH, Frame
 from socsched.reporting.roofplot import free_place
 from socsched.reporting.svg import element, picture, table, text
@@ -62,7 +62,7 @@ def front(document: Mapping[str, Any], mode: str) -> str:
             escape(point["verdict"]),
             format_duration(point["latency_ns"]) if point["latency_ns"] else "–",
             format_power(point["power_mw"]),
-            facts.energy(point["energy_uj"] / 1000),
+            view_model.energy(point["energy_uj"] / 1000),
             escape(", ".join(f"{engine} {share:.0%}" for engine, share in point["operations"].items())),
         ]
         for number, point in enumerate(points, 1)

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from socsched.planning.plan import ChainResult, Plan, Violation
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.reporting.diff import PlanDiff
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
@@ -130,7 +130,7 @@ def requirement(violation: Violation) -> str:
 
 def violation_text(item: Violation) -> str:
     """Return a violation as lines: demand, bound and gap, the terms that add up to the demand, and the levers."""
-    show = facts.formatter(item.unit)
+    show = view_model.formatter(item.unit)
     lines = [f"{item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"]
     lines += [f"  {show(value)}  {name}" for name, value in item.terms]
     lines += [f"  lever: {lever}" for lever in item.levers]
@@ -144,5 +144,5 @@ def lateness(entry: Mapping[str, Any], chain: ChainResult) -> str:
     worst = (entry.get("response_time_ns") or {}).get("max")
     return (
         f"{entry.get('missed', 0)} late and {entry.get('dropped', 0)} dropped of {entry.get('released', 0)} frames; "
-        f"worst {facts.duration(worst)}, deadline {format_duration(chain.deadline_ns)}"
+        f"worst {view_model.duration(worst)}, deadline {format_duration(chain.deadline_ns)}"
     )

@@ -13,7 +13,7 @@ from socsched.errors import UsageError, unwritable
 from socsched.files import write_file
 from socsched.planning.pareto import Point
 from socsched.planning.plan import Plan
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.reporting.svg import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power
@@ -45,7 +45,7 @@ def view(points: Sequence[Point]) -> RenderableType:
             _duration(point, point.latency_ns),
             _longest(point),
             format_power(point.power_mw),
-            facts.energy(point.energy_uj / 1000),
+            view_model.energy(point.energy_uj / 1000),
             ", ".join(f"{engine} {share:.0%}" for engine, share in point.shares),
             str(sum(len(points) for _, _, points in point.cuts)),
         ]
@@ -88,7 +88,7 @@ def _cut(stage: str, places: Sequence[str], cuts: Sequence[str]) -> str:
 def _against(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield (mode, subject, reason): violations, and the reasons for the placement and splitting of networks."""
     for violation in plan.violations:
-        show = facts.formatter(violation.unit)
+        show = view_model.formatter(violation.unit)
         yield plan.mode, violation.requirement, f"{show(violation.demand)} > {show(violation.bound)}"
     notes = plan.solver.get("notes", {})
     for task in plan.tasks:

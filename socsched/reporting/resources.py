@@ -7,8 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from socsched.planning.plan import Plan
-from socsched.reporting import charts
-from socsched.reporting import view_model as facts
+from socsched.reporting import charts, view_model
 from socsched.reporting.gantt_data import colours
 from socsched.reporting.svg import element, table
 from socsched.trace.columns import CLOCK
@@ -43,8 +42,8 @@ def power(plan: Plan, trace: Trace, result: Result) -> str:
         [
             escape(name),
             f"{entry.get('utilization', 0):.1%}",
-            facts.duration(entry.get("busy_ns")),
-            facts.energy(entry.get("energy_mj")),
+            view_model.duration(entry.get("busy_ns")),
+            view_model.energy(entry.get("energy_mj")),
         ]
         for name, entry in result.get("engines", {}).items()
     ]
@@ -65,8 +64,10 @@ def _energy(plan: Plan, result: Result) -> str:
     if total and rest > 0:
         parts.append(("base, DRAM", rest))
     whole = total or sum(value for _, value in parts)
-    rows = [(name, value, f"{facts.energy(value)}, {value / whole:.0%}", colour.get(name, 0)) for name, value in parts]
-    return element("h3", "Energy by engine") + charts.bars(rows, f"Energy, {facts.energy(whole)} in all")
+    rows = [
+        (name, value, f"{view_model.energy(value)}, {value / whole:.0%}", colour.get(name, 0)) for name, value in parts
+    ]
+    return element("h3", "Energy by engine") + charts.bars(rows, f"Energy, {view_model.energy(whole)} in all")
 
 
 def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:

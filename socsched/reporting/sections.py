@@ -7,8 +7,7 @@ from html import escape
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan, Violation
-from socsched.reporting import charts, diagram, front, roofplot
-from socsched.reporting import view_model as facts
+from socsched.reporting import charts, diagram, front, roofplot, view_model
 from socsched.reporting.background import Background
 from socsched.reporting.gantt_data import colours
 from socsched.reporting.svg import element, table
@@ -30,7 +29,7 @@ def _firm(text: str) -> str:
 
 def verdict(plan: Plan, result: Result) -> str:
     """Return the headline: planned verdict and outcome."""
-    missed, released = facts.totals(result)
+    missed, released = view_model.totals(result)
     good = plan.verdict == "feasible" and missed == 0
     did = "simulated" if result["kind"] == "simulated" else "measured"
     words = {
@@ -43,7 +42,7 @@ def verdict(plan: Plan, result: Result) -> str:
         outcome = f"{missed} of {released} {did} frames were late or dropped"
     joint = ", but" if (plan.verdict == "feasible") != (missed == 0) else ";"
     head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
-    lines = "".join(element("li", escape(line)) for line in facts.chain_lines(plan, result))
+    lines = "".join(element("li", escape(line)) for line in view_model.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
     lead = f"{where}; {did} for {format_duration(result['duration_ns'])}."
     return element(
@@ -57,7 +56,7 @@ def tiles(plan: Plan, trace: Trace, result: Result) -> str:
     """Return the key figures as tiles."""
     cells = "".join(
         element("div", element("b", escape(value)) + element("span", escape(name)), class_="tile")
-        for name, value in facts.key_figures(plan, trace, result)
+        for name, value in view_model.key_figures(plan, trace, result)
     )
     return element("div", cells, class_="tiles")
 
@@ -70,7 +69,7 @@ def violations(plan: Plan) -> str:
 
 
 def _violation(item: Violation, unfolded: bool) -> str:
-    show = facts.formatter(item.unit)
+    show = view_model.formatter(item.unit)
     head = f"{item.requirement}: {show(item.demand)} demanded, {show(item.bound)} allowed, {show(item.gap)} too much"
     rows = [[escape(name), show(value)] for name, value in item.terms]
     rows.append([element("strong", "sum"), element("strong", show(sum(value for _, value in item.terms)))])
@@ -89,10 +88,10 @@ def mapping(plan: Plan) -> str:
             escape(task.name),
             escape(task.engine),
             escape(task.precision),
-            _firm(facts.lanes(plan, task)),
+            _firm(view_model.lanes(plan, task)),
             format_duration(task.cost_ns),
             format_duration(task.wcet_ns),
-            _firm(facts.evidence(task)),
+            _firm(view_model.evidence(task)),
             escape(task.why),
         ]
         for task in plan.tasks
@@ -112,7 +111,7 @@ def _transitions(plan: Plan) -> str:
             escape(f"{t.source} → {t.sink}"),
             escape(f"{t.layout_from} {t.dtype_from}"),
             escape(f"{t.layout_to} {t.dtype_to}"),
-            facts.size(t.bytes),
+            view_model.size(t.bytes),
             escape(t.engine),
             format_duration(t.cost_ns),
         ]
@@ -137,8 +136,8 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
                 format_duration(chain.deadline_ns),
                 format_duration(chain.expected_ns),
                 format_duration(chain.bound_ns) if chain.bound_ns is not None else "none",
-                *(facts.duration(times.get(key)) for key in ("p50", "p99", "p99_9", "max")),
-                facts.duration(entry.get("data_age_ns", {}).get("max")),
+                *(view_model.duration(times.get(key)) for key in ("p50", "p99", "p99_9", "max")),
+                view_model.duration(entry.get("data_age_ns", {}).get("max")),
                 _mark(
                     good,
                     f"{entry.get('missed', 0)} late, {entry.get('dropped', 0)} dropped of {entry.get('released', 0)}",
@@ -180,17 +179,17 @@ def measured(plan: Plan, trace: Trace, result: Result, simulated: Result | None)
     if trace.kind != "measured":
         return ""
     rows, marks = [], []
-    there = {row.stage: row for row in facts.predicted_against_measured(plan, simulated)} if simulated else {}
+    there = {row.stage: row for row in view_model.predicted_against_measured(plan, simulated)} if simulated else {}
     errors = {task.name: task.error for task in plan.tasks}
-    for row in facts.predicted_against_measured(plan, result):
+    for row in view_model.predicted_against_measured(plan, result):
         rows.append(
             [
                 escape(row.stage),
-                facts.duration(row.predicted_p50_ns),
+                view_model.duration(row.predicted_p50_ns),
                 escape(row.evidence),
-                *([facts.duration(there[row.stage].p50_ns)] if simulated else []),
-                facts.duration(row.p50_ns),
-                *(facts.duration(value) for value in (row.predicted_p99_ns, row.p99_ns, row.max_ns)),
+                *([view_model.duration(there[row.stage].p50_ns)] if simulated else []),
+                view_model.duration(row.p50_ns),
+                *(view_model.duration(value) for value in (row.predicted_p99_ns, row.p99_ns, row.max_ns)),
                 f"{row.ratio:.2f}" if row.ratio else "–",
             ]
         )
@@ -215,10 +214,10 @@ def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None
         element("strong", escape(f"chain {chain.name}")),
         format_duration(chain.expected_ns),
         "expected alone",
-        *([facts.duration(there.get("p50"))] if simulated else []),
-        facts.duration(times.get("p50")),
+        *([view_model.duration(there.get("p50"))] if simulated else []),
+        view_model.duration(times.get("p50")),
         "–",
-        *(facts.duration(times.get(key)) for key in ("p99", "max")),
+        *(view_model.duration(times.get(key)) for key in ("p99", "max")),
         f"{ratio:.2f}" if ratio else "–",
     ]
 
@@ -249,7 +248,7 @@ def modes(plan: Plan, background: Background) -> str:
 
 def evidence(plan: Plan) -> str:
     """Return the shares of the planned time based on measured, published, derived and assumed figures."""
-    shares = facts.provenance_shares(plan)
+    shares = view_model.provenance_shares(plan)
     rows = [
         [escape(t.name), escape(t.provenance), f"±{t.error:.0%}" if t.error else "not stated", escape(t.source)]
         for t in plan.tasks

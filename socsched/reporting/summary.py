@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.reporting.junit import lateness, violation_text
 from socsched.reporting.why import headline, sentence
 from socsched.trace.trace import Trace
@@ -20,7 +20,7 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
 
     `trace` is None and `result` empty for a plan that could not be simulated because a stage has no engine.
     """
-    lost, released = facts.totals(result)
+    lost, released = view_model.totals(result)
     good = plan.verdict == "feasible" and not lost
     mark = "✅" if good else "❌" if lost or plan.verdict == "infeasible" else "❔"
     lines = [f"## {mark} {plan.pipeline} on {plan.platform}, mode {plan.mode}", ""]
@@ -56,10 +56,10 @@ _CHAIN = ("chain", "deadline", "bound", "p50", "p99.9", "worst", "late", "droppe
 def _chain_row(chain: ChainResult, result: Mapping[str, Any]) -> list[str]:
     entry = result.get("chains", {}).get(chain.name, {})
     times = entry.get("response_time_ns") or {}
-    figures = [facts.duration(times.get(name)) for name in ("p50", "p99_9", "max")]
+    figures = [view_model.duration(times.get(name)) for name in ("p50", "p99_9", "max")]
     late, dropped = (str(entry.get(name, 0)) for name in ("missed", "dropped"))
     name = f"❌ {chain.name}" if lateness(entry, chain) else chain.name
-    return [name, format_duration(chain.deadline_ns), facts.duration(chain.bound_ns), *figures, late, dropped]
+    return [name, format_duration(chain.deadline_ns), view_model.duration(chain.bound_ns), *figures, late, dropped]
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

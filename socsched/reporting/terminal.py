@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from socsched.planning.plan import Plan, Violation
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.reporting.responsive_table import Sheet
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
@@ -69,10 +69,10 @@ def stages(plan: Plan) -> RenderableType:
             task.name,
             task.engine,
             task.precision,
-            facts.lanes(plan, task),
+            view_model.lanes(plan, task),
             format_duration(task.cost_ns),
             format_duration(task.wcet_ns),
-            facts.evidence(task),
+            view_model.evidence(task),
             task.why,
         ]
         for task in plan.tasks
@@ -107,7 +107,7 @@ def budget(plan: Plan) -> str:
     if bandwidth.get("expected_gbps") is not None:
         text += f"   DRAM {format_bandwidth(bandwidth['expected_gbps'] * 1e9)}"
         text += f" of {format_bandwidth((bandwidth.get('cap_gbps') or 0) * 1e9)}"
-    shares = ", ".join(f"{kind} {share:.0%}" for kind, share in facts.provenance_shares(plan).items())
+    shares = ", ".join(f"{kind} {share:.0%}" for kind, share in view_model.provenance_shares(plan).items())
     return f"{text}   evidence: {shares}"
 
 
@@ -120,7 +120,7 @@ def open_questions(plan: Plan) -> list[str]:
     """Return the questions that cost errors leave open: ties, and the stages to measure first."""
     found, lines = plan.uncertainty, []
     unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
-    show = facts.formatter(unit) if unit else lambda value: f"{value:.3g}"
+    show = view_model.formatter(unit) if unit else lambda value: f"{value:.3g}"
     for tie in found.get("ties", [])[:3]:
         lines.append(
             f"Tie: {tie['stage']} on {tie['instead']} differs by {show(round(tie['difference'], 6))} "
@@ -147,7 +147,7 @@ def conflicts(plan: Plan) -> RenderableType:
         least = "" if found.minimal else "; perhaps fewer"
         lines.append(Text(f"These conflict ({sure}{least}):", "bold"))
         for item in found.requirements:
-            show = facts.formatter(item.unit)
+            show = view_model.formatter(item.unit)
             lines.append(
                 Text(f"    {item.requirement}: {show(item.demand)} > {show(item.bound)}, gap {show(item.gap)}")
             )
@@ -156,7 +156,7 @@ def conflicts(plan: Plan) -> RenderableType:
 
 
 def _violation(item: Violation) -> RenderableType:
-    show = facts.formatter(item.unit)
+    show = view_model.formatter(item.unit)
     head = f"✗ {item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", min_width=14)
@@ -204,7 +204,7 @@ def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
                 *(str(entry.get(key, 0)) for key in ("released", "completed")),
                 str(entry.get("missed", 0)) if paced else rate,
                 str(entry.get("dropped", 0)),
-                *(facts.duration(times.get(key)) for key in ("mean", "p50", "p99", "p99_9", "max")),
+                *(view_model.duration(times.get(key)) for key in ("mean", "p50", "p99", "p99_9", "max")),
             ]
         )
     late = "late" if paced else "frames/s"
@@ -235,7 +235,12 @@ def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
 def engines(result: Mapping[str, Any]) -> RenderableType:
     """Return utilisation and energy of every engine."""
     rows = [
-        [name, f"{e.get('utilization', 0):.1%}", facts.duration(e.get("busy_ns")), facts.energy(e.get("energy_mj"))]
+        [
+            name,
+            f"{e.get('utilization', 0):.1%}",
+            view_model.duration(e.get("busy_ns")),
+            view_model.energy(e.get("energy_mj")),
+        ]
         for name, e in result.get("engines", {}).items()
     ]
     return table("Engines", ["engine", "busy", "busy time", "energy"], rows, (1, 2, 3))
@@ -260,14 +265,14 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Rendera
     rows = [
         [
             row.stage,
-            facts.duration(row.predicted_p50_ns),
-            facts.duration(row.p50_ns),
+            view_model.duration(row.predicted_p50_ns),
+            view_model.duration(row.p50_ns),
             f"{row.ratio:.2f}" if row.ratio else "–",
-            facts.duration(row.predicted_p99_ns),
-            facts.duration(row.p99_ns),
+            view_model.duration(row.predicted_p99_ns),
+            view_model.duration(row.p99_ns),
             row.evidence,
         ]
-        for row in facts.predicted_against_measured(plan, result)
+        for row in view_model.predicted_against_measured(plan, result)
     ]
     columns = ["stage", "predicted p50", "measured p50", "measured/predicted", "predicted p99", "measured p99"]
     return table("Predicted against measured, on this machine", [*columns, "evidence"], rows, range(1, 6))

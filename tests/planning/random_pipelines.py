@@ -13,7 +13,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.planning.candidate import judge
 from socsched.planning.plan import Plan
 from socsched.planning.solution import solve
-from socsched.planning.unplaceable import homeless
+from socsched.planning.unplaceable import unmappable_stages
 from socsched.planning.workload import Unconnectable, Workload
 
 PLATFORMS = (("jetson-agx-orin-64gb", "MODE_30W"), ("rk3588", "performance"), ("qcs8550", "performance"))
@@ -119,7 +119,7 @@ def _changed(pipeline: Pipeline, name: str, change: dict[str, Any]) -> Pipeline:
 
 def _feasible(pipeline: Pipeline, model: CostModel, policy: str) -> bool:
     graph = task_graph(pipeline)
-    if homeless(graph, model):
+    if unmappable_stages(graph, model):
         return False
     return solve(Workload.of(graph, model, policy), ("latency",), 40).candidate.verdict == "feasible"
 

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from socsched.cli.outcomes import outcome_code
 from socsched.planning.plan import ExecutionTimes, Plan
-from socsched.reporting import terminal
-from socsched.reporting import view_model as facts
+from socsched.reporting import terminal, view_model
 
 
 def shown(item: Any, width: int = 160) -> str:
@@ -63,7 +62,7 @@ def test_predicted_percentiles_stand_next_to_measured_ones_of_the_same_kind(plan
     known = replace(plan.tasks[0], cost_ns=99_000_000, times=ExecutionTimes(times))
     profiled = replace(plan, tasks=(known, *plan.tasks[1:]))
     measured = {**result, "stages": {name: {"exec_ns": {"p50": 55_000_000, "p99": 108_900_000, "max": 110_000_000}}}}
-    row, other = facts.predicted_against_measured(profiled, measured)[:2]
+    row, other = view_model.predicted_against_measured(profiled, measured)[:2]
     assert (row.predicted_p50_ns, row.predicted_p99_ns, row.ratio) == (50_000_000, 99_000_000, 1.1)
     assert (other.predicted_p50_ns, other.predicted_p99_ns) == (plan.tasks[1].cost_ns, None)
     table = shown(terminal.predicted_against_measured(profiled, measured))

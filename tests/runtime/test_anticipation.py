@@ -12,8 +12,7 @@ import pytest
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
 
-from socsched.runtime import futex_queue as parking
-from socsched.runtime import realtime
+from socsched.runtime import futex_queue, realtime
 from socsched.runtime.frame_accounting import Ledger
 from socsched.runtime.futex_queue import _Parked, _Plain, mailbox
 from socsched.runtime.options import Options
@@ -21,7 +20,7 @@ from socsched.runtime.plan_instance import make_version
 from socsched.runtime.prewake import Anticipation, Rehearsal
 from socsched.trace.trace import Trace
 
-needs_c = pytest.mark.skipif(parking._code() is None, reason="parking.c needs a C compiler and futexes")
+needs_c = pytest.mark.skipif(futex_queue._code() is None, reason="parking.c needs a C compiler and futexes")
 
 
 def test_everything_put_into_a_mailbox_comes_out_in_order_whatever_is_expected() -> None:
@@ -75,7 +74,7 @@ def test_an_owner_is_awake_only_while_something_is_expected_and_sleeps_otherwise
 
 
 def test_without_a_compiler_a_run_goes_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking, "_code", lambda: None)
+    monkeypatch.setattr(futex_queue, "_code", lambda: None)
     assert isinstance(mailbox(), _Plain)
     made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 10 * MS})
     trace = run(made, Scripted(), frames=5, options=Options(awake_ns=MS))

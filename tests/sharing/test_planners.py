@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.errors import UsageError
-from socsched.literature.sharing import gpulet
-from socsched.literature.sharing import mig_serving as rms
-from socsched.literature.sharing import nexus as squishy
+from socsched.literature.sharing import gpulet, mig_serving, nexus
 from socsched.literature.sharing.compare import Scenario, System, capacity, trial, with_guests
 from socsched.literature.sharing.deployment import Demand, Deployment, Part
 from socsched.literature.sharing.interference import LinearInterference, NoInterference, Running
@@ -27,7 +25,7 @@ from socsched.literature.sharing.transition import laid_out, transition
 from socsched.literature.sharing.workload import SECOND
 
 MS = 1_000_000
-NO_SLACK = squishy.Options(slack=1.0)
+NO_SLACK = nexus.Options(slack=1.0)
 
 
 def net(name: str, slo_ms: float, first_ms: float, more_ms: float, largest: int = 32, fill: float = 0.5) -> Profile:
@@ -39,7 +37,7 @@ def net(name: str, slo_ms: float, first_ms: float, more_ms: float, largest: int 
 
 def test_a_residue_gathers_the_largest_batch_in_time() -> None:
     # L = 9 + b ms, 100 requests a second: 8 wait 80 ms and take 17, 9 would wait 90 and take 18.
-    turn = squishy.residue(net("a", 100, 10, 1), 100, 100, 1.0)
+    turn = nexus.residue(net("a", 100, 10, 1), 100, 100, 1.0)
     assert turn is not None and turn.served[0].batch == 8 and turn.duty_ns == 80 * MS
     assert turn.occupancy(1.0) == pytest.approx(17 / 80)
 
@@ -47,7 +45,7 @@ def test_a_residue_gathers_the_largest_batch_in_time() -> None:
 def test_squishy_bin_packing_by_hand() -> None:
     """Saturated: a at b = 32 (2 L = 82 <= 100) with 32 / 41 ms = 780 a second; residues of a and b share a GPU."""
     a, b = net("a", 100, 10, 1), net("b", 100, 10, 1)
-    made = squishy.schedule([Demand(a, 880.0), Demand(b, 50.0)], 4, NO_SLACK)
+    made = nexus.schedule([Demand(a, 880.0), Demand(b, 50.0)], 4, NO_SLACK)
     assert made.complete and made.devices == 2
     first, second = made.parts
     assert [one.batch for one in first.served] == [32]
@@ -57,9 +55,9 @@ def test_squishy_bin_packing_by_hand() -> None:
     assert [(one.profile.name, one.batch) for one in second.served] == [("b", 4), ("a", 8)] or [
         (one.profile.name, one.batch) for one in second.served
     ] == [("a", 8), ("b", 4)]
-    shorter = squishy.merge(
-        squishy.Turn(100, 60 * MS, (squishy.Served(a, 6, 99.5),)),
-        squishy.Turn(100, 80 * MS, (squishy.Served(b, 4, 50.0),)),
+    shorter = nexus.merge(
+        nexus.Turn(100, 60 * MS, (nexus.Served(a, 6, 99.5),)),
+        nexus.Turn(100, 80 * MS, (nexus.Served(b, 4, 50.0),)),
         NO_SLACK,
     )
     assert shorter is not None and shorter.duty_ns == 60 * MS
@@ -69,11 +67,11 @@ def test_squishy_bin_packing_by_hand() -> None:
 
 def test_merging_refuses_what_is_late_or_too_much() -> None:
     a, b = net("a", 50, 10, 1), net("b", 30, 10, 1)
-    slow = squishy.Turn(100, 25 * MS, (squishy.Served(a, 1, 40.0),))
+    slow = nexus.Turn(100, 25 * MS, (nexus.Served(a, 1, 40.0),))
     # 20 of 20 ms are used, and a request that has just missed its turn waits 20 + 20 > 30, nor is 2 x 20 <= 30.
-    assert squishy.merge(slow, squishy.Turn(100, 20 * MS, (squishy.Served(b, 1, 50.0),)), NO_SLACK) is None
-    same = squishy.Turn(100, 100 * MS, (squishy.Served(a, 1, 10.0),))
-    assert squishy.merge(slow, same, NO_SLACK) is None
+    assert nexus.merge(slow, nexus.Turn(100, 20 * MS, (nexus.Served(b, 1, 50.0),)), NO_SLACK) is None
+    same = nexus.Turn(100, 100 * MS, (nexus.Served(a, 1, 10.0),))
+    assert nexus.merge(slow, same, NO_SLACK) is None
 
 
 def test_the_knee_by_hand() -> None:
@@ -131,7 +129,7 @@ def test_what_is_planned_is_admitted_adds_up_and_is_in_time(drawn: list[tuple[in
     ]  # fmt: skip
     neighbours = LinearInterference(0.1, 0.2, 0.1, 0.2, 1.02)
     for made in (
-        squishy.schedule(demands, 3),
+        nexus.schedule(demands, 3),
         gpulet.schedule(demands, 3, neighbours),
         gpulet.schedule(demands, 3, neighbours, gpulet.Options(order="falling")),
     ):
@@ -153,7 +151,7 @@ def test_what_is_planned_is_admitted_adds_up_and_is_in_time(drawn: list[tuple[in
 def test_capacity_is_where_time_runs_out() -> None:
     """L(b) = 10 ms, one at a time, periodic requests: 100 a second and no more."""
     one = Profile("a", 21 * MS, (Sample(1, 10 * MS, 0.5),))
-    system = System("whole", lambda demands: squishy.schedule(demands, 1, NO_SLACK), mechanism("mps"), NoInterference())
+    system = System("whole", lambda demands: nexus.schedule(demands, 1, NO_SLACK), mechanism("mps"), NoInterference())
     scenario = Scenario("one", {"a": 100.0})
     assert trial(system, scenario, {"a": one}, 0.99, arrivals="periodic").outcome.satisfaction == 1.0
     over = trial(system, scenario, {"a": one}, 1.3, arrivals="periodic").outcome
@@ -168,7 +166,7 @@ def test_capacity_is_looked_for_beyond_loads_a_planner_cannot_place_all_of() -> 
     def plan(demands: list[Demand]) -> Deployment:
         rate = demands[0].rate
         lost = rate * (0.2 if rate < 50 else 0.5 if rate > 200 else 0.0)
-        return Deployment((Part(0, 100, (squishy.Served(one, 1, rate),)),), (Demand(one, lost),) if lost else ())
+        return Deployment((Part(0, 100, (nexus.Served(one, 1, rate),)),), (Demand(one, lost),) if lost else ())
 
     system = System("odd", plan, mechanism("mps"), NoInterference())  # type: ignore[arg-type]
     most = capacity(system, Scenario("one", {"a": 100.0}), {"a": one}, duration_ns=SECOND)
@@ -178,7 +176,7 @@ def test_capacity_is_looked_for_beyond_loads_a_planner_cannot_place_all_of() -> 
 def test_guests_go_to_the_part_that_is_used_least() -> None:
     """a is busy 80 %, b 20 %; c found no place: it joins b, and d the third accelerator, which nobody uses."""
     a, b, c, d = (net(name, 500, 10, 0, largest=1) for name in "abcd")
-    parts = (Part(0, 100, (squishy.Served(a, 1, 80.0),)), Part(1, 100, (squishy.Served(b, 1, 20.0),)))
+    parts = (Part(0, 100, (nexus.Served(a, 1, 80.0),)), Part(1, 100, (nexus.Served(b, 1, 20.0),)))
     made = with_guests(Deployment(parts, (Demand(c, 30.0),)), 2)
     assert [[one.profile.name for one in part.served] for part in made.parts] == [["a"], ["b", "c"]]
     made = with_guests(Deployment(parts, (Demand(c, 30.0), Demand(d, 40.0))), 3)
@@ -186,11 +184,11 @@ def test_guests_go_to_the_part_that_is_used_least() -> None:
     assert made.complete
 
 
-def toy() -> rms.Problem:
+def toy() -> mig_serving.Problem:
     """Two services on an A30 (1, 2 or 4 slices): x gains little from a larger instance, y nothing from a small one."""
     x = Profile("x", 100 * MS, (Sample(1, 10 * MS, 0.1),))
     y = Profile("y", 25 * MS, (Sample(1, 10 * MS, 1.0),))
-    return rms.problem("a30-24gb", [Demand(x, 300.0), Demand(y, 100.0)], rms.Options(slack=1.0))
+    return mig_serving.problem("a30-24gb", [Demand(x, 300.0), Demand(y, 100.0)], mig_serving.Options(slack=1.0))
 
 
 def test_instances_by_hand() -> None:
@@ -200,35 +198,37 @@ def test_instances_by_hand() -> None:
     assert given_one.throughput["4g.24gb", "x"] == pytest.approx(100)
     assert given_one.throughput["2g.12gb", "y"] == 0 and given_one.throughput["4g.24gb", "y"] == pytest.approx(100)
     # One GPU for y; four quarters do 307 of x: two GPUs, whereas whole ones would be 1 + 3.
-    assert rms.lower_bound(given_one) == 2
-    assert len(rms.greedy(given_one)) == 2
-    assert len(rms.static(given_one, ("4g.24gb",))) == 4
+    assert mig_serving.lower_bound(given_one) == 2
+    assert len(mig_serving.greedy(given_one)) == 2
+    assert len(mig_serving.static(given_one, ("4g.24gb",))) == 4
     with pytest.raises(UsageError, match="y meets"):
-        rms.static(given_one, ("1g.6gb",) * 4)
+        mig_serving.static(given_one, ("1g.6gb",) * 4)
 
 
 def test_the_score_by_hand() -> None:
-    assert rms.score((0.5, 0.2), (0.8, 0.0), clip=False) == pytest.approx(0.2 * 0.5 + 1.0 * 0.2)
-    assert rms.score((0.5, 0.2), (0.8, 0.0), clip=True) == pytest.approx(0.2 * 0.2 + 1.0 * 0.2)
+    assert mig_serving.score((0.5, 0.2), (0.8, 0.0), clip=False) == pytest.approx(0.2 * 0.5 + 1.0 * 0.2)
+    assert mig_serving.score((0.5, 0.2), (0.8, 0.0), clip=True) == pytest.approx(0.2 * 0.2 + 1.0 * 0.2)
 
 
-def drawn_problem(seed: int, count: int = 3, most: float = 2.0) -> rms.Problem:
+def drawn_problem(seed: int, count: int = 3, most: float = 2.0) -> mig_serving.Problem:
     draw = random.Random(seed)
     demands = []
     for i in range(count):
         first = draw.uniform(2, 10)
         one = net(f"s{i}", first * draw.uniform(4, 12), first, first * 0.1, largest=8, fill=draw.uniform(0.1, 0.95))
         demands.append(Demand(one, one.saturated(100, 1.1)[1] * draw.uniform(0.1, most)))
-    return rms.problem("a100-40gb", demands)
+    return mig_serving.problem("a100-40gb", demands)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_search_is_between_the_bound_and_greedy_and_serves_what_is_asked(seed: int) -> None:
     given_one = drawn_problem(seed, 4)
-    fast, slow = rms.greedy(given_one), search(given_one, Search(rounds=4))
-    assert rms.lower_bound(given_one) <= len(slow) <= len(fast) <= len(rms.static(given_one, ("7g.40gb",)))
+    fast, slow = mig_serving.greedy(given_one), search(given_one, Search(rounds=4))
+    assert (
+        mig_serving.lower_bound(given_one) <= len(slow) <= len(fast) <= len(mig_serving.static(given_one, ("7g.40gb",)))
+    )
     for configs in (fast, slow):
-        assert rms.done(given_one.completed(configs))
+        assert mig_serving.done(given_one.completed(configs))
         for config in configs:
             assert geometry("a100-40gb").legal(tuple(laid_out("a100-40gb", config)))
     assert search(given_one, Search(rounds=4)) == slow
@@ -237,24 +237,24 @@ def test_search_is_between_the_bound_and_greedy_and_serves_what_is_asked(seed: i
 def test_a_crumb_is_served_too() -> None:
     """What is left may be far below the rounding of scores: greedy must still end."""
     given_one = drawn_problem(1, 3)
-    assert len(rms.greedy(given_one, (1.0, 1 - 1e-8, 1.0))) == 1
-    assert len(rms.greedy(given_one, (1 - 2e-8, 1.0, 1 - 1e-8))) == 1
+    assert len(mig_serving.greedy(given_one, (1.0, 1 - 1e-8, 1.0))) == 1
+    assert len(mig_serving.greedy(given_one, (1 - 2e-8, 1.0, 1 - 1e-8))) == 1
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_search_finds_the_fewest_gpus_of_small_problems(seed: int) -> None:
     """All pairs of configurations are tried: where two GPUs are enough, search has two."""
     given_one = drawn_problem(seed + 50, 3, most=0.7)
-    configs = {given_one.utility(config) for config in rms.configurations(given_one, 3)}
-    one = any(rms.done(utility) for utility in configs)
+    configs = {given_one.utility(config) for config in mig_serving.configurations(given_one, 3)}
+    one = any(mig_serving.done(utility) for utility in configs)
     two = one or any(
-        rms.done([a + b for a, b in zip(first, second, strict=True)]) for first, second in product(configs, repeat=2)
+        mig_serving.done([a + b for a, b in zip(first, second, strict=True)]) for first, second in product(configs, repeat=2)
     )  # fmt: skip
     found = len(search(given_one, Search(rounds=10)))
     assert found == 1 if one else found == 2 if two else found >= 3
 
 
-def capacity_of(given_one: rms.Problem, gpus: dict[int, dict[object, str]]) -> Counter[str]:
+def capacity_of(given_one: mig_serving.Problem, gpus: dict[int, dict[object, str]]) -> Counter[str]:
     total = Counter[str]()
     for have in gpus.values():
         for placed, service in have.items():
@@ -267,8 +267,10 @@ def test_a_transition_never_serves_less_and_ends_at_the_target(seed: int) -> Non
     before, after = drawn_problem(seed, 3), drawn_problem(seed + 100, 3)
     # The same services at other rates.
     draw = random.Random(seed)
-    after = rms.problem("a100-40gb", [Demand(one.profile, one.rate * draw.uniform(0.3, 2)) for one in before.demands])
-    now, target = rms.greedy(before), search(after, Search(rounds=3))
+    after = mig_serving.problem(
+        "a100-40gb", [Demand(one.profile, one.rate * draw.uniform(0.3, 2)) for one in before.demands]
+    )
+    now, target = mig_serving.greedy(before), search(after, Search(rounds=3))
     steps = transition("a100-40gb", now, target)
     gpus: dict[int, dict[object, str]] = {i: dict(laid_out("a100-40gb", config)) for i, config in enumerate(now)}
     least = capacity_of(before, gpus)
@@ -302,7 +304,7 @@ def test_nothing_moves_where_nothing_changes() -> None:
 
 def test_a_deployment_on_instances_is_served_in_time() -> None:
     given_one = drawn_problem(4, 3)
-    made = rms.deployment(given_one, rms.greedy(given_one))
+    made = mig_serving.deployment(given_one, mig_serving.greedy(given_one))
     rates = {one.profile.name: one.rate for one in given_one.demands}
     profiles = {one.profile.name: one.profile for one in given_one.demands}
     system = System("mig", lambda _: made, mechanism("mig"), NoInterference())
@@ -316,7 +318,7 @@ def test_gpulet_serves_more_of_the_published_networks_than_time_sharing(data: Pa
     scenario = Scenario("equal", dict.fromkeys(("lenet", "googlenet", "resnet50", "ssd", "vgg16"), 50.0))
     found = {}
     for name, plan in (
-        ("time", lambda demands: squishy.schedule(demands, 4)),
+        ("time", lambda demands: nexus.schedule(demands, 4)),
         ("space", lambda demands: gpulet.schedule(demands, 4)),
     ):
         most = capacity(System(name, plan, mechanism("mps"), NoInterference()), scenario, profiles,

@@ -11,8 +11,7 @@ from statistics import geometric_mean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.literature.sharing import gpulet, measured
-from socsched.literature.sharing import nexus as squishy
+from socsched.literature.sharing import gpulet, measured, nexus
 from socsched.literature.sharing.compare import Scenario, System, capacity, trial, with_guests
 from socsched.literature.sharing.deployment import Demand
 from socsched.literature.sharing.interference import Interference
@@ -40,7 +39,7 @@ def claims() -> list[Claim]:
     """Return the rows."""
     neighbours = read_constants(data("gpulet", "3080_INT_MODEL_CONSTANT.CSV"))
     mps = mechanism("mps")
-    whole = System("time", lambda demands: squishy.schedule(demands, GPUS), mps, neighbours)
+    whole = System("time", lambda demands: nexus.schedule(demands, GPUS), mps, neighbours)
     parts = System("space", lambda demands: gpulet.schedule(demands, GPUS, neighbours), mps, neighbours)
     gains: dict[str, list[float]] = {}
     told: list[str] = []
@@ -153,7 +152,7 @@ def entirely(neighbours: Interference) -> dict[str, float]:
     """Return the gain in load of every workload whose networks take what they took on an H100; 4 GPUs."""
     profiles = six_times(measured.profiles())
     contexts = mechanism("green-contexts")
-    whole = System("time", lambda demands: squishy.schedule(demands, GPUS), contexts, neighbours)
+    whole = System("time", lambda demands: nexus.schedule(demands, GPUS), contexts, neighbours)
     parts = System("space", lambda demands: gpulet.schedule(demands, GPUS, neighbours), contexts, neighbours)
     gains = {}
     for scenario in WORKLOADS:
@@ -195,7 +194,7 @@ def everybody(scenario: Scenario, law: ShareLaw, neighbours: Interference) -> fl
     profiles = networks(law)
     mps = mechanism("mps")
     systems = (
-        System("time", lambda demands: with_guests(squishy.schedule(demands, GPUS), GPUS), mps, neighbours),
+        System("time", lambda demands: with_guests(nexus.schedule(demands, GPUS), GPUS), mps, neighbours),
         System("space", lambda demands: with_guests(gpulet.schedule(demands, GPUS, neighbours), GPUS), mps, neighbours),
     )
     most = []

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from policy_claims._published import data
 from policy_claims.claim import Claim
-from socsched.literature.sharing import mig_serving as rms
+from socsched.literature.sharing import mig_serving
 from socsched.literature.sharing.deployment import Demand
 from socsched.literature.sharing.mig_search import search
 from socsched.literature.sharing.profile import Profile, ShareLaw
@@ -32,12 +32,12 @@ def claims() -> list[Claim]:
         profiles = [one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law=law) if one.name != "lenet"]
         for seed in range(DRAWS):
             given, other = (drawn(profiles, seed, second) for second in (False, True))
-            fast = rms.greedy(given)
+            fast = mig_serving.greedy(given)
             begin = time.perf_counter()
             slow = search(given)
             seconds = max(seconds, time.perf_counter() - begin)
-            saved.setdefault(law, []).append(1 - len(slow) / len(rms.static(given, ("7g.40gb",))))
-            over.append(len(slow) / rms.lower_bound(given) - 1)
+            saved.setdefault(law, []).append(1 - len(slow) / len(mig_serving.static(given, ("7g.40gb",))))
+            over.append(len(slow) / mig_serving.lower_bound(given) - 1)
             better.append(len(fast) - len(slow))
             if law == "fixed":
                 steps, short = changed(given, other)
@@ -75,7 +75,7 @@ def claims() -> list[Claim]:
     ]  # fmt: skip
 
 
-def drawn(profiles: list[Profile], seed: int, second: bool) -> rms.Problem:
+def drawn(profiles: list[Profile], seed: int, second: bool) -> mig_serving.Problem:
     """Return services with rates, `second` the same ones with others."""
     draw = random.Random(seed)
     chosen = draw.sample(profiles, 5)
@@ -83,10 +83,10 @@ def drawn(profiles: list[Profile], seed: int, second: bool) -> rms.Problem:
     demands = [
         Demand(one, one.saturated(100, 1.1)[1] * rate) for one, rate in zip(chosen, rates, strict=True)
     ]  # fmt: skip
-    return rms.problem(GPU, demands)
+    return mig_serving.problem(GPU, demands)
 
 
-def changed(before: rms.Problem, after: rms.Problem) -> tuple[float, int]:
+def changed(before: mig_serving.Problem, after: mig_serving.Problem) -> tuple[float, int]:
     """Return GPUs used on the way over the larger deployment's, and steps after which a service had too little."""
     now, target = search(before), search(after)
     steps = transition(GPU, now, target)

@@ -1,7 +1,8 @@
 # mypy: ignore-errors
-"""Element-wise functions as TIR expressions that LLVM turns into vector code, and what a kernel does before it stores.
+"""Element-wise functions as TIR expressions that LLVM turns into vector code, and the epilogue of a kernel before its
+stores.
 
-An activation is plain data, so that equal kernels are found equal: () for none, ("relu",), ("clip", low, high),
+An activation is plain data, so that equal kernels compare equal: () for none, ("relu",), ("clip", low, high),
 ("leaky_relu", alpha), ("sigmoid",), ("tanh",), ("silu",), ("hard_sigmoid", alpha, beta), ("hard_swish",), ("exp",) or
 ("sqrt",).
 """
@@ -20,7 +21,7 @@ _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.66
 
 
 def function(activation: Activation) -> Callable[[Any], Any]:
-    """Return what an activation does to a float32 expression; KeyError for one not listed above."""
+    """Return an activation as a function of a float32 expression; KeyError for one not listed above."""
     if not activation:
         return lambda value: value
     name, *given = activation
@@ -28,7 +29,7 @@ def function(activation: Activation) -> Callable[[Any], Any]:
 
 
 def applied(activation: Activation, dtype: str) -> Callable[[Any], Any]:
-    """Return what an activation does to an expression of `dtype`: in half precision if that gives the same number.
+    """Return an activation as a function of a `dtype` expression, in half precision if the result is identical.
 
     Comparisons commute with rounding; everything else is computed in float32 and rounded once.
     """
@@ -52,7 +53,7 @@ def known(activation: Activation) -> bool:
 
 
 def keeps_zero(activation: Activation) -> bool:
-    """Return whether zero stays zero, so that borders and missing channels may pass through."""
+    """Return whether zero maps to zero, so that borders and missing channels may pass through."""
     name = activation[0] if activation else ""
     within = name != "clip" or activation[1] <= 0 <= activation[2]
     return within and name not in ("sigmoid", "exp", "hard_sigmoid")
@@ -69,7 +70,7 @@ def finish(activation: Activation, residual: bool) -> Callable[..., Any]:
 def exponential(x: Any) -> Any:
     """Return e^x by Cephes' expf (range reduction and a polynomial of degree 5), 2 ulp, in vector instructions only.
 
-    LLVM would call the C library once a lane instead.
+    LLVM would instead call the C library once per lane.
     """
     bounded = T.max(T.min(x, T.float32(88.3762626647949)), T.float32(-87.3365478515625))
     whole = T.floor(bounded * T.float32(_LOG2E) + T.float32(0.5))

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""Direct convolutions on channel-blocked activations, each a finished PrimFunc: no schedule is applied to them.
+"""Direct convolutions on channel-blocked activations, each a finished PrimFunc to which no schedule is applied.
 
 `residual` is the border (pixels) of an image of the output's shape that is added before the activation, -1 for none
-(the operand R is then a single number nobody reads).  `kernels` says how activations lie.
+(the operand R is then a single unread number).  See `kernels` for the layout of activations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from socsched.compiler.cpu.vector import Tile
 from socsched.compiler.environment import T, tirx
 
 _NEAR = 1 << 17
-"""Bytes of weights that stay in the second-level cache anyway."""
+"""Bytes of weights that stay in the second-level cache without prefetching."""
 
 
 def residual_shape(target: Lying, border: int) -> tuple[int, int, int, int]:
@@ -31,7 +31,7 @@ def residual_shape(target: Lying, border: int) -> tuple[int, int, int, int]:
 
 
 def fetch(buffer: Any, *at: Any, write: bool = False) -> Any:
-    """Return the instruction that brings the cache line of an element into the first-level cache."""
+    """Return the instruction that prefetches an element's cache line into the first-level cache."""
     return tirx.call_intrin("void", "tirx.prefetch", T.address_of(buffer[at]), int(write), 3, 1)
 
 
@@ -47,9 +47,10 @@ def conv2d(
 ) -> Any:
     """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
 
-    In half precision at most `most` products are summed before they go into fp32 totals (`half`).  While a tile is
-    computed, a share of the next channel group's weights is fetched and, in the first group, which meets the image
-    first, the pixels of the next tile: channels lie far apart, so the hardware does not foresee them.
+    In half precision at most `most` products are summed before they are added to fp32 totals (`half`).  While a tile is
+    computed, a share of the next channel group's weights is prefetched and, in the first group, which is the first to
+    read the image, the pixels of the next tile: channels are far apart in memory, so the hardware prefetcher misses
+    them.
     """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
@@ -66,9 +67,9 @@ def conv2d(
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
     rows_first = order.rows_first
-    slots = each if rows_first else each * units  # tiles that share the fetching of the next group's weights
-    lines = -(-ci * to // slots)  # to fetch a tile and kernel position
-    ahead = -(-tw * sw // kw) if ci == c else 0  # pixels to fetch a kernel position
+    slots = each if rows_first else each * units  # tiles that share prefetching of the next group's weights
+    lines = -(-ci * to // slots)  # to prefetch per tile and kernel position
+    ahead = -(-tw * sw // kw) if ci == c else 0  # pixels to prefetch per kernel position
     dtype, half = source.dtype, source.dtype != "float32"
     size = 2 if half else 4
     more = groups > 1 and size * blocks * c * in_blocks * ci * kh * kw > _NEAR
@@ -201,12 +202,12 @@ def conv2d(
 
 
 def depthwise_sums(window: Window, dtype: str) -> str:
-    """Return the type of a depthwise convolution's sums and bias: that of its storage, if they are short enough."""
+    """Return the type of a depthwise convolution's sums and bias: its storage type, if the sums are short enough."""
     return dtype if window.kernel[0] * window.kernel[1] <= TERMS else "float32"
 
 
 def depthwise(source: Lying, target: Lying, window: Window, activation: Activation, residual: int, pixels: int) -> Any:
-    """Return conv(X, weight[blocks, kh, kw, c], bias[blocks, c], R, O): every channel by a kernel of its own."""
+    """Return conv(X, weight[blocks, kh, kw, c], bias[blocks, c], R, O): one kernel per channel."""
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     blocks, c, first = target.blocks, target.block, target.first
     oh, ow, b_out = target.height, target.width, target.border
@@ -283,8 +284,8 @@ def conv2d_transpose(
 ) -> Any:
     """Return deconv(X, weight[blocks, s, s, in_blocks, ci, c], bias, O) for kernel = stride = s, bias, ReLU.
 
-    No output pixel gets more than one input pixel, so this is s * s matrix products whose results are written s pixels
-    apart.
+    Each output pixel depends on only one input pixel, so this is s * s matrix products whose results are written s
+    pixels apart.
     """
     in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
     height, width, b_in, b_out, first = source.height, source.width, source.border, target.border, target.first

@@ -1,4 +1,4 @@
-"""Rules of convolutions: which kernel, which tile, weights packed for it, and where the result is written."""
+"""Convolution rules: choice of kernel and tile, packing of weights, and destination of the result."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from socsched.compiler.cpu.vector import NEON, Tile, tile
 from socsched.compiler.fusion import Group
 from socsched.errors import CompileError
 
-_CACHED = 1 << 18  # bytes of activations a task of a pointwise convolution may walk over again and again
-_TASKS = 16  # at least so many, that several threads find work
+_CACHED = 1 << 18  # bytes of activations that a task of a pointwise convolution may traverse repeatedly
+_TASKS = 16  # minimum, to keep several threads busy
 
 
 class Convolutions(Images):
-    """Emits convolutions, transposed ones and the concatenations they are written into."""
+    """Emits convolutions, transposed convolutions and the concatenations they are written into."""
 
     KINDS = ("conv2d", "conv2d_transpose")
 
@@ -34,7 +34,7 @@ class Convolutions(Images):
         self.most = half.TERMS if self.dtype == "float32" else half.most(self.graph)
 
     def takes(self, group: Group) -> bool:
-        """Return whether there is a rule for this convolution: images, one at a time, as many channels as blocks need."""
+        """Return whether a rule covers this convolution: batch size 1 and as many channels as blocks need."""
         if not self.is_image(*group.inputs, group.output):
             return False
         a = group.attrs
@@ -52,7 +52,7 @@ class Convolutions(Images):
     # Concatenations written in place, and convolutions that share their input.
 
     def plan_slices(self) -> None:
-        """Where every input of an in-place concatenation goes: (the concatenation, its first block there)."""
+        """Plan the slice of each input of an in-place concatenation: (the concatenation, first block within it)."""
         for group in self.graph.groups:
             if not self.graph.in_place(group):
                 continue
@@ -67,7 +67,8 @@ class Convolutions(Images):
                 first += self.graph.values[value].shape[1] // self.c
 
     def plan_siblings(self) -> None:
-        """1x1 convolutions of one input whose results all leave as plain NCHW are one kernel (a detection head)."""
+        """Merge 1x1 convolutions of one input whose results all leave as plain NCHW into one kernel (a detection
+        head)."""
         heads: dict[tuple[str, Activation], list[Group]] = {}
         for group in self.graph.groups:
             if group.kind != "conv2d" or len(group.inputs) > 1 or not self.takes(group):
@@ -133,7 +134,7 @@ class Convolutions(Images):
         residual: Image | None,
         operands: list[Any],
     ) -> None:
-        """Emit a direct convolution; a pointwise one without borders sees its pixels as one long row."""
+        """Emit a direct convolution; a pointwise one without borders treats its pixels as one long row."""
         tuned = self.tuned(source, target, window)
         beside = residual.border if residual else 0
         pointwise = window.kernel == window.stride == (1, 1)
@@ -159,7 +160,8 @@ class Convolutions(Images):
         self.images[group.output] = replace(target, var=whole, border=0)
 
     def method(self, group: Group, source: Image, target: Image, weight: Array, window: Window) -> half.Method:
-        """Return how a convolution is computed: Winograd needs 3x3, stride 1, whole blocks, and tiles enough to pay."""
+        """Return the method of a convolution: Winograd needs 3x3, stride 1, whole blocks and enough tiles to pay
+        off."""
         direct = half.Method(0, self.dtype)
         plain = window == Window((3, 3), (1, 1), (1, 1)) and weight.shape[2:] == (3, 3)
         same = self.graph.values[group.output].shape[2:] == (source.height, source.width)
@@ -177,20 +179,20 @@ class Convolutions(Images):
         return half.best(choices, layer, self.vector, self.most)
 
     def tuned(self, source: Image, target: Image, window: Window) -> Choice | None:
-        """Return what a table says of a convolution, None where the rules decide; of fp32 only."""
+        """Return the tuning table's choice for a convolution, None where the rules decide; fp32 only."""
         if self.tuning is None or self.dtype != "float32":
             return None
         return self.tuning.of(Layer(source.channels, target.channels, target.height, target.width, window))
 
     def winograd_weight(self, weight: Array, source: Image, target: Image, method: half.Method) -> Any:
-        """OIHW transformed to [O/c, (m + 2)^2, I/b, b, c]."""
+        """Transform OIHW weights to [O/c, (m + 2)^2, I/b, b, c]."""
         o, i, m = target.blocks, source.blocks, method.m
         whole = padded(winograd.transformed(weight, m), (0, o * self.c), (1, i * source.block))
         blocked = whole.reshape(o, self.c, i, source.block, (m + 2) ** 2).transpose(0, 4, 2, 3, 1)
         return self.constant(blocked, method.dtype)
 
     def conv_weight(self, weight: Array, source: Image, target: Image) -> Any:
-        """OIHW to [O/c, I/b, kh, kw, b, c]; missing channels are zero."""
+        """Pack OIHW weights as [O/c, I/b, kh, kw, b, c]; missing channels are zero."""
         o, i = target.blocks, source.blocks
         whole = padded(weight, (0, o * self.c), (1, i * source.block))
         blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
@@ -247,7 +249,7 @@ def _window(group: Group) -> Window:
 
 
 def _ungrouped(weight: Array, groups: int) -> Array:
-    """Weights of a grouped convolution as those of an ordinary one: zero between the groups."""
+    """Return the weights of a grouped convolution as those of an ordinary one: zero between the groups."""
     if groups == 1:
         return weight
     o, i, *kernel = weight.shape
@@ -259,13 +261,13 @@ def _ungrouped(weight: Array, groups: int) -> Array:
 
 
 def _rows_first(source: Image, target: Image, window: Window) -> bool:
-    """Walk over the larger operand once: rows of the image, or channel groups of the weights."""
+    """Return whether the larger operand, to be traversed once, is the image (rows) rather than the weights (groups)."""
     image = source.blocks * (source.height + 2 * source.border) * (source.width + 2 * source.border)
     return image >= target.blocks * target.block * source.blocks * window.kernel[0] * window.kernel[1]
 
 
 def _parts(chosen: Tile, blocks: int, pixels: int, channels: int) -> int:
-    """Into how many tasks a long row is cut: its activations fit the cache, and threads find work."""
+    """Return the number of tasks to cut a long row into: activations fit the cache, and every thread has work."""
     tiles = -(-pixels // chosen.pixels)
     cached = max(_CACHED // (4 * channels * chosen.pixels), 1)
     return min(tiles, max(-(-tiles // cached), -(-_TASKS // (blocks // chosen.blocks))))

@@ -1,7 +1,7 @@
-"""Fusion beyond bias and ReLU, for CPUs: residual additions and activations join the convolution before them.
+"""Fusion beyond bias and ReLU, for CPUs: residual additions and activations are merged into the preceding convolution.
 
 The activation is kept in `Group.options["activation"]` (`cpu.activation`); a residual is a second input of the
-convolution.  The fused group stands where the last of its parts stood, after everything it reads.
+convolution.  The fused group takes the position of its last part, after everything it reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def fused(graph: Graph) -> Graph:
 
 
 def activation(graph: Graph, group: Group) -> Activation:
-    """Return what `group` does to its sum, or what an element-wise operator computes."""
+    """Return the activation `group` applies to its sum, or the function of an element-wise operator."""
     if "activation" in group.options:
         return tuple(group.options["activation"])
     if group.relu:
@@ -33,7 +33,7 @@ def activation(graph: Graph, group: Group) -> Activation:
 
 
 def unary(graph: Graph, group: Group) -> Activation:
-    """Return an element-wise operator of one input as an activation; its constants are in the call it came from."""
+    """Return an element-wise operator of one input as an activation; its constants are in the originating call."""
     call = graph.calls[group.output]
     if group.kind == "clip":
         return ("clip", float(call.args[1].value), float(call.args[2].value))
@@ -60,7 +60,7 @@ def _producer(graph: Graph, value: str) -> Group | None:
 
 
 def _gates(graph: Graph) -> Graph:
-    """x * sigmoid(x) as one activation (SiLU)."""
+    """Replace x * sigmoid(x) by one activation (SiLU)."""
     for product in graph.groups:
         if product.kind != "multiply" or len(product.inputs) != 2:
             continue

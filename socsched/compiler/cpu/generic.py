@@ -13,7 +13,7 @@ from socsched.errors import CompileError
 
 
 class Images(Protocol):
-    """A lowering in the making that can tell any value's plain fp32 form."""
+    """A lowering in progress that can return any value in plain fp32 form."""
 
     graph: Graph
     weights: Mapping[str, np.ndarray[Any, Any]]
@@ -37,7 +37,7 @@ def emit(images: Images, group: Group) -> Any:
 
 
 def _value(images: Images, name: str, known: dict[str, Any]) -> Any:
-    """Emit what lies between `name` and the known values, weights as constants."""
+    """Emit the expressions between `name` and the known values, with weights as constants."""
     if name in known:
         return known[name]
     graph = images.graph

@@ -1,13 +1,13 @@
-"""Half-precision arithmetic on CPUs that have it (Armv8.2): how products are summed, and which convolution pays.
+"""Half-precision arithmetic on CPUs that have it (Armv8.2): summation of products, and choice of convolution method.
 
-Half precision has a unit roundoff of u = 2^-11, so that long sums lose too much: at most `TERMS` products are summed in
-half precision, then added into an fp32 total.  A sum of n products whose every fused step rounds once is off by at most
-n u / (1 - n u) times the sum of the products' magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms",
-2nd ed., 2002, section 3.1), 3.6 % for 72; roundings of independent sign come to about sqrt(n) u of the spread of the
-sum (section 2.8), 0.4 %, and to a third of that against the largest output of a layer.  Winograd multiplies that by
-what its transforms amplify: about two for F(2x2, 3x3), whose constants are 1 and 1/2, but eight to twenty for F(3x3)
-and F(4x4), which therefore multiply in fp32.  Every partial sum must also stay below 65504; F(2x2) makes activations at
-most four times larger.
+Half precision has a unit roundoff of u = 2^-11, so long sums lose too much accuracy: at most `TERMS` products are
+summed in half precision, then added into an fp32 total.  A sum of n products whose every fused step rounds once is off
+by at most n u / (1 - n u) times the sum of the products' magnitudes (Higham, "Accuracy and Stability of Numerical
+Algorithms", 2nd ed., 2002, section 3.1), 3.6 % for 72; roundings of independent sign amount to about sqrt(n) u of the
+spread of the sum (section 2.8), 0.4 %, and to a third of that relative to the largest output of a layer.  Winograd
+multiplies this error by the amplification of its transforms: about two for F(2x2, 3x3), whose constants are 1 and 1/2,
+but eight to twenty for F(3x3) and F(4x4), which therefore multiply in fp32.  Every partial sum must also stay below
+65504; F(2x2) enlarges activations at most fourfold.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from socsched.compiler.cpu.vector import Vector
 from socsched.compiler.fusion import Graph
 
 TERMS = 72
-"""Most products summed in half precision: one block of eight channels under a 3x3 kernel."""
+"""Maximum number of products summed in half precision: one block of eight channels under a 3x3 kernel."""
 _FEW = 8
-"""The same in networks whose outputs are bounded functions: one block."""
+"""The same for networks whose outputs are bounded functions: one block."""
 _BOUNDED = ("sigmoid", "tanh", "softmax", "hard_sigmoid")
 _MOVING = ("reshape", "transpose", "concat", "slice", "resize2d")
 WINOGRAD = ((2, "float16"), (4, "float32"))
@@ -54,10 +54,10 @@ class Layer:
 
 
 def most(graph: Graph) -> int:
-    """Return how many products may be summed in half precision.
+    """Return the number of products that may be summed in half precision.
 
-    Against the largest output, errors stay what they are relative to a layer's values, unless an output is squashed: a
-    tanh of values up to 12 turns 1e-3 of them into 1e-2 of its own range.
+    Errors relative to the largest output stay the same as relative to a layer's values, unless an output is squashed:
+    tanh of values up to 12 turns an error of 1e-3 of these into 1e-2 of its own range.
     """
     makers = {group.output: group for group in graph.groups}
     open_, seen = list(graph.outputs), set()
@@ -83,18 +83,18 @@ def runs(steps: int, terms: int, most: int) -> tuple[int, int]:
 
 
 def terms(inputs: int, kernel: int, block: int, most: int) -> int:
-    """Return how many products a partial sum has, of `inputs` channels in blocks under `kernel` kernel positions."""
+    """Return the number of products in a partial sum over `inputs` channels in blocks and `kernel` kernel positions."""
     block = min(block, inputs)
     return runs(-(-inputs // block) * kernel, block, most)[1] * block
 
 
 def instructions(method: Method, layer: Layer, vector: Vector, most: int = TERMS) -> float:
-    """Return the arithmetic vector instructions an output pixel, input and output channel of `layer` takes.
+    """Return the arithmetic vector instructions per output pixel, input channel and output channel of `layer`.
 
     `vector` computes in half precision.  Multiply-adds, additions into fp32 totals, Winograd's transforms and
-    conversions are counted; loads and stores go through other ports.  Multiply-adds, additions and conversions share
-    the vector pipes at nearly one rate (Arm's software optimisation guides of Cortex-A76 and A78), and the loops of
-    products fill these (tools/mca_aarch64.py), so that fewer instructions are less time.
+    conversions are counted; loads and stores use other ports.  Multiply-adds, additions and conversions share the
+    vector pipes at nearly one rate (Arm's software optimisation guides of Cortex-A76 and A78), and the product loops
+    saturate them (tools/mca_aarch64.py), so fewer instructions mean less time.
     """
     half, wide = method.dtype == vector.dtype, vector.lanes // 2
     lanes = vector.lanes if half else wide
@@ -112,5 +112,5 @@ def instructions(method: Method, layer: Layer, vector: Vector, most: int = TERMS
 
 
 def best(choices: Iterable[Method], layer: Layer, vector: Vector, most: int = TERMS) -> Method:
-    """Return the choice of fewest vector instructions for a layer."""
+    """Return the choice with the fewest vector instructions for a layer."""
     return min(choices, key=lambda method: instructions(method, layer, vector, most))

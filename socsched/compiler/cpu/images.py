@@ -1,8 +1,8 @@
-"""Where a network's values lie while its CPU form is built: blocked images, plain tensors, and moves between the two.
+"""Storage of a network's values while its CPU form is built: blocked images, plain tensors, and conversions.
 
 Activations stay in channel blocks with a zero border from one end of the network to the other.  At the network's own
 border an image whose channels fill whole blocks stays blocked with a border of one pixel, so that stages on one engine
-hand tensors over as they lie; any other image is plain NCHW there.
+exchange tensors without conversion; any other image is plain NCHW there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCKED = (
     *("conv2d", "conv2d_transpose", "max_pool", "avg_pool", "add", "multiply", "concat", "scatter"),
     *("relu", "silu", "sigmoid", "clip", "leaky_relu"),
 )
-"""What makes images that leave in blocks; anything else leaves plain."""
+"""Operators whose images leave in blocks; all other results leave plain."""
 
 Array = np.ndarray[Any, Any]
 
@@ -93,11 +93,11 @@ class Images:
         return relax.Var(name, self.type(self.physical(tensor), DTYPES[tensor.dtype]))
 
     def type(self, shape: Any, dtype: str = "") -> Any:
-        """Of a tensor of the type numbers are stored in, unless another is given."""
+        """Return a tensor type, by default of the dtype in which numbers are stored."""
         return relax.TensorType(shape, dtype or self.dtype)
 
     def border(self, value: str) -> int:
-        """The zero border `value` needs: its convolutions' padding, and `EDGE` where it leaves blocked."""
+        """Return the zero border `value` needs: its convolutions' padding, and `EDGE` where it leaves blocked."""
         pads = [_padding(group) for group in self.graph.consumers(value) if group.kind == "conv2d"]
         return max([0, *pads, EDGE if value in self.graph.outputs and self.at_border(value).layout != "NCHW" else 0])
 
@@ -119,7 +119,7 @@ class Images:
         return self.builder.emit(relax.op.reshape(image.var, self.physical(tensor)))
 
     def image_of(self, name: str) -> Image:
-        """Return a value in blocks with the border its readers need, packed or copied if it does not lie so yet."""
+        """Return a value in blocks with the border its readers need, packed or copied if necessary."""
         need = self.border(name)
         if name not in self.images:
             batch, channels, height, width = self.graph.values[name].shape
@@ -134,19 +134,19 @@ class Images:
         return self.images[name]
 
     def plain_of(self, name: str) -> Any:
-        """Return a value as plain NCHW, unpacked if it does not lie so yet."""
+        """Return a value as plain NCHW, unpacked if necessary."""
         if name not in self.plain:
             self.plain[name] = self.unpacked(self.images[name], self.graph.values[name], 0)
         return self.plain[name]
 
     def only_convolved(self, name: str) -> bool:
-        """Return whether a value has few channels and only convolutions read it: no need to fill up a block."""
+        """Return whether a value has few channels and only convolutions read it, so that no whole block is needed."""
         readers = self.graph.consumers(name)
         plain = all(g.kind == "conv2d" and g.inputs[0] == name and len(g.inputs) == 1 for g in readers)
         return self.graph.values[name].shape[1] < self.c and plain and name not in self.graph.outputs
 
     def is_image(self, *names: str) -> bool:
-        """Return whether all these values can lie in whole blocks of the vector unit's size."""
+        """Return whether all these values can be stored in whole blocks of the vector unit's size."""
         for name in names:
             tensor = self.graph.values[name]
             if len(tensor.shape) != 4 or tensor.shape[0] != 1 or min(tensor.shape) < 1 or tensor.dtype != "fp32":
@@ -191,7 +191,7 @@ class Images:
         return np.zeros(int(group.attrs["out_channels"]), np.float32)
 
     def target(self, group: Group, channels: int = 0) -> tuple[Image, Lying]:
-        """Return where the result of `group` goes: as an image, and within the tensor it is (a slice of)."""
+        """Return the destination of the result of `group`: the image, and its place in the whole tensor."""
         _, own, height, width = self.graph.values[group.output].shape
         name = self.slices[group.output][0].output if group.output in self.slices else group.output
         image = Image(None, channels or own, height, width, self.c, self.border(name), self.dtype)
@@ -202,7 +202,7 @@ class Images:
         return image, replace(image.lying, total=total, first=first)
 
     def finish(self, group: Group, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
-        """Emit the kernel; a slice of a concatenation goes into the tensor the slice before it was written to."""
+        """Emit the kernel; a slice of a concatenation is written into the tensor that holds the previous slice."""
         if group.output not in self.slices:
             self.images[group.output] = self.image(target, make, args, operands)
             return
@@ -226,7 +226,7 @@ def _padding(group: Group) -> int:
 
 
 def padded(array: Array, *sizes: tuple[int, int]) -> Array:
-    """Return `array` with the given axes filled up with zeros to the given sizes."""
+    """Return `array` with the given axes zero-padded to the given sizes."""
     widths = [(0, 0)] * array.ndim
     for axis, size in sizes:
         widths[axis] = (0, size - array.shape[axis])

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""CPU kernels between fp32 and int8: what a network's inputs, its outputs and operators in fp32 go through."""
+"""CPU kernels between fp32 and int8, for a network's inputs, outputs and fp32 operators."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Sums of four products of bytes, the step every int8 kernel is made of, by instruction set.
+"""Sums of four byte products, the basic step of every int8 kernel, by instruction set.
 
     vnni    vpdpbusd (AVX-512 VNNI, AVX-VNNI): unsigned by signed bytes into int32, without saturation.  TVM's own
-            tensor intrinsic declares it with operands its LLVM no longer takes, so it is called directly.
+            tensor intrinsic declares operands its LLVM no longer accepts, so it is called directly.
     madd    pmaddwd (SSE2, AVX2, AVX-512BW): bytes widened to 16 bits first, even and odd ones apart.  pmaddubsw would
             take bytes, but saturates at 16 bits: wrong for full-range data.
-    sdot    aarch64 with the dot product extension: signed by signed bytes, so activations are stored less 128.
+    sdot    aarch64 with the dot product extension: signed by signed bytes, so activations are stored minus 128.
     lanes   anything else: bytes taken from 32-bit lanes by shifts, multiplied lane by lane.
 
-Bytes lie alike for all: four consecutive input channels in the 32 bits of a lane, one lane an output channel.
+The byte layout is the same for all: four consecutive input channels in the 32 bits of a lane, one lane per output
+channel.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from socsched.compiler.target import TargetSpec
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A way to do it: `lanes` int32 sums an operation; `signed` says that activations are stored as signed bytes."""
+    """One byte product: `lanes` int32 sums per operation; `signed`: activations are stored as signed bytes."""
 
     name: str
     lanes: int
@@ -35,17 +36,17 @@ class Dot:
 
     @property
     def zero(self) -> int:
-        """What the least unsigned value is stored as."""
+        """Return the stored value of the least unsigned value."""
         return -128 if self.signed else 0
 
     @property
     def dtype(self) -> str:
-        """The type activations are stored in."""
+        """Return the type in which activations are stored."""
         return "int8" if self.signed else "uint8"
 
 
 def dot_for(spec: TargetSpec) -> tuple[Vector, Dot]:
-    """Return the vector unit and the byte product of an LLVM target, asked of LLVM itself."""
+    """Return the vector unit and the byte product of an LLVM target, as reported by LLVM."""
     from socsched.compiler.environment import tvm
 
     vector = vector_unit(spec)
@@ -66,7 +67,7 @@ def dot_for(spec: TargetSpec) -> tuple[Vector, Dot]:
 
 
 def int8_options(spec: TargetSpec) -> dict[str, Any]:
-    """Return what TVM is told for int8: this machine's dot product instructions, which its x86-64 level leaves out."""
+    """Return TVM's int8 target options: this machine's dot product instructions, which its x86-64 level leaves out."""
     options = dict(spec.tvm)
     if spec.native and options == dict(native_target()):
         wide = str(options.get("mcpu", "")) == "x86-64-v4"

@@ -1,11 +1,11 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""int8 CPU kernels on channel-blocked activations, each a finished PrimFunc: no schedule is applied to them.
+"""int8 CPU kernels on channel-blocked activations, each a finished PrimFunc to which no schedule is applied.
 
-Activations lie as in `kernels`: [C/c, H + 2b, W + 2b, c], the border filled with what stands for zero, so that a
-convolution never tests for the edge.  Elements are bytes, unsigned or signed as the target's byte product wants them;
-the stored byte is the value's integer plus `zero`.  Rounding is that of `quantize.fixed_point`.
+Activations are laid out as in `kernels`: [C/c, H + 2b, W + 2b, c], the border filled with the stored zero, so that a
+convolution never tests for the edge.  Elements are bytes, unsigned or signed as the target's byte product requires; the
+stored byte is the value's integer plus `zero`.  Rounding is that of `quantize.fixed_point`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Bytes in memory: their dtype, what zero is stored as, and the least and greatest byte."""
+    """Bytes in memory: their dtype, the stored zero, and the least and greatest byte."""
 
     dtype: str
     zero: int
@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where a convolution's taps lie: output pixel (y * phases + d) reads row y * stride + tap + offset of phase d.
+    """Positions of a convolution's taps: output pixel (y * phases + d) reads row y * stride + tap + offset of phase d.
 
     The offset is (d + lift) // phases + base.  A convolution has one phase and base = -padding; a transposed one of
     stride s has s phases (Shi et al., Real-Time Single Image and Video Super-Resolution, CVPR 2016), each a convolution
@@ -53,13 +53,13 @@ class Window:
 
     @property
     def reach(self) -> int:
-        """Border (pixels) the input must have."""
+        """Return the border (pixels) the input must have."""
         return max(0, -self.base)
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What becomes of a sum: bytes `stored` after a fixed-point multiplication, or fp32 (stored None).
+    """Conversion of a sum: to `stored` bytes by a fixed-point multiplication, or to fp32 (stored None).
 
     `residual` is (stored zero, multiplier) of a second operand in the kernel's own fixed point.
     """
@@ -75,7 +75,7 @@ class Epilogue:
 
     @property
     def rows(self) -> int:
-        """Rows of the table: bias, low, high, multiplier; or bias and the bits of an fp32 factor."""
+        """Return the number of table rows: bias, low, high, multiplier; or bias and the bits of an fp32 factor."""
         return 4 if self.stored else 2
 
     @property
@@ -124,7 +124,7 @@ def conv2d(
     """Return conv(X, K[blocks, phases^2, in_blocks, kh, kw, ci/4, c, 4], table[blocks, phases^2, rows, c], R, O).
 
     `height` x `width` is the input without border, `out` the output's size in pixels of one phase; `other` is the
-    physical shape of the residual R, which has the border b_in.. of its own: (blocks, height, width, border).
+    physical shape of the residual R, with its own border: (blocks, height, width, border).
     """
     kh, kw = window.taps
     s, ph_, base, lift = window.stride, window.phases, window.base + b_in, window.lift
@@ -241,7 +241,7 @@ def max_pool(
     b_out: int,
     stored: Stored,
 ) -> Any:
-    """Return pool(X, O): maximum over kernel x kernel windows; pixels outside the input do not take part."""
+    """Return pool(X, O): maximum over kernel x kernel windows; pixels outside the input are ignored."""
     oh, ow = (height + 2 * pad - kernel) // stride + 1, (width + 2 * pad - kernel) // stride + 1
     ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, oh + 2 * b_out, ow + 2 * b_out
     dtype, blank, least = stored.dtype, constant(stored.dtype, stored.zero), constant(stored.dtype, stored.low)
@@ -310,7 +310,7 @@ def combine(
     relu: bool,
     shift: int,
 ) -> Any:
-    """Return combine(X[, Y], O): X and Y brought to the step of O and added; into blocks `first` onwards of O.
+    """Return combine(X[, Y], O): X and Y rescaled to the step of O and added; written to blocks `first` onwards of O.
 
     With one operand this is a copy to another step, border or range; `relu` clips below zero.
     """

@@ -1,9 +1,9 @@
-"""CPU lowering of an integer network: a Relax module of int8 kernels, weights and multipliers packed in as constants.
+"""CPU lowering of an integer network: a Relax module of int8 kernels, with weights and multipliers as packed constants.
 
-As in `lower`, activations stay in channel blocks with a border from one end of the network to the other, here one byte
-an element.  At the network's own border tensors are fp32 and lie as `lower` would have them, so that a stage's
-precision is nobody else's business: they are quantised on the way in; results leave as fp32 sums where nothing else
-reads them.  Operators without an int8 form are computed by `lower`'s rules on dequantised values.
+As in `lower`, activations stay in channel blocks with a border from one end of the network to the other, here with one
+byte per element.  At the network's own border tensors are fp32 with the layouts of `lower`, so that a stage's precision
+does not affect other stages: they are quantised on entry; results leave as fp32 sums where nothing else reads them.
+Operators without an int8 form are computed by `lower`'s rules on dequantised values.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Lowering:
         return int8_pack.stored(self.q.scales[value], self.dot)
 
     def border(self, value: str) -> int:
-        """The border `value` needs: what its convolutions reach for, and `EDGE` where it leaves as it is."""
+        """Return the border `value` needs: the reach of its convolutions, and `EDGE` where it leaves unchanged."""
         if value in self.q.floats:
             return EDGE if self.at_border(value).layout != "NCHW" else 0
         reads = [step for step in self.q.consumers(value) if step.layer and value in step.group.inputs]
@@ -101,7 +101,7 @@ class _Lowering:
         self.quantise(name, tensor.layout == "NCHW", variable)
 
     def quantise(self, name: str, plain: bool, variable: Any) -> None:
-        """Bring an fp32 value, plain or in blocks with a border of EDGE, into bytes."""
+        """Convert an fp32 value, plain or in blocks with a border of EDGE, to bytes."""
         _, channels, height, width = self.graph.values[name].shape
         block = min(-(-channels // 4) * 4, self.c)  # a three-channel image needs no whole block
         scale, stored = self.q.scales[name], self.stored(name)
@@ -117,7 +117,7 @@ class _Lowering:
         return self.images[name]
 
     def compute_exactly(self, step: Step) -> None:
-        """Have `lower` emit an operator that has no int8 form."""
+        """Let `lower` emit an operator that has no int8 form."""
         for name in step.group.inputs:
             if name not in self.exact.plain and name not in self.exact.images:
                 image, scale = self.images[name], float(self.q.scales[name].step)
@@ -159,7 +159,7 @@ class _Lowering:
         return self.kernels[key]
 
     def nothing(self, block: int = 0, dtype: str = "") -> Any:
-        """What stands in for an operand a kernel does not read."""
+        """Return a placeholder for an operand that a kernel does not read."""
         dtype = dtype or self.dot.dtype
         return relax.const(np.zeros((1, 1, 1, block or self.c), dtype), dtype)
 
@@ -167,7 +167,7 @@ class _Lowering:
         return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
 
     def place(self, name: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
-        """Emit a kernel; a slice of a concatenation goes into the tensor the slice before it was written to."""
+        """Emit a kernel; a slice of a concatenation is written into the tensor that holds the previous slice."""
         if name not in self.slices:
             self.images[name] = self.image(target, make, args, operands)
             return
@@ -186,7 +186,7 @@ class _Lowering:
     # Concatenations written in place, and convolutions that share their input.
 
     def plan_slices(self) -> None:
-        """Where inputs of concatenations go that are written straight into it: (the concatenation, first block)."""
+        """Plan the slices of inputs written directly into a concatenation: (the concatenation, first block)."""
         for step in self.q.steps:
             if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
                 continue
@@ -203,7 +203,7 @@ class _Lowering:
                 first += self.graph.values[value].shape[1] // self.c
 
     def plan_siblings(self) -> set[str]:
-        """1x1 convolutions of one input whose sums all leave as plain NCHW are one kernel (a detection head)."""
+        """Merge 1x1 convolutions of one input whose sums all leave as plain NCHW into one kernel (a detection head)."""
         heads: dict[tuple[str, bool], list[Step]] = {}
         for step in self.q.steps:
             plain = step.output in self.q.floats and self.at_border(step.output).layout == "NCHW"
@@ -246,7 +246,7 @@ class _Lowering:
             self.split(members)
 
     def constants(self, members: list[Step], source: Image, target: Image, leaves: bool) -> list[Any]:
-        """Weights and table of convolutions that are computed as one."""
+        """Return the weights and table of convolutions that are computed as one."""
         scale = None if leaves else self.q.scales[members[0].output]
         zero = self.stored(members[0].group.inputs[0])
         phased, rows = [], []
@@ -296,7 +296,7 @@ class _Lowering:
         return (*shape, left, right, target.border, source.blocks, 0, self.stored(step.output), step.relu, RATIO_SHIFT)
 
     def add(self, step: Step) -> None:
-        """An addition, or with one operand a ReLU that stands alone."""
+        """Emit an addition, or with one operand a standalone ReLU."""
         sources = [self.image_of(value) for value in step.group.inputs]
         left, *rest = (
             Operand(self.stored(value), source.border, factor)

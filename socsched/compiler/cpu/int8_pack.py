@@ -1,4 +1,4 @@
-"""A convolution's integers in the form its CPU kernel reads: taps by phase, channels in blocks, tables by channel."""
+"""A convolution's integers in the layout its CPU kernel reads: taps by phase, channels in blocks, tables by channel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from socsched.compiler.quantize.network import Layer, Step
 
 
 def stored(scale: Scale, dot: Dot) -> Stored:
-    """Return how values of `scale` lie in memory on a target with the byte product `dot`."""
+    """Return the memory representation of values of `scale` on a target with the byte product `dot`."""
     return Stored(dot.dtype, dot.zero + (128 if scale.signed else 0))
 
 
 def window(step: Step) -> Window:
-    """Return where the taps of a convolution or transposed convolution lie."""
+    """Return the tap positions of a convolution or transposed convolution."""
     a = step.group.attrs
     kernel, stride, pad = (int(a["kernel_h"]), int(a["kernel_w"])), int(a["stride_h"]), int(a["pad"])
     if step.group.kind == "conv2d":
@@ -35,7 +35,7 @@ def reach(step: Step) -> int:
 
 
 def by_phase(step: Step, layer: Layer) -> Array:
-    """Return the weights as [O, phases^2, I, kh, kw]: of each output phase the taps that reach it."""
+    """Return the weights as [O, phases^2, I, kh, kw]: for each output phase, the taps that reach it."""
     w = window(step)
     if step.group.kind == "conv2d":
         return layer.weight[:, None]
@@ -62,7 +62,7 @@ def packed_weight(phased: Array, blocks: int, c: int, in_blocks: int, ci: int) -
 def table(phased: Array, step: Step, layer: Layer, source: Stored, target: Scale | None, blocks: int, c: int) -> Array:
     """Return the epilogue's table [blocks, phases, rows, c]: bias, low, high, multiplier, or bias and fp32 factor.
 
-    Activations are stored with an offset, whose part in every sum the bias takes away again.
+    Activations are stored with an offset; the bias cancels its contribution to every sum.
     """
     phases = phased.shape[1]
     offset = source.zero * phased.astype(np.int64).sum(axis=(2, 3, 4))
@@ -83,8 +83,8 @@ def table(phased: Array, step: Step, layer: Layer, source: Stored, target: Scale
 def int8_tile(vector: Vector, dot: Dot, out_blocks: int, width: int) -> Tile:
     """Return the register tile: blocks of outputs that share a broadcast, pixels that share weights.
 
-    Of the tiles whose sums fit the registers, the one that computes the fewest pixels twice (the last tile of a row is
-    moved back over the one before), then the largest.
+    Among the tiles whose sums fit the registers, the one that computes the fewest pixels twice (the last tile of a row
+    is shifted back over the previous one), then the largest.
     """
     per_block = -(-vector.block // dot.lanes)
     sums, most = (24, 5) if vector.registers >= 32 else (8, 2)

@@ -1,12 +1,12 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""CPU kernels on channel-blocked activations but for convolutions, each a finished PrimFunc: no schedule is applied.
+"""CPU kernels other than convolutions on channel-blocked activations: finished PrimFuncs, no schedule is applied.
 
-An activation is [C/c, H + 2b, W + 2b, c]: blocks of c channels, and a zero border of b pixels its producer writes, so
-that a convolution never tests for the edge.  Every kernel writes output blocks `first` onwards of a tensor of `total`
-blocks: several can fill one tensor, which makes concatenation free.  Channels beyond the logical ones are zero (their
-weights are).
+An activation is [C/c, H + 2b, W + 2b, c]: blocks of c channels with a zero border of b pixels written by the producer,
+so that a convolution never tests for the edge.  Every kernel writes output blocks from `first` on in a tensor of
+`total` blocks: several kernels can fill one tensor, which makes concatenation free.  Channels beyond the logical ones
+are zero, because their weights are zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def wide(value: Any) -> Any:
 
 
 def zero(buffer: Any) -> Any:
-    """Return zero of a buffer's type."""
+    """Return a zero of a buffer's type."""
     return tirx.const(0, buffer.dtype)
 
 
@@ -49,7 +49,8 @@ def zero_sides(O, block, y, width, border, c):
 
 
 def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
-    """Return map(X, O): a function of every number, from blocks `source.first` to blocks `target.first` onwards."""
+    """Return map(X, O): a function applied to every element, from blocks `source.first` to blocks `target.first`
+    onwards."""
     blocks, c, height = target.blocks, target.block, target.height
     sn, sh, sw, _ = source.shape
     total, ph, pw, _ = target.shape
@@ -79,7 +80,8 @@ def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
 
 
 def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
-    """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image meets every pixel of the other."""
+    """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image is broadcast to every pixel of the
+    other."""
     blocks, c, height, width = target.blocks, target.block, target.height, target.width
     ln, lh, lw, _ = left.shape
     rn, rh, rw, _ = right.shape
@@ -130,7 +132,7 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
     """Return pool(X, O): the maximum over a window, or its mean.
 
     `average` is "" for the maximum, "inside" for the mean of the pixels inside the image, "all" for that of the whole
-    window (outside counts as zero); pixels outside never take part in a maximum.
+    window (outside counts as zero); pixels outside are never part of a maximum.
     """
     (kh, kw), (sh, sw), (top, left) = window.kernel, window.stride, window.pad
     blocks, c, height, width = target.blocks, target.block, source.height, source.width
@@ -191,7 +193,7 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
 
 
 def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
-    """Return resize(X, O): every pixel `scale` (height, width) times, which is nearest-neighbour enlargement."""
+    """Return resize(X, O): nearest-neighbour enlargement, each pixel repeated `scale` (height, width) times."""
     blocks, c, oh, ow, b_in, b_out = (
         target.blocks,
         target.block,
@@ -229,7 +231,7 @@ def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
 def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation, dtype: str) -> Any:
     """Return dense(X[rows, inputs], weight[outputs / c, inputs, c], bias[outputs / c, c], O[rows, outputs]).
 
-    Weights are read once, so their storage is what counts: sums and products are fp32 whatever `dtype` is.
+    Weights are read once, so only their storage type matters: sums and products are fp32 for every `dtype`.
     """
     blocks, act = -(-outputs // c), function(activation)
 
@@ -253,7 +255,7 @@ def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation, 
                 for u in T.unroll(3):
                     for v in T.vectorized(c):
                         acc[u + 1, v] = T.float32(0)
-                for k in range(inputs // 4):  # four sums: one would wait for itself
+                for k in range(inputs // 4):  # four sums hide the latency of the addition
                     for u in T.unroll(4):
                         for v in T.vectorized(c):
                             acc[u, v] = acc[u, v] + wide(X[r % rows, k * 4 + u]) * wide(K[g, k * 4 + u, v])
@@ -270,7 +272,7 @@ def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation, 
 
 
 def pack(channels: int, target: Lying) -> Any:
-    """Return pack(X[1, C, H, W], O): into blocks of ci channels with a border; missing channels are zero."""
+    """Return pack(X[1, C, H, W], O): to blocks of ci channels with a border; missing channels are zero."""
     blocks, ph, pw, ci = target.shape
     height, width, b_out, dtype = target.height, target.width, target.border, target.dtype
 
@@ -297,7 +299,7 @@ def pack(channels: int, target: Lying) -> Any:
 
 
 def unpack(source: Lying, channels: int, offset: int) -> Any:
-    """Return unpack(X, O[1, channels, H, W]): channels `offset` onwards of a blocked tensor as plain NCHW."""
+    """Return unpack(X, O[1, channels, H, W]): channels from `offset` on of a blocked tensor as plain NCHW."""
     blocks, ih, iw, c = source.shape
     height, width, b_in, dtype = source.height, source.width, source.border, source.dtype
 

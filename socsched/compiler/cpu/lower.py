@@ -1,7 +1,7 @@
-"""CPU lowering: the fused operators of a network as a Relax module of blocked kernels, weights packed in as constants.
+"""CPU lowering: the fused operators of a network as a Relax module of blocked kernels, with packed constant weights.
 
-Every operator has a rule here (`rules`) or is left to TVM's general schedules on plain tensors (`generic`), value by
-value, so that one unusual operator does not slow the rest of the network down.
+Every operator either has a rule (`rules`) or is left individually to TVM's general schedules on plain tensors
+(`generic`), so that one unusual operator does not slow down the rest of the network.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["EDGE", "Exact", "Lowered", "lower"]
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A Relax module whose `main` takes and returns tensors that lie as `inputs` and `outputs` say.
+    """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
 
-    `general` names the kinds of operator that had no rule.
+    `general` names the kinds of operators without a rule.
     """
 
     module: relax.IRModule
@@ -36,14 +36,14 @@ class Lowered:
 
 
 def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, tuning: Tuning | None = None) -> Lowered:
-    """Return the CPU form of `graph`, convolutions as `tuning` says if given; CompileError for what has none."""
+    """Return the CPU form of `graph`, with convolutions per `tuning` if given; CompileError if unsupported."""
     exact = Exact(fused(graph), weights, vector)
     exact.tuning = tuning
     return exact.run()
 
 
 class Exact(Convolutions):
-    """Emits the operators of a graph in fp32, all of them (`run`) or one by one (`emit_group`)."""
+    """Emits the operators of a graph in fp32, all at once (`run`) or one at a time (`emit_group`)."""
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)

@@ -13,19 +13,19 @@ from socsched.compiler.cpu.shapes import Lying
 from socsched.compiler.environment import T
 
 _AHEAD = 12
-"""Pillars by which points are fetched ahead: some hundred cycles of work each, against a memory access."""
+"""Prefetch distance in pillars: each takes some hundred cycles, enough to hide a memory access."""
 _LINE = 64
 
 
 def pillar_net(
     slots: int, channels: int, lanes: int, pillar: float, origin_x: float, origin_y: float, dtype: str
 ) -> Any:
-    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): all of the PFN in one pass over pillars.
+    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): the whole PFN in one pass over pillars.
 
-    Empty slots are zero after decoration and contribute relu(bias), so only the filled ones are computed: the work
-    follows the points in a pillar, not its capacity.  `channels` is a multiple of `lanes`.  The points of pillars lie
-    `slots` places apart, most of them unused, so that the hardware does not foresee which lines are read: they are
-    fetched ahead, and the time depends little on who has had the caches since they were written.
+    Empty slots are zero after decoration and contribute relu(bias), so only the filled ones are computed: the work is
+    proportional to the points in a pillar, not to its capacity.  `channels` is a multiple of `lanes`.  Pillars are
+    `slots` points apart in memory, most of them unused, so the hardware prefetcher cannot predict the lines read: they
+    are prefetched explicitly, and the time depends little on the state of the caches.
     """
     groups = channels // lanes
     row = max(_LINE // (16 if dtype == "float32" else 8), 1)

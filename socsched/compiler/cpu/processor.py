@@ -1,7 +1,7 @@
-"""The processor that code is compiled for: this machine's, or one LLVM knows by name, and its vector unit.
+"""The target processor (this machine's, or one known to LLVM by name) and its vector unit.
 
-A machine's own code is compiled for an x86-64 level (v2, v3, v4) rather than its exact processor: as fast, and the
-cached artefacts of equal machines agree.
+Code for this machine targets an x86-64 level (v2, v3, v4) rather than the exact processor: it is as fast, and similar
+machines produce the same cached artefacts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AVX2_FLAGS = {"avx2", "fma", "f16c", "bmi2"}
 
 
 def require_known(own: Mapping[str, Any], engine: str) -> None:
-    """Raise CompileError for a processor LLVM does not know: TVM would crash, or compile for a generic one."""
+    """Raise CompileError for a processor unknown to LLVM: TVM would crash or compile for a generic one."""
     triple, name = str(own.get("mtriple", "")), str(own.get("mcpu", ""))
     try:
         known = PROCESSORS[architecture(triple or machine())]
@@ -43,7 +43,7 @@ def machine() -> str:
 
 @cache
 def native_target() -> Mapping[str, Any]:
-    """Return the LLVM target of this machine, by instruction-set level; MachineError for a CPU there is no tile for."""
+    """Return the LLVM target of this machine, by instruction-set level; MachineError for an unsupported CPU."""
     name = machine()
     if name == "aarch64":
         triple = "aarch64-linux-gnu" if platform.system() == "Linux" else "arm64-apple-macos"
@@ -57,7 +57,7 @@ def native_target() -> Mapping[str, Any]:
 
 
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Return the processor features the kernel reports (x86 flags, Arm features), empty where it reports none."""
+    """Return the CPU features reported by the kernel (x86 flags, Arm features), empty if it reports none."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
@@ -67,7 +67,7 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
 
 
 def vector_unit(spec: TargetSpec) -> Vector:
-    """Return the vector unit an LLVM target compiles for, asked of LLVM itself."""
+    """Return the vector unit of an LLVM target, as reported by LLVM."""
     from socsched.compiler.environment import tvm
 
     if spec.triple.startswith(("aarch64", "arm64")):
@@ -81,10 +81,10 @@ def vector_unit(spec: TargetSpec) -> Vector:
 
 
 def half_unit(spec: TargetSpec) -> Vector | None:
-    """Return the vector unit of an LLVM target in half-precision arithmetic, None where it has none (`+fullfp16`).
+    """Return the half-precision vector unit of an LLVM target, None without half-precision arithmetic (`+fullfp16`).
 
-    x86-64 has none here: AVX512-FP16 is in no level a host is compiled for.  A simulated engine's code runs on the
-    host, whatever the engine could do.
+    x86-64 has none here: none of the levels used for hosts includes AVX512-FP16.  A simulated engine's code runs on the
+    host, regardless of the engine's capabilities.
     """
     from socsched.compiler.environment import tvm
 

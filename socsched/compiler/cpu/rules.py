@@ -1,4 +1,4 @@
-"""Rules of the other operators: on blocked images where their channels fill blocks."""
+"""Rules for operators other than convolutions, on blocked images where channels fill whole blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 
 
 def find(images: Images, group: Group) -> Emitter | None:
-    """Return what emits `group` in blocks, None where there is no rule for it."""
+    """Return the emitter of `group` in blocks, None if it has no rule."""
     rule = _RULES.get(group.kind)
     return rule(images, group) if rule else None
 
@@ -139,7 +139,7 @@ def _resize(images: Images, group: Group) -> Emitter | None:
     attrs = images.graph.calls[group.output].attrs
     scale = (group.attrs["scale_h"], group.attrs["scale_w"])
     whole = all(s == int(s) and s >= 1 for s in scale)
-    # Enlarged by a whole number, these put every new pixel over the old one it lies in.
+    # For integer scale factors, these map every new pixel to the old pixel that contains it.
     nearest = str(attrs.method) == "nearest_neighbor" and (
         (str(attrs.coordinate_transformation_mode), str(attrs.rounding_method)) in _ENLARGING
     )

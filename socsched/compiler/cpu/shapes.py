@@ -1,4 +1,4 @@
-"""What CPU kernels are made from: how a blocked image lies, and how a window slides over it."""
+"""Parameters of CPU kernels: layout of a blocked image, sliding window, and task order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lying:
-    """Blocks `first` onwards of a blocked image [total, height + 2 border, width + 2 border, block] of `dtype`."""
+    """Blocks from `first` on of a blocked image [total, height + 2 border, width + 2 border, block] of `dtype`."""
 
     blocks: int
     block: int
@@ -20,14 +20,14 @@ class Lying:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of the whole tensor."""
+        """Return the shape of the whole tensor."""
         total = self.total or self.blocks
         return (total, self.height + 2 * self.border, self.width + 2 * self.border, self.block)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A sliding window, (height, width) each; `pad` is what lies above and to the left of the image."""
+    """A sliding window, (height, width) each; `pad` is the padding above and to the left of the image."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
@@ -37,10 +37,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How a convolution is cut into tasks.
+    """Division of a convolution into tasks.
 
-    A row of output is cut into `parts`; `rows_first` runs through all channel groups before the next part, which keeps
-    the activations in the cache, else all parts of one channel group are done first, which keeps its weights.
+    A row of output is cut into `parts`; With `rows_first` all channel groups are computed before the next part, which
+    keeps the activations in the cache; otherwise all parts of one channel group come first, which keeps its weights.
     """
 
     parts: int = 1

@@ -1,11 +1,11 @@
-"""Convolutions tuned for the cores they will run on: what a table of measured choices may set, by layer.
+"""Convolutions tuned for the cores they will run on: per-layer choices from a table of measurements.
 
 Dhakal, Cho, Kulkarni, Ramakrishnan, Sharma, "Spatial Sharing of GPU for Autotuning DNN models", arXiv 2008.03602:
-kernels have to be tuned under the share of the processor they will get, as the best one for all of it need not be the
-best for a part.  Here: how a convolution is computed (directly or by Winograd's F(2x2) or F(4x4)), its register tile,
-into how many tasks it is cut and in which order.  Without a table rules decide (`vector.tile`, `winograd.best`), which
-know nothing of the number of cores.  `tools/bench_share_tuning.py` measures tables; their results are the same numbers
-up to rounding.
+kernels have to be tuned on the share of the processor they will get, because the best kernel for the whole processor
+need not be the best for a part.  The choices here are the method of a convolution (direct, or Winograd's F(2x2) or
+F(4x4)), its register tile, and the number and order of its tasks.  Without a table, rules decide (`vector.tile`,
+`winograd.best`), which ignore the number of cores.  `tools/bench_share_tuning.py` measures tables; outputs agree up to
+rounding.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from socsched.files import write_file
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How one layer is computed: `winograd` 4, 2 or 0 (directly); of direct ones the tile, of pointwise ones also the
-    `parts` of its row of pixels, 0 for what the rules say; `rows_first` as in `shapes.Order`, None: by the rules;
+    """Choices for one layer: `winograd` is 4, 2 or 0 (direct); the tile of a direct convolution; the `parts` of the
+    pixel row of a pointwise one, 0 to follow the rules; `rows_first` as in `shapes.Order`, None to follow the rules;
     `together`: tiles that a Winograd task transforms, as a multiple of those held in registers.
     """
 
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a choice depends on: channels in and out, the result's rows and columns, the window."""
+    """The parameters a choice depends on: input and output channels, the result's rows and columns, the window."""
 
     inputs: int
     outputs: int
@@ -52,19 +52,19 @@ class Layer:
 
     @property
     def key(self) -> str:
-        """Name in a table."""
+        """Return the name of the layer in a table."""
         (kh, kw), (sh, sw) = self.window.kernel, self.window.stride
         return f"{self.inputs}-{self.outputs} {self.rows}x{self.columns} k{kh}x{kw} s{sh}x{sw}"
 
     @property
     def pointwise(self) -> bool:
-        """Whether it may see its pixels as one long row."""
+        """Return whether its pixels may be treated as one long row."""
         return self.window.kernel == self.window.stride == (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Choices by layer (`Layer.key`) for code that runs on `share` cores; layers that are not named keep the rules."""
+    """Choices by layer (`Layer.key`) for code that runs on `share` cores; layers not named follow the rules."""
 
     share: int
     choices: Mapping[str, Choice] = field(default_factory=dict)
@@ -74,12 +74,12 @@ class Tuning:
         return self.choices.get(layer.key)
 
     def content(self) -> list[object]:
-        """Return what tells tables apart, share included, as plain data: part of the key of compiled code."""
+        """Return the identifying content, share included, as plain data: part of the key of compiled code."""
         return [self.share, {key: asdict(choice) for key, choice in sorted(self.choices.items())}]
 
 
 def check(tuning: Tuning, share: int) -> None:
-    """Raise UsageError unless a table was made for the share it is compiled for."""
+    """Raise UsageError unless the table was measured for the share being compiled for."""
     if tuning.share != share:
         raise UsageError(
             f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
@@ -88,9 +88,9 @@ def check(tuning: Tuning, share: int) -> None:
 
 
 def candidates(layer: Layer, vector: Vector, in_block: int, most: int = 3) -> Iterator[Choice]:
-    """Yield choices worth measuring for a layer: the `most` best tiles by the rules' own measure, and variations."""
+    """Yield choices worth measuring for a layer: the `most` best tiles by the rules' criterion, and variations."""
     blocks = -(-layer.outputs // vector.block)
-    # A pointwise layer whose image has a border is computed row by row: tiles have to fit both.
+    # A pointwise layer whose image has a border is computed row by row, so tiles have to fit both cases.
     for chosen in tiles_near(vector, blocks, layer.columns, most):
         tiles = -(-layer.rows * layer.columns // chosen.pixels)
         for rows_first in (False, True):
@@ -124,7 +124,7 @@ def save(tuning: Tuning, file: str | Path) -> None:
 
 
 def load(file: str | Path) -> Tuning:
-    """Read a table; InputError when it is none."""
+    """Return the table in a file; InputError if it is not a valid table."""
     try:
         data = json.loads(Path(file).read_text(encoding="utf-8"))
         return Tuning(int(data["share"]), {key: Choice(**entry) for key, entry in data["choices"].items()})

@@ -1,4 +1,4 @@
-"""Stages compiled for a CPU by LLVM: for this machine, another one, or in place of an engine that is simulated."""
+"""Stages compiled for a CPU by LLVM: this machine, another machine, or the host of a simulated engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_KEYS = ("host", "note")
 
 
 def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
-    """Return the processor of an entry; CompileError for one that LLVM does not know."""
+    """Return the processor of an entry; CompileError if it is unknown to LLVM."""
     if entry.get("host") is True or entry.get("mcpu") == "native":
         return TargetSpec("llvm", native_target(), True)
     own = {key: value for key, value in entry.items() if key not in _OWN_KEYS}

@@ -4,7 +4,7 @@ A tile is `pixels` x `blocks` output vectors held in registers while the reducti
 weight vectors and broadcasts `pixels` inputs, so a near-square tile keeps the load ports below the multiply-add ports.
 Accumulators, the weight vectors and a broadcast must fit the register file (32 on AVX-512 and NEON, 16 on AVX2); tiles
 beyond that spill and lose half the speed.  NEON multiplies by a lane of a register that holds several inputs of one
-pixel, so that there every pixel takes a register too.
+pixel, so there every pixel takes a register too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 class Vector:
     """A vector unit: `lanes` of `dtype` and number of `registers`; `block` is the channel block of activations.
 
-    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.  `dtype` is what numbers
-    are stored and, where rules say so, multiplied in.
+    `by_element`: multiply-adds take their scalar from a lane of a register, not from memory.  `dtype` is the type in
+    which numbers are stored and, where rules permit, multiplied.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Vector:
 
     @property
     def per_block(self) -> int:
-        """Registers one block of channels takes."""
+        """Return the number of registers per block of channels."""
         return self.block // self.lanes
 
 
@@ -44,7 +44,7 @@ HVX = Vector("hvx", 32, 32, 32)
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Output pixels along the width, and output channel blocks, that one kernel iteration computes."""
+    """Output pixels along the width and output channel blocks computed by one kernel iteration."""
 
     pixels: int
     blocks: int
@@ -53,10 +53,10 @@ class Tile:
 def tile(vector: Vector, out_blocks: int, width: int) -> Tile:
     """Return the tile for `out_blocks` blocks of output channels and rows of `width` pixels.
 
-    Blocks divide `out_blocks`; pixels need not divide `width` (the last tile of a row is moved back over the one
-    before, which counts as waste).  Fewer than ten accumulators cannot hide the latency of a multiply-add.  Measured
-    on AVX-512: 7 pixels by 2 blocks reach 95 % of the peak, other numbers of blocks 80-85 %, and every pixel beyond
-    seven by two costs, as does every one beyond five on AVX2 (docs/performance.md).
+    Blocks divide `out_blocks`; pixels need not divide `width` (the last tile of a row is shifted back over the previous
+    one, which counts as waste).  Fewer than ten accumulators cannot hide the latency of a multiply-add.  Measured on
+    AVX-512: 7 pixels by 2 blocks reach 95 % of the peak, other numbers of blocks 80-85 %, and every pixel beyond seven
+    by two costs speed, as does every pixel beyond five on AVX2 (docs/performance.md).
     """
     if vector.by_element:
         return _by_element(vector, out_blocks, width)
@@ -78,17 +78,17 @@ def tile(vector: Vector, out_blocks: int, width: int) -> Tile:
 
 
 _BLOCKS = {1: 0.85, 2: 1.0, 3: 0.88, 4: 0.88}
-"""Speed by blocks of a tile, relative to two."""
+"""Relative speed by number of blocks in a tile; two blocks = 1."""
 
 
 LANED = 8
-"""Most pixels whose channels lie in registers that multiply-adds take lanes of."""
+"""Maximum number of pixels whose channels are in registers that multiply-adds take lanes from."""
 
 
 def _by_element(vector: Vector, out_blocks: int, width: int) -> Tile:
-    """Half of the registers accumulate: with more, LLVM's scheduler spills in the inner loop of some shapes.
+    """Return the tile with half of the registers accumulating: with more, LLVM spills in some inner loops.
 
-    Lanes of half precision are taken from the lower 16 registers only, which is room for eight pixels.
+    Half-precision lanes can be taken only from the lower 16 registers, which leaves room for eight pixels.
     """
     blocks = 2 if out_blocks % 2 == 0 else 3 if vector.per_block == 1 and out_blocks % 3 == 0 else 1
     most = max(1, min(vector.registers // 2 // (blocks * vector.per_block), LANED, width))

@@ -3,10 +3,11 @@
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """3x3 convolution of stride 1 by Winograd's minimal filtering F(m x m, 3x3), on channel-blocked activations.
 
-A tile of m x m outputs takes (m + 2)^2 multiplications an input channel instead of 9 m^2: 4 times fewer for m = 4 and
+A tile of m x m outputs takes (m + 2)^2 multiplications per input channel instead of 9 m^2: 4 times fewer for m = 4 and
 2.25 times for m = 2.  The input patch and the weights are transformed, multiplied position by position (small matrix
-products), and the products transformed back.  Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR
-2016, sections 4.1 and 4.3.  The transforms' constants cost some accuracy: about 5e-6 of the largest output in fp32.
+products), and the products are transformed back.  Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks",
+CVPR 2016, sections 4.1 and 4.3.  The transforms' constants cost some accuracy: about 5e-6 of the largest output in
+fp32.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from socsched.compiler.cpu.vector import LANED, Vector
 from socsched.compiler.environment import T
 
 FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
-_MANY = 256  # tiles, from which on a task takes two groups
+_MANY = 256  # number of tiles from which a task takes two groups
 _G = {
     2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
     4: np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24,
@@ -39,24 +40,24 @@ def transformed(weight: np.ndarray[Any, Any], m: int) -> np.ndarray[Any, Any]:
 
 
 def tiles(height: int, width: int, m: int) -> int:
-    """Return how many m x m tiles an output of `height` x `width` has."""
+    """Return the number of m x m tiles in an output of `height` x `width`."""
     return -(-height // m) * -(-width // m)
 
 
 def best(height: int, width: int) -> int:
-    """Return the m that pays for an image, 0 for none: the larger saves more, if there are tiles enough."""
+    """Return the best m for an image, 0 if none pays off: the larger m saves more, given enough tiles."""
     return next((m for m in (4, 2) if tiles(height, width, m) >= FEWEST_TILES), 0)
 
 
 def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
     """Return (tiles a task transforms together, tiles held in registers, output blocks they are held for).
 
-    Few tiles stay in the first cache levels, and the weights stream past them, which the hardware foresees; that beats
-    transforming many tiles to read the weights less often.  As many are held as pixels of a convolution
-    (`vector.tile`), for two of the output `blocks` at once where they come in pairs and a register holds a block.
+    A few tiles stay in the first cache levels while the weights are streamed, which the hardware prefetches; this beats
+    transforming many tiles to read the weights less often.  As many tiles are held as pixels of a convolution
+    (`vector.tile`), for two of the output `blocks` at once if their number is even and a register holds a block.
     """
     pair = 2 if vector.per_block == 1 and not vector.by_element and blocks % 2 == 0 else 1
-    if vector.by_element and vector.per_block == 1:  # as pixels and blocks of a convolution's tile
+    if vector.by_element and vector.per_block == 1:  # same as pixels and blocks of a convolution's tile
         return LANED * (2 if count >= _MANY else 1), LANED, 2 if blocks % 2 == 0 else 1
     held = max(vector.registers * 7 // 16 // vector.per_block, 2)
     if pair == 2:
@@ -65,7 +66,7 @@ def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
 
 
 def _patch_row(m: int, i: int, x: Any) -> Any:
-    """Row i of B^T times the column x(0), x(1), ..."""
+    """Return row i of B^T times the column x(0), x(1), ..."""
     if m == 2:
         return (x(0) - x(2), x(1) + x(2), x(2) - x(1), x(1) - x(3))[i]
     if i in (0, 5):
@@ -77,7 +78,7 @@ def _patch_row(m: int, i: int, x: Any) -> Any:
 
 
 def _output_row(m: int, i: int, x: Any) -> Any:
-    """Row i of A^T times the column x(0), x(1), ..."""
+    """Return row i of A^T times the column x(0), x(1), ..."""
     if m == 2:
         return (x(0) + x(1) + x(2), x(1) - x(2) - x(3))[i]
     near, far = (x(1) - x(2), x(3) - x(4)) if i % 2 else (x(1) + x(2), x(3) + x(4))
@@ -99,8 +100,9 @@ def conv2d_winograd(
 ) -> Any:
     """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
 
-    The source's border is at least 1; `together` tiles a task, `held` of them in registers for `pair` output blocks; Z
-    is R of `conv_kernels`.  U and the transformed input are of type `products`; the output is transformed in fp32.
+    The source's border is at least 1; `together` tiles per task, `held` of them in registers for `pair` output blocks;
+    Z corresponds to R in `conv_kernels`.  U and the transformed input are of type `products`; the output is transformed
+    in fp32.
     """
     dtype = source.dtype
     in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from socsched.literature.sharing import nexus as squishy
+from socsched.literature.sharing import nexus
 from socsched.literature.sharing.deployment import Demand, Deployment, Part, Served
 from socsched.literature.sharing.interference import Interference, NoInterference, Running
 from socsched.literature.sharing.profile import Profile
@@ -71,7 +71,7 @@ def efficient_share(profile: Profile, options: Options = Options()) -> int:
 def required_share(profile: Profile, rate: float, options: Options = Options()) -> int:
     """Return the smallest part that serves `rate` requests per second in time, the largest if none does."""
     for size in sorted(options.sizes):
-        if profile.saturated(size, options.slack)[1] >= rate and squishy.residue(profile, rate, size, options.slack):
+        if profile.saturated(size, options.slack)[1] >= rate and nexus.residue(profile, rate, size, options.slack):
             return size
     return max(options.sizes)
 
@@ -174,17 +174,17 @@ class _Planner:
 
     def _shared(self, profile: Profile, rate: float, small: float) -> float:
         """Let a network take turns with others if all stay in time, and return its remaining rate."""
-        turns = squishy.Options(self.options.slack, self.options.most)
+        turns = nexus.Options(self.options.slack, self.options.most)
         while rate > small:
-            best: tuple[float, squishy.Turn, _Slot] | None = None
+            best: tuple[float, nexus.Turn, _Slot] | None = None
             for slot in self.slots:
                 if not slot.served:
                     continue
-                now = squishy.Turn(slot.share, slot.duty_ns, tuple(slot.served))
+                now = nexus.Turn(slot.share, slot.duty_ns, tuple(slot.served))
                 # A fraction of the rate may fit where the whole does not.
                 for part in (1.0, 0.75, 0.5, 0.25):
-                    mine = squishy.residue(profile, rate * part, slot.share, self.options.slack)
-                    merged = mine and squishy.merge(now, mine, turns)
+                    mine = nexus.residue(profile, rate * part, slot.share, self.options.slack)
+                    merged = mine and nexus.merge(now, mine, turns)
                     if merged:
                         score = rate * part + merged.occupancy(turns.slack)
                         if best is None or score > best[0]:

@@ -13,7 +13,7 @@ from socsched.api.comparison import Outcome, points
 from socsched.errors import InputError, UsageError
 from socsched.files import write_file
 from socsched.planning.planners import known, planner
-from socsched.reporting import view_model as facts
+from socsched.reporting import view_model
 from socsched.reporting.pareto import figure
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power
@@ -44,7 +44,7 @@ def view(outcomes: Sequence[Outcome]) -> RenderableType:
             format_duration(o.bound_ns) if o.bound_ns is not None else "none",
             f"{o.lost} of {o.frames}",
             format_power(o.power_mw),
-            facts.energy(o.energy_mj),
+            view_model.energy(o.energy_mj),
             str(len(o.plan.tasks)),
             f"{o.seconds:.2f} s",
         ]

@@ -8,9 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.literature.sharing import gpulet
-from socsched.literature.sharing import mig_serving as rms
-from socsched.literature.sharing import nexus as squishy
+from socsched.literature.sharing import gpulet, mig_serving, nexus
 from socsched.literature.sharing.compare import with_guests
 from socsched.literature.sharing.deployment import Demand, Deployment, Part
 from socsched.literature.sharing.gslice import Gslice
@@ -158,16 +156,16 @@ def _mig(demands: Sequence[Demand], source: Source, setting: Setting) -> Deploym
     if not setting.mig:
         raise UsageError("no MIG geometry", hint="name one with --mig, such as a100-40gb")
     geometry(setting.mig)
-    given = rms.problem(setting.mig, demands)
+    given = mig_serving.problem(setting.mig, demands)
     configs = sorted(search(given), key=len, reverse=True)
-    made = rms.deployment(given, configs)
+    made = mig_serving.deployment(given, configs)
     kept = tuple(part for part in made.parts if part.device < setting.devices)
     lost = [part.served[0] for part in made.parts if part.device >= setting.devices]
     return Deployment(kept, tuple(Demand(one.profile, one.rate) for one in lost))
 
 
 _PLANS: dict[str, Callable[[Sequence[Demand], Source, Setting], Deployment]] = {
-    "time": lambda demands, source, setting: squishy.schedule(demands, setting.devices),
+    "time": lambda demands, source, setting: nexus.schedule(demands, setting.devices),
     "time-slicing": _everywhere,
     "streams": _everywhere,
     "mps-equal": _equal,

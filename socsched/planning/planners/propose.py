@@ -25,7 +25,7 @@ from socsched.planning.planner import POLICIES, modes_of, written
 from socsched.planning.planners.base import Ask, Planner, Proposal
 from socsched.planning.refutation import by_bounds
 from socsched.planning.solution import Solution
-from socsched.planning.unplaceable import homeless, unplaceable
+from socsched.planning.unplaceable import unmappable_stages, unplaceable
 from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
 
 
@@ -56,7 +56,7 @@ def make_plan(
     modes, refusals = modes_of(platform, mode), list[UsageError]()
     for option in modes:
         model = CostModel(platform, option, work, profile)
-        if homeless(graph, model):
+        if unmappable_stages(graph, model):
             continue
         workload = Workload.of(graph, model, policy, limits=limits)
         left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)

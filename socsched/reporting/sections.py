@@ -31,7 +31,7 @@ def verdict(plan: Plan, result: Result) -> str:
     """Return the headline: planned verdict and outcome."""
     missed, released = view_model.totals(result)
     good = plan.verdict == "feasible" and missed == 0
-    did = "simulated" if result["kind"] == "simulated" else "measured"
+    did = "measured" if result.get("kind") == "measured" else "simulated"
     words = {
         "feasible": "The plan meets every requirement",
         "infeasible": "The plan violates a requirement",
@@ -44,7 +44,7 @@ def verdict(plan: Plan, result: Result) -> str:
     head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
     lines = "".join(element("li", escape(line)) for line in view_model.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
-    lead = f"{where}; {did} for {format_duration(result['duration_ns'])}."
+    lead = f"{where}; {did} for {format_duration(result.get('duration_ns', 0))}."
     return element(
         "div",
         head + element("div", escape(lead), class_="lead") + element("ul", lines),

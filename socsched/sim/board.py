@@ -1,8 +1,8 @@
-"""The board looks after itself: power cap and temperature, one operating point at a time.
+"""Power cap and thermal throttling by the board itself, stepping one operating point at a time.
 
 Temperature follows one lumped mass (a thermal resistance and a time constant; the thermal circuit of Skadron et al.,
-"Temperature-aware microarchitecture", ISCA 2003, with a single node), stepped in whole millikelvins so that every
-machine gets the same.
+"Temperature-aware microarchitecture", ISCA 2003, with a single node), stepped in whole millikelvins so that the result
+is the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Mark = tuple[int, int, int, int]
 
 
 class Board:
-    """Steps operating points of engines with several, as `Throttle` says; `temperature` holds (ns, degrees C) steps."""
+    """Steps the operating points of multi-level engines by `Throttle`; `temperature` holds (ns, degrees C) steps."""
 
     def __init__(self, plan: Plan, rule: Throttle, tables: dict[str, Any]) -> None:
         self.plan, self.rule, self.tables = plan, rule, tables
@@ -30,7 +30,8 @@ class Board:
         self._traffic = 0.0
 
     def look(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, tuple[int, ...]]:
-        """Return when to look again and which engines changed; `spent` is lane time by engine and level (ns)."""
+        """Return the next sampling instant and the engines that changed; `spent` is lane time by engine and level (ns).
+        """
         drawn = [self._drawn(index, spent) for index in range(len(self.plan.engines))]
         static = self.plan.base_mw + sum(engine.idle_mw for engine in self.plan.engines)
         memory = (traffic - self._traffic) * self.plan.dram_picojoule_per_byte / self.rule.period_ns
@@ -78,7 +79,7 @@ class Board:
         return self._allow(now, *self.lowered.pop())
 
     def _allow(self, now: int, engine: int, level: int) -> tuple[int, ...]:
-        """Let an engine use operating points up to one, which it takes unless a governor chooses among them."""
+        """Set the highest operating point an engine may use; adopt it unless a governor picks among those allowed."""
         self.tables["n_top"][engine] = level
         if not self.tables["n_governor"][engine] or level < self.tables["n_level"][engine]:
             self.tables["n_level"][engine] = level

@@ -1,7 +1,7 @@
-"""The simulation kernel, compiled once a machine and kept in the cache; interpreted where that is not possible.
+"""The simulation kernel, compiled once per machine and cached; interpreted where compilation is not possible.
 
-The kernel is Python that Cython understands (`sim.kernel`).  Its modules are put together as one (`sim.merge`),
-translated and compiled once; a file that is not what was built, or that others could have changed, is never loaded
+The kernel is Python that Cython understands (`sim.kernel`).  Its modules are merged into one (`sim.merge`), translated
+and compiled once; a file that differs from what was built, or that other users could have changed, is never loaded
 (`compiler.store.library`).
 """
 
@@ -28,7 +28,7 @@ MODULES = (
     "reservations", "credits", "progress", "orders", "places", "jobs", "queues", "guests", "dispatching", "slack",
     "steering", "kernel",
 )  # fmt: skip
-# -O2 and -O3 make it no faster and take more than twice as long.
+# -O2 and -O3 give no faster kernel and take more than twice as long to compile.
 _FLAGS = (
     "-O1", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden",
     "-w", *(("-mpopcnt",) if platform.machine() in ("x86_64", "AMD64") else ()),
@@ -37,7 +37,7 @@ _CHECKED = (
     "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
     "-fno-omit-frame-pointer", "-ffp-contract=off", "-w",
 )  # fmt: skip
-"""For tests: every access and every sum is checked, and the first wrong one ends the process.
+"""For tests: every access and every addition is checked, and the first fault ends the process.
 
 The process needs the compiler's libasan loaded before anything else (LD_PRELOAD), and PYTHONMALLOC=malloc.
 """
@@ -54,18 +54,18 @@ _loaded: dict[str, Any] = {}
 
 
 WORTH = 30_000
-"""Segments from which on compiling pays: about as long as interpreting them takes."""
+"""Number of segments from which compiling pays off: interpreting that many takes about as long as compiling."""
 
 
 def kernel(prefer: str | None = None, segments: int = WORTH, words: int = 1) -> Any:
-    """Return the class `Kernel` for a simulation of about so many segments, compiled if possible.
+    """Return the class `Kernel` for a simulation of about `segments` segments, compiled if possible.
 
-    `words`: of 64 lanes, that the largest engine needs (`Lowered.tables`); each number of them is compiled by itself.
+    `words`: number of 64-lane words needed by the largest engine (`Lowered.tables`); the kernel is compiled separately
+    for each number.
 
-    `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted) or
-    ``auto``: compiled where it is already or will pay, or ``checked``: compiled for tests.  All give the same results.
-    Raises MachineError with the
-    reason when ``compiled`` is asked for in vain.
+    `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted),
+    ``auto`` (compiled if already built or worth building), or ``checked`` (compiled for tests).  All give the same
+    results.  Raises MachineError with the reason if ``compiled`` is requested but not possible.
     """
     from socsched.errors import MachineError
 
@@ -96,29 +96,29 @@ def kernel(prefer: str | None = None, segments: int = WORTH, words: int = 1) -> 
 
 
 class _Flavour(NamedTuple):
-    """One way of compiling the kernel."""
+    """One variant of the compiled kernel."""
 
     words: int
     checked: bool
 
     @property
     def module(self) -> str:
-        """The name it is imported by."""
+        """Return the name of the importable module."""
         return MODULE + ("" if self.words == 1 else f"_{self.words}") + ("_checked" if self.checked else "")
 
     @property
     def binary(self) -> str:
-        """The name of its file."""
+        """Return the file name of the compiled module."""
         return f"{self.module}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What the C compiler is given."""
+        """Return the flags for the C compiler."""
         return (*(_CHECKED if self.checked else _FLAGS), f"-DSOCSCHED_WORDS={self.words}")
 
 
 _failed: dict[_Flavour, str] = {}
-"""Why a flavour cannot be compiled, so that it is not tried again."""
+"""Reason a flavour cannot be compiled, kept so that it is not tried again."""
 
 
 def _interpreted() -> Any:
@@ -128,12 +128,12 @@ def _interpreted() -> Any:
 
 
 def why_interpreted() -> str:
-    """Return why the last `kernel()` is interpreted, empty when it is compiled."""
+    """Return the reason the last `kernel()` is interpreted, empty if it is compiled."""
     return str(_loaded.get("why", ""))
 
 
 class _Impossible(Exception):
-    """The kernel cannot be compiled here, and why."""
+    """The kernel cannot be compiled here; the message gives the reason."""
 
 
 def _sources() -> Path:
@@ -154,7 +154,7 @@ def _digest(flavour: _Flavour) -> str:
 
 
 def _ready(flavour: _Flavour) -> bool:
-    """Return whether a compiled kernel is there; loading it may still refuse it."""
+    """Return whether a compiled kernel is in the cache; loading may still reject it."""
     from socsched.cache import cache_dir
     from socsched.errors import MachineError
 
@@ -165,7 +165,7 @@ def _ready(flavour: _Flavour) -> bool:
 
 
 def _built(flavour: _Flavour) -> Path:
-    """Return the compiled module, building it the first time."""
+    """Return the compiled module, building it on first use."""
     from socsched.compiler.store import library
     from socsched.errors import MachineError
 

@@ -1,6 +1,6 @@
-"""How frames of a chain's source are followed through its stages, as tables for the kernel's running figures.
+"""Tables by which the kernel follows frames of a chain's source through the chain's stages for its running figures.
 
-The meaning is that of `trace.metrics.chain_figures`; both are compared in the tests.
+The semantics are those of `trace.metrics.chain_figures`; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OWN, SAME, SAMPLED = 0, 1, 2
 
 
 def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
-    """Return the tables `kernel.totals.Chains` reads; see there."""
+    """Return the tables `kernel.totals.Chains` reads; the columns are documented there."""
     names = [task.name for task in plan.tasks]
     number = {name: index for index, name in enumerate(names)}
     reads = {task.name: set(task.reads) for task in plan.tasks}
@@ -45,7 +45,7 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
                     entry["mode"] = SAME
                 if entry["mode"] != OWN:
                     entry["slot"], before, slots = slots, slots, slots + 1
-            # from the first stage that samples on, a lost job is made good by the next sample
+            # from the first sampling stage on, the next sample makes up for a lost job
             entry["loses"] = int(plain)
             entry["last"] = int(place == len(path) - 1)
             entries[number[name]].append(entry)
@@ -70,7 +70,7 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
 def _sampled(
     producer: str, consumer: str, reads: dict[str, set[str]], after: dict[str, set[str]], conversions: set[str]
 ) -> str | None:
-    """Return what `consumer` samples of `producer`: itself, or a conversion of its output; None where data triggers."""
+    """Return the sampled task: `producer` or a conversion of its output; None if `consumer` is data-triggered."""
     if _reaches(producer, after[consumer], after, conversions):
         return None
     for name in reads[consumer]:
@@ -80,7 +80,7 @@ def _sampled(
 
 
 def _reaches(producer: str, triggers: set[str], after: dict[str, set[str]], conversions: set[str]) -> bool:
-    """Whether data of `producer` triggers directly or through conversions."""
+    """Return whether data of `producer` triggers directly or through conversions."""
     waiting, seen = list(triggers), set(triggers)
     while waiting:
         name = waiting.pop()

@@ -1,4 +1,4 @@
-"""Whether a plan can be simulated: ranges of its numbers, names that are there once, tasks that can run."""
+"""Checks that a plan can be simulated: ranges of its numbers, unique names, runnable tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise UsageError unless every number is in its range, every name is there once, and every chain has tasks."""
+    """Raise UsageError unless every number is in range, every name is unique, and every chain has tasks."""
     wrong = next(faults(plan), None)
     if wrong is not None:
         path, expected = wrong
@@ -41,7 +41,7 @@ def _place(plan: Plan, path: Where) -> str:
 
 
 def check_task(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
-    """Raise UsageError unless a task's engines, lanes, trigger and reservation are those of something that can run."""
+    """Raise UsageError unless a task's engines, lanes, trigger and reservation are valid."""
     where = f"plan: task {task.name!r}"
     places = [(task.engine, task.lanes)]
     for segment in (*task.segments, *task.degraded):

@@ -1,4 +1,4 @@
-"""What the kernel asks Python for, rarely: contention of a new combination, random numbers, faults, own policies."""
+"""Infrequent kernel callbacks: contention of a new combination, random numbers, faults, custom policies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIMIT = 1 << 31
 
 
 def planned_model(plan: Plan) -> ContentionModel:
-    """Return the contention model a plan carries; UsageError when it is unknown or its parameters cannot be used."""
+    """Return the contention model of a plan; raise UsageError if it is unknown or its parameters are invalid."""
     return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
 
 
@@ -35,9 +35,9 @@ Mark = tuple[int, int, int, int]
 
 
 class Conductor:
-    """Answers the kernel's questions about one simulation; `marks` are the instants it adds to the trace.
+    """Answers the kernel's callbacks for one simulation; `marks` are the instants it adds to the trace.
 
-    `foreign` lists (ns, engine, GB/s) steps of traffic on the DRAM that is none of the plan's.
+    `foreign` lists (ns, engine, GB/s) steps of DRAM traffic from outside the plan.
     """
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
@@ -66,12 +66,12 @@ class Conductor:
         self._looks = rule.period_ns if rule else FAR
         self.tables["numbers"]["first_control"] = min(self._looks, self.steering.next_ns)
 
-    # -- questions
+    # -- callbacks
 
     def stretch(self, key: tuple[int, ...]) -> tuple[int, ...]:
-        """Return how long (ns) each of the segments numbered in `key` takes while exactly these run.
+        """Return the duration (ns) of each segment numbered in `key` while exactly these segments run.
 
-        A negative number stands for the foreign traffic there is; its place holds the bytes/s that this attains.
+        A negative number stands for the current foreign traffic; its entry in the result holds the bytes/s it attains.
         """
         hogs = [(engine, Segment("hog", 1_000_000_000, 0, rate)) for engine, rate in self._hogs]
         running = [self.lowered.segments[number] for number in key if number >= 0]
@@ -95,10 +95,10 @@ class Conductor:
         return [draw(62) for _ in range(_DRAWS)]
 
     def asked(self, unit: int, task: int, *rest: Any) -> tuple[int, int]:
-        """Return the keys a policy written in Python gives a job."""
+        """Return the ordering keys that a policy written in Python gives a job."""
         rule = self._asked[unit]
         frame, activation, release, deadline, start, done, left, running, now = rest
-        # a tuple of a name, made without the detour over keyword arguments: this is most of what asking costs
+        # namedtuple built from a tuple, avoiding keyword arguments: construction is most of the cost of this callback
         job = Ready._make(
             (self.plan.tasks[task], task, frame, activation, release, deadline, start, done, left, running == 1)
         )
@@ -118,7 +118,7 @@ class Conductor:
     # -- faults
 
     def edge(self, now: int) -> tuple[int, Collection[int], int, float]:
-        """Let faults begin and end; return when the next does, which engines changed, and the foreign traffic."""
+        """Apply faults that begin or end; return the next edge, the changed engines, and the foreign traffic."""
         changed: set[int] = set()
         while self._edges and self._edges[0][0] <= now:
             _, change, *arguments = self._edges.pop(0)
@@ -212,7 +212,9 @@ class Conductor:
         return ()
 
     def control(self, now: int, books: Mapping[str, Sequence[int]], traffic: float) -> tuple[int, Collection[int]]:
-        """Let the board and policies' controllers look; return when one looks again, and which engines changed."""
+        """Run the due controllers of the board and of policies; return the next due instant and the engines that
+        changed.
+        """
         changed: set[int] = set()
         if self.board is not None and self._looks <= now:
             self._looks, stepped = self.board.look(now, books["spent"], traffic)
@@ -227,6 +229,6 @@ class Conductor:
 
 
 def scaled_segment(segment: Segment, factor: Fraction) -> Segment:
-    """Return a segment that takes `factor` times its work (rounded up)."""
+    """Return a segment scaled to `factor` times its work (rounded up)."""
     time, fixed, size = (-(-value * factor // 1) for value in (segment.time_ns, segment.fixed_ns, segment.bytes))
     return replace(segment, time_ns=int(time), fixed_ns=int(fixed), bytes=int(size))

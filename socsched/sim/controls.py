@@ -1,4 +1,4 @@
-"""Declared controllers (`policies.control`) as the kernel's tables: what they guard, choose from, and weigh."""
+"""Declared controllers (`policies.control`) as kernel tables: guarded tasks, choices and weights."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _HOLDS = {
     Term.COST, Term.BEST_EFFORT,
 }  # fmt: skip
 _MOVES = {Term.REMAINING, Term.LAXITY}
-"""Terms that change only of jobs that run."""
+"""Terms that change only for running jobs."""
 
 
 def control_tables(
     plan: Plan, engines: Sequence[int], tasks: Sequence[Sequence[int]], rules: Sequence[Policy], sources: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the columns of units (their engines and tasks are given), guarded tasks and choices, and the weights.
+    """Return the columns of units (given by their engines and tasks), guarded tasks and choices, and the weights.
 
-    A unit that no slack can be known of has no controller: its first order is all there would be.  UsageError where a
-    policy declares a controller and what that cannot be together with.
+    A unit whose slack cannot be bounded has no controller: its first order always applies.  Raises UsageError if a
+    policy combines a declared controller with a mechanism that excludes one.
     """
     made = as_taken(plan, rules)
     units: dict[str, array[int]] = {name: array("q") for name in _UNIT}
@@ -78,7 +78,7 @@ def _add(columns: dict[str, array[int]], rows: Collection[dict[str, int]]) -> No
 
 
 def _most_points(load: Load) -> int:
-    """Return how many deadlines of frames under way may have to be looked at."""
+    """Return the most deadlines of frames in transit that may have to be checked."""
     return 0 if load.timer else (load.deadline_ns + 2 * load.jitter_ns + load.gap_ns) // load.period_ns + 2
 
 
@@ -109,7 +109,7 @@ def _reals(control: Switching | Choosing) -> list[float]:
         raise UsageError(f"{len(FEATURES)} weights are needed for each of {len(control.choices)} choices")
     if [slow for _, slow in control.choices] != [False, False, False, True]:
         raise UsageError("choices are three orders, and the last one at a slower operating point")
-    # by feature, as they are read
+    # ordered by feature, as the kernel reads them
     return [*(row[k] for k in range(len(FEATURES)) for row in control.weights), 1 / (REACH * control.period_ns)]
 
 

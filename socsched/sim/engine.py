@@ -1,6 +1,6 @@
 """Discrete-event simulation of a plan: the same tasks, lanes, policies and costs, on a clock of integer nanoseconds.
 
-What a simulation means is said, and decided, in `sim.kernel.kernel`; this is the way in.
+The semantics are documented and implemented in `sim.kernel.kernel`; this module is the entry point.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A simulation that ended at `duration_ns`, too soon where `interrupted`; `trace` if it was recorded."""
+    """A simulation that ended at `duration_ns`, early if `interrupted`; `trace` is set if it was recorded."""
 
     lowered: Lowered
     duration_ns: int
@@ -39,10 +39,10 @@ class Simulated:
 def simulate(
     plan: Plan, duration_ns: int, seed: int = 0, policy: str | None = None, faults: Faults | None = None
 ) -> Trace:
-    """Simulate `plan` from 0 to `duration_ns` and return what happened; the same arguments give the same trace.
+    """Simulate `plan` from 0 to `duration_ns` and return the trace; the same arguments give the same trace.
 
-    `seed` feeds release jitter, execution times and faults; `policy` overrides every engine's own.  Jobs still running
-    at the end stay `unfinished`, their slices end there.  Raises UsageError for a plan or policy that cannot be
+    `seed` drives release jitter, execution times and faults; `policy` overrides every engine's own.  Jobs still running
+    at the end stay `unfinished`, and their slices end there.  Raises UsageError for a plan or policy that cannot be
     simulated.
     """
     trace = run(plan, duration_ns, seed, policy, faults).trace
@@ -63,11 +63,11 @@ def run(
     """Simulate `plan`; with `record` False only running figures are kept, in memory that does not grow with time.
 
     `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After
-    Ctrl-C what was simulated so far is returned as a shorter simulation (`sim.stopping`).
+    Ctrl-C, the part simulated so far is returned as a shorter simulation (`sim.stopping`).
     """
     from socsched.sim.results import Outcome, columns
 
-    # a task set's horizon is simulated with the instant of its end
+    # a task set is simulated up to and including the instant of its horizon
     if not 0 <= duration_ns <= HORIZON_NS + 1:
         raise UsageError(f"a simulation of {duration_ns} ns: from 0 to {HORIZON_NS} ns (100 days) are possible")
     lowered = lower(plan, seed, policy)
@@ -75,7 +75,7 @@ def run(
     made = kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])
     found = made(lowered.tables, conductor, duration_ns, int(record))
     conductor.steering.kernel = found
-    # The loop makes records, never cycles, and looking for cycles among millions of records takes half the time.
+    # The loop allocates records, never cycles; collecting garbage over millions of records would take half the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -93,5 +93,5 @@ def run(
 
 
 def _segments(plan: Plan, duration_ns: int) -> int:
-    """Return about how many segments will run."""
+    """Return the approximate number of segments that will run."""
     return sum(duration_ns // max(task.period_ns, 1) * max(len(task.segments), 1) for task in plan.tasks)

@@ -1,21 +1,21 @@
-"""Faults to inject into a simulation, and the file they are written in.
+"""Faults to inject into a simulation, and the file format that describes them.
 
 dropouts:  [{sensor: lidar, from: 2 s, until: 3 s}]           frames released in the window are lost
 delays:    [{sensor: lidar, from: 2 s, until: 3 s, by: 20 ms}]  frames released in the window arrive late
-bursts:    [{sensor: lidar, at: 2 s, frames: 3}]              that many more frames come with the first one after `at`
+bursts:    [{sensor: lidar, at: 2 s, frames: 3}]              that many extra frames with the first one after `at`
 slowdowns: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  everything on the engine takes factor times as long
-throttles: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  the same, because it is too hot: marked as such
-stalls:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine stands still; what runs there goes on later
-deaths:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine fails; what runs there is lost
+throttles: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  the same, marked in the trace as thermal throttling
+stalls:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine stalls; running work continues afterwards
+deaths:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine fails; running work is lost
 overruns:  [{stage: head, probability: 0.01, factor: 2}]      a job takes factor times its planned work
-hogs:      [{engine: gpu, from: 5 s, until: 6 s, bandwidth: 20 GB/s}]  foreign traffic on the DRAM, as if from there
-random:    {seed: 1, rate: 2, until: 60 s, kinds: [stalls]}   besides, faults drawn from a seed, `rate` of them a minute
+hogs:      [{engine: gpu, from: 5 s, until: 6 s, bandwidth: 20 GB/s}]  foreign DRAM traffic, as if from that engine
+random:    {seed: 1, rate: 2, until: 60 s, kinds: [stalls]}   additional faults drawn from a seed, `rate` per minute
 
 Every section may be absent.  Windows are [from, until) from the start of the simulation; factors lie between 1 and
-1000; windows may overlap: slowdowns multiply, hogs add up, of delays the longest counts.  Frames of a sensor do not
-overtake each other, so a delay and the sensor's jitter together are at most its period.  `kinds` are sections of this
-file, all but overruns (which have a probability of their own) where it is absent; what is drawn is said in
-`sim.random_faults`.
+1000.  Windows may overlap: slowdowns multiply, hogs add up, and of several delays the longest applies.  Frames of a
+sensor do not overtake each other, so a delay and the sensor's jitter together are at most its period.  `kinds` names
+sections of this file; if it is absent, all except overruns (which have a probability of their own).  The distributions
+are documented in `sim.random_faults`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """`frames` more frames come at once with the first one of `sensor` from `at_ns` on."""
+    """`frames` extra frames arrive at once with the first frame of `sensor` from `at_ns` on."""
 
     sensor: str
     at_ns: int
@@ -75,7 +75,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """`engine` stands still in [from_ns, until_ns); with `lost`, what runs there then is aborted."""
+    """`engine` stalls in [from_ns, until_ns); with `lost`, jobs running there are aborted."""
 
     engine: str
     from_ns: int
@@ -85,7 +85,8 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Hog:
-    """Somebody else draws `bandwidth` bytes/s of DRAM in [from_ns, until_ns), in the way `engine` would."""
+    """Foreign traffic draws `bandwidth` bytes/s of DRAM in [from_ns, until_ns), with the characteristics of `engine`.
+    """
 
     engine: str
     from_ns: int
@@ -104,7 +105,7 @@ class Overrun:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """All faults of a simulation; the empty one injects nothing."""
+    """All faults of a simulation; empty by default."""
 
     dropouts: tuple[Dropout, ...] = ()
     slowdowns: tuple[Slowdown, ...] = ()
@@ -116,7 +117,7 @@ class Faults:
 
 
 def load_faults(path: str | Path, plan: Plan) -> Faults:
-    """Read a faults file (YAML or JSON) against the names of `plan`; DescriptorError with every finding."""
+    """Read a faults file (YAML or JSON) against the names of `plan`; raise DescriptorError with every finding."""
     from socsched.descriptor.source import read
 
     document = read(path)
@@ -140,7 +141,7 @@ def load_faults(path: str | Path, plan: Plan) -> Faults:
 
 
 def random_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: Sequence[str] = ()) -> Faults:
-    """Return faults drawn from a seed, `rate` of them a minute, of some `kinds` (empty: all that can be drawn)."""
+    """Return faults drawn from a seed, `rate` per minute, of the given `kinds` (empty: all that can be drawn)."""
     from socsched.sim.random_faults import KINDS, draw
 
     found: dict[str, list[Any]] = {}
@@ -150,7 +151,7 @@ def random_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: S
 
 
 _FIELD = {"throttles": "slowdowns", "deaths": "stalls"}
-"""Sections whose faults are a variety of another one's."""
+"""Sections whose faults are a variety of another section's."""
 _Reader = Callable[[object], Any]
 
 
@@ -194,7 +195,7 @@ _MOST_DRAWN = 100_000
 
 
 def _drawn(document: Document, entry: object, plan: Plan) -> dict[str, list[Any]]:
-    """Return the faults the section ``random`` asks for, by section; nothing with the findings in `document`."""
+    """Return the faults requested by section ``random``, by section; on errors, add findings and return none."""
     from socsched.sim.random_faults import KINDS, draw
 
     fields: dict[str, _Reader] = {
@@ -228,7 +229,7 @@ def _entry(
     fields: Mapping[str, _Reader],
     others: tuple[str, ...] = (),
 ) -> Any:
-    """Return the fault an entry describes, or None with the findings in `document`; `others` are read elsewhere."""
+    """Return the fault an entry describes, or None after adding findings; `others` are keys read elsewhere."""
     known = ", ".join((*fields, *others))
     if not isinstance(entry, dict):
         document.report(where, f"expected a mapping with {known}")

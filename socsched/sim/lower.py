@@ -1,6 +1,6 @@
 """Lower a plan to the flat tables the kernel runs on.
 
-Names and numbers of the plan are checked here, and the tables once more as a whole (`sim.sound`), not in the loop.
+Names and numbers of the plan are checked here, and the tables as a whole in `sim.sound`, not in the loop.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from socsched.sim.policies import Policy, Term, policy
 FAR = 1 << 62
 KINDS = {"full": 0, "segment": 1, "none": 2, "restart": 3}
 NARROW_LANES, WIDE_WORDS = 62, 16
-"""Lanes that one word of a mask holds, as traces write it; words for the lanes of larger engines (64 each)."""
+"""Lanes that fit one mask word, as traces write it; words for the lanes of larger engines (64 each)."""
 MOST_APART = 1024
-"""Frames that one input of a join may be ahead of another."""
+"""Most frames by which one input of a join may be ahead of another."""
 _FINEST = 1 << 20
-"""Power of a lane is kept in parts of a mW, this many at most."""
+"""Power of a lane is stored in fractions of a mW, at most this many per mW."""
 _PREFIX = ("switch", "wait")
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Lanes of one engine that compete with each other: no task outside shares a lane with a task inside."""
+    """Lanes of one engine that compete with each other; tasks outside the unit share no lane with tasks inside."""
 
     engine: int
     mask: int
@@ -41,10 +41,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A plan as the kernel reads it.
+    """A plan in the form the kernel reads.
 
-    `tables`: arrays of int64 by name, and `numbers`.  `segments[g]`: engine id and segment of row g, in terms of which
-    contention is asked for.  `streams`: what each stream of random numbers is seeded with.  `names`: of segments.
+    `tables`: arrays of int64 by name, and `numbers`.  `segments[g]`: engine id and segment of row g, as passed to the
+    contention model.  `streams`: seeds of the random number streams.  `names`: segment names.
     """
 
     plan: Plan
@@ -66,9 +66,9 @@ class _Columns(dict[str, "array[int]"]):
 
 
 def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
-    """Return the tables of `plan`; UsageError when it names what does not exist or a policy is unknown.
+    """Return the tables of `plan`; raise UsageError for an unknown name or policy.
 
-    `override`: policy of every engine instead of its own.
+    `override`: policy for every engine instead of its own.
     """
     check_plan(plan)
     engines = {engine.id: index for index, engine in enumerate(plan.engines)}
@@ -132,11 +132,11 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         rows.setdefault(name, array("q"))
     named = tuple(dict.fromkeys([*_PREFIX, *(segment.name for _, _, segment in segments)]))
     index = {name: number for number, name in enumerate(named)}
-    # a segment that happens to be called like a prefix keeps its own slice name; both read the same
+    # a segment named like a prefix keeps its own slice name; both read the same
     rows["g_name"] = array("q", [index[segment.name] for _, _, segment in segments])
     masks = {"g_mask": tuple(places.masks), "u_mask": tuple(unit.mask for unit in units)}
     tables = {**rows, **masks, "numbers": numbers}
-    # it is the first to need NumPy, which takes longer to import than all else here
+    # imported here because it is the first module to need NumPy, which takes longer to import than everything else
     from socsched.sim.sound import check_tables
 
     check_tables(tables, plan)
@@ -150,7 +150,7 @@ _EMPTY = (
 
 
 class _Streams:
-    """Names of the streams of random numbers, numbered as they are asked for."""
+    """Names of the random number streams, numbered in order of request."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -162,9 +162,9 @@ class _Streams:
 
 
 class _Places:
-    """Where tasks and their segments run: the `units` of the plan, and which of them lanes of an engine belong to.
+    """Where tasks and their segments run: the `units` of the plan, and the unit of each lane of an engine.
 
-    `masks` gets the lanes of every segment row, bit k for lane k.
+    `masks` receives the lanes of every segment row, bit k for lane k.
     """
 
     def __init__(self, plan: Plan, engines: Mapping[str, int]) -> None:
@@ -213,7 +213,7 @@ def _wanted(task: Task) -> Iterable[tuple[str, tuple[int, ...]]]:
 
 
 def _order_room(rows: _Columns, owners: Sequence[Task], units: int) -> int:
-    """Write where the order of every unit begins: two claims for every task that comes there.  Return the sum."""
+    """Write the start of every unit's order, with two claims for every task that runs there.  Return the total size."""
     comers: list[set[str]] = [set() for _ in range(units)]
     for unit, task in zip(rows["g_unit"] if owners else (), owners, strict=True):
         comers[unit].add(task.name)
@@ -225,7 +225,7 @@ def _order_room(rows: _Columns, owners: Sequence[Task], units: int) -> int:
 
 
 def _join_room(rows: _Columns, plan: Plan) -> int:
-    """Write where the frames of every join wait that are not complete, and for how many there is room.  Return the sum.
+    """Write where the incomplete frames of every join wait, and the room for them.  Return the total size.
 
     One input may be ahead of another by as many frames as wait in all queues, up to a limit.
     """
@@ -243,7 +243,7 @@ def _join_room(rows: _Columns, plan: Plan) -> int:
 def _segments(
     rows: _Columns, plan: Plan, engines: Mapping[str, int], places: _Places, policies: Sequence[Policy]
 ) -> list[tuple[Task, str, Segment]]:
-    """Write one row a segment, and where the segments of every task start."""
+    """Write one row per segment, and the index of each task's first segment."""
     found: list[tuple[Task, str, Segment]] = []
     levels: dict[tuple[str, str], int] = {}
 
@@ -307,7 +307,7 @@ def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> N
     rows.row("n", linger=engine.linger_ns, slice=max(engine.quantum_ns, 1))
     rows.row("n", swap=engine.swap_bandwidth or engine.bandwidth or 1, governor=engine.governor == "ccedf")
     rows["lane_speed"].extend(engine.capacities or (1024,) * engine.lanes)
-    # engines with fewer operating points than others repeat their slowest one
+    # engines with fewer operating points than the largest repeat their slowest one
     points = [(point.clock_hz, point.dynamic_mw) for point in engine.levels] or [(1, engine.dynamic_mw)]
     points = [points[0]] * (levels - len(points)) + points
     for clock, power in points:
@@ -330,7 +330,7 @@ def _sources(rows: _Columns, plan: Plan, streams: _Streams) -> tuple[str, ...]:
 
 
 def _source(rows: _Columns, name: str, times: tuple[int, int, int, int], behind: bool, streams: _Streams) -> None:
-    """Write a source; `behind`: its jitter comes after the instant that deadlines count from."""
+    """Write a source; `behind`: its jitter applies after the instant from which deadlines count."""
     period, offset, jitter, gap = times
     stream = streams.new(f"release:{name}") if jitter or gap else -1
     rows.row("s", period=period, offset=offset, jitter=jitter, gap=gap, stream=stream, lost=0, delay=0, burst=0)
@@ -338,7 +338,7 @@ def _source(rows: _Columns, name: str, times: tuple[int, int, int, int], behind:
 
 
 def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
-    """Write whom every source and task triggers, and what every task samples."""
+    """Write the tasks that every source and task triggers, and the inputs that every task samples."""
     count, sensors = len(plan.tasks), len(plan.sensors)
     producers = {name: count + index for index, name in enumerate(sources[:sensors])}
     producers.update({task.name: index for index, task in enumerate(plan.tasks)})
@@ -362,7 +362,8 @@ def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
 
 
 def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
-    """Write which tasks' ends let closed loops go on: the last one's, and any that loses a frame on the way to it."""
+    """Mark the tasks whose end lets a closed loop continue: the last one, and any that loses a frame on the path to it.
+    """
     number = {task.name: index for index, task in enumerate(plan.tasks)}
     place = {name: index for index, name in enumerate(sources)}
     after = {task.name: task.after for task in plan.tasks if task.after}
@@ -381,7 +382,8 @@ def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
 
 
 def _way(after: Mapping[str, Sequence[str]], first: str, last: str) -> list[str]:
-    """Return the tasks from `first` to `last`, each triggered by the one before alone; none if there is no way."""
+    """Return the tasks from `first` to `last`, each triggered only by its predecessor; empty if there is no such path.
+    """
     found, name = {last: None}, last
     while name != first:
         if len(after.get(name, ())) != 1 or after[name][0] in found:

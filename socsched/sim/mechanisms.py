@@ -1,4 +1,4 @@
-"""What policies declare besides an order (`sim.policies.mechanisms`), as numbers of the kernel's tables."""
+"""Mechanisms that policies declare in addition to an order (`sim.policies.mechanisms`), as kernel table columns."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from socsched.sim.policies.mechanisms import DRAINS, Taking
 
 _MOST_WEIGHT, _MOST_BATCH = 1 << 20, 1 << 20
 _MOST_CLASSES = 2048
-"""Segments that may be beside each other: what pairs of them take is a table."""
+"""Most distinct co-running segments: the durations of pairs are stored as a table."""
 _NEVER = 1 << 62
 _BY_THRESHOLD = {Term.CRITICAL, Term.CANDIDATE}
-"""Terms that change of jobs that wait: the kernel knows when, where they come first; others only change of jobs that
-run, but for functions."""
+"""Terms that also change for waiting jobs.
+
+As a first term, the kernel computes when they change; all other terms except functions change only for running jobs.
+"""
 
 
 def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
-    """Return an engine as it is taken under a policy, and the policy's way, which may be the engine's own."""
+    """Return an engine as preempted under a policy, and the policy's `Taking`, which may be the engine's own."""
     way = next((w for w in rule.taking if w.fits(engine.kind, engine.preemption)), None)
     if way is None or not rule.preemptive:
         return engine, Taking("full")
@@ -33,7 +35,7 @@ def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
 
 
 def as_taken(plan: Plan, rules: Sequence[Policy]) -> Plan:
-    """Return a plan whose engines are preempted as they are under policies, one an engine."""
+    """Return a plan whose engines are preempted as under `rules`, one policy per engine."""
     engines = []
     for engine, rule in zip(plan.engines, rules, strict=True):
         own = taken(engine, rule)[0]
@@ -42,7 +44,9 @@ def as_taken(plan: Plan, rules: Sequence[Policy]) -> Plan:
 
 
 def dynamic(rule: Policy) -> int:
-    """Return 0 for keys that hold, 1 where they change of jobs that run or by a threshold, 2 where they may of any."""
+    """Return 0 for constant keys, 1 if they change for running jobs or by a threshold, 2 if they may change for any
+    job.
+    """
     if not rule.dynamic:
         return 0
     if callable(rule.order) or callable(rule.control) or rule.beside or rule.order[1] in _BY_THRESHOLD:
@@ -51,7 +55,7 @@ def dynamic(rule: Policy) -> int:
 
 
 def unit_row(rule: Policy, way: Taking, kind: str) -> dict[str, int]:
-    """Return the columns of a unit under a policy, on an engine of a kind."""
+    """Return the columns of a unit under a policy, on an engine of the given kind."""
     beside = rule.beside if rule.beside and kind in (rule.beside.kinds or (kind,)) else None
     row = {
         "save": way.save_ns,
@@ -69,7 +73,7 @@ def unit_row(rule: Policy, way: Taking, kind: str) -> dict[str, int]:
 
 
 def thresholds(rule: Policy) -> tuple[int, ...]:
-    """Return the numbers of tokens that make candidates, each larger than the one before."""
+    """Return the token thresholds for candidates, in increasing order."""
     if rule.tokens is None:
         return ()
     levels = (rule.tokens.fixed,) if rule.tokens.fixed else rule.tokens.levels
@@ -79,7 +83,7 @@ def thresholds(rule: Policy) -> tuple[int, ...]:
 
 
 def task_row(task: Task, kind: str, rule: Policy) -> dict[str, int]:
-    """Return the columns of a task under the policy of its engine, of a kind."""
+    """Return the columns of a task under its engine's policy, on an engine of the given kind."""
     batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
     most, more = (batch.most(task), batch.more) if batch else (1, 0)
     if not (1 <= most <= _MOST_BATCH and 0 <= more <= _MOST_BATCH):
@@ -95,16 +99,17 @@ def _weight(task: Task, rule: Policy) -> int:
 
 
 def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
-    """Write to `waits` when a task reaches the levels of tokens of a policy, and return where they begin.
+    """Append to `waits` the waiting times at which a task reaches a policy's token levels, and return their start
+    index.
 
-    Tokens are the weight, and as many again for every own execution time waited.
+    Tokens start at the weight and grow by the weight for every own execution time waited.
     """
     weight = _weight(task, rule)
     first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
     cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
     levels = thresholds(rule)
     reached = [min(max(-(-(level - weight) * cost // weight), 0), _NEVER) for level in levels]
-    # with `strict` more than so many: a nanosecond more than those that are had in whole ones
+    # with `strict`, more than the level is required: 1 ns past the instant at which it is reached, rounded down
     more = [min(max((level - weight) * cost // weight + 1, 0), _NEVER) for level in levels]
     waits.extend(reached)
     waits.extend(more if strict else reached)
@@ -114,9 +119,9 @@ def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
 def pairs(
     tasks: Sequence[Task], rows: Sequence[tuple[Task, Segment]], rules: Mapping[str, Policy]
 ) -> tuple[array[int], dict[str, Any]]:
-    """Return a class for every segment of `rows`, and what pairs of classes take beside each other (host's first).
+    """Return a class for every segment of `rows`, and the co-running durations of pairs of classes (host's first).
 
-    Tasks with segments away from their own lanes are beside nobody: those wait, or let others in, elsewhere.
+    Tasks with segments away from their own lanes never co-run: those segments wait, or admit guests, on other lanes.
     """
     whole = {t.name for t in tasks if not any(s.engine for s in (*t.segments, *t.degraded)) and rules[t.engine].beside}
     classes: dict[tuple[str, str, int], tuple[int, Task, Segment]] = {}

@@ -1,7 +1,7 @@
-"""The kernel's layers put together as one class for the C compiler, which then sees every call and constant.
+"""Merges the kernel's layers into one class, so that the C compiler sees every call and constant.
 
-The layers are written a subject each, and are classes on top of each other where they are interpreted.  Compiled like
-that, every call from one to another would go through a table, and every named number would be read from memory.
+Each layer covers one subject, and the interpreted kernel stacks them as subclasses.  Compiled that way, every call
+between layers would go through a table, and every named number would be read from memory.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 BASE, TOP = "Columns", "Kernel"
-"""What the lowest layer stands on, and the uppermost, by whose name the whole is known."""
+"""Base class of the lowest layer, and the topmost layer, which names the merged class."""
 _CONSTANT = re.compile(r"^([A-Z]\w*) = cython\.declare\(cython\.longlong, (\d+)\)$")
 _PASSED = "tables, hooks, end, record"
 
 
 class _Merger:
-    """Text of one .py and .pxd under way; `layers` are the names of the classes that become one."""
+    """Text of the .py and .pxd being built; `layers` are the names of the classes merged into one."""
 
     def __init__(self) -> None:
         self.imports: dict[str, None] = {}
@@ -30,7 +30,7 @@ class _Merger:
         self.declared: list[str] = []
 
     def module(self, text: str, declarations: str) -> None:
-        """Add a module and what is declared of it."""
+        """Add a module and its declarations."""
         lines = text.split("\n")
         for node in ast.parse(text).body:
             own = lines[node.lineno - 1 : node.end_lineno]
@@ -55,7 +55,7 @@ class _Merger:
             self.declared.append(line)
 
     def layer(self, node: ast.ClassDef, own: list[str]) -> None:
-        """Add the methods of a layer; what it makes at first becomes a method of its own."""
+        """Add the methods of a layer; its `__init__` becomes a method with a name of its own."""
         first = not self.layers
         if first:
             self.whole += ["", f"class {TOP}({BASE}):"]
@@ -78,9 +78,9 @@ class _Merger:
 
 
 def merged(folder: Path, modules: Sequence[str]) -> tuple[str, str]:
-    """Return what all `modules` of `folder` say, in their order, as the text of one .py and of its .pxd.
+    """Return the merged text of all `modules` of `folder`, in order, as one .py and its .pxd.
 
-    What modules import from each other is left out, and numbers with names become macros of C.
+    Imports between the modules are dropped, and named numbers become C macros.
     """
     made = _Merger()
     for name in modules:
@@ -99,6 +99,6 @@ def _head(name: str, below: list[str]) -> str:
 
 
 def _takes_tables(node: ast.ClassDef) -> bool:
-    """Whether a class is a layer: it is made of the tables, and of nothing else."""
+    """Return whether a class is a layer, that is, constructed from the tables and nothing else."""
     made = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
     return made is not None and ", ".join(a.arg for a in made.args.args[1:]) == _PASSED

@@ -1,9 +1,9 @@
-"""Faults drawn from a seed: the same on every machine, since only whole numbers are drawn and calculated with.
+"""Faults drawn from a seed: the same on every machine, since drawing and arithmetic use only whole numbers.
 
-`rate` faults a minute until `until`: that many in all (a fraction of one with that probability), each of a kind and at
-an instant drawn alike, as the events of a Poisson process lie once their number is known.  What has a window lasts 20
-ms to 1 s.  Factors go from 1.25 to 4 in quarters, delays up to the sensor's period less its jitter, bursts up to five
-frames, foreign traffic from 5 to 50 % of what the DRAM achieves.
+The total is `rate` faults per minute until `until` (a fractional fault occurs with that probability).  Kind and instant
+are drawn uniformly, as for the events of a Poisson process given their number.  Windows last 20 ms to 1 s.  Factors
+range from 1.25 to 4 in quarters, delays up to the sensor's period less its jitter, bursts up to five frames, foreign
+traffic from 5 to 50 % of the achievable DRAM bandwidth.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MINUTE = 60 * 10**9
 
 
 def draw(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: tuple[str, ...] = KINDS) -> dict[str, list[Any]]:
-    """Return faults by section of a faults file, in order of time; kinds nothing in `plan` can suffer are left out."""
+    """Return faults by section of a faults file, in time order; kinds that cannot affect `plan` are left out."""
     rng = Random(f"{seed}:faults")
     possible = [kind for kind in kinds if _suffers(plan, kind)]
     expected = rate * until_ns / _MINUTE
@@ -38,7 +38,7 @@ def draw(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: tuple[str,
 
 
 def _below(rng: Random, limit: int) -> int:
-    """Return a whole number from 0 to `limit` - 1 (of bits alone: other draws may differ between Python versions)."""
+    """Return a whole number from 0 to `limit` - 1 (from bits alone: other draws may differ between Python versions)."""
     return rng.getrandbits(limit.bit_length() + 64) * limit >> (limit.bit_length() + 64)
 
 
@@ -49,7 +49,7 @@ def _suffers(plan: Plan, kind: str) -> bool:
 
 
 def _sensors(plan: Plan, kind: str) -> list[PlannedSensor]:
-    """Return the sensors that can suffer: one whose jitter is its period cannot be delayed further."""
+    """Return the sensors that can be affected: one whose jitter is its period cannot be delayed further."""
     return [sensor for sensor in plan.sensors if kind != "delays" or sensor.jitter_ns < sensor.period_ns]
 
 

@@ -1,4 +1,4 @@
-"""What the kernel leaves, as the columns of a trace and as running figures."""
+"""The kernel's output as trace columns and running figures."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _PAGE, _PAGES = 1024, 44
-"""Bins of a page of a histogram, and pages it may have (`kernel.totals`)."""
+"""Bins per page of a histogram, and the most pages it may have (`kernel.totals`)."""
 
 
 class Outcome:
-    """The kernel's books by name (`kernel.Kernel.close`): arrays one entry a task, engine or chain."""
+    """The kernel's accounting by name (`kernel.Kernel.close`): arrays with one entry per task, engine or chain."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:
         self.found = found
@@ -33,36 +33,38 @@ class Outcome:
         return np.asarray(self.found[name], np.int64)
 
     def ints_of(self, name: str, which: int) -> Ints:
-        """Return of histograms 1 the sums (whole numbers of any size), 2 largest, 3 numbers of or 4 least values."""
+        """Return one statistic of histograms: 1 sums (of any size), 2 largest, 3 numbers of, or 4 least values."""
         return np.asarray(self.found[name][which], object if which == 1 else np.int64)
 
     def bins_of(self, name: str, index: int) -> Ints:
-        """Return how many values fell into each bin of one histogram (`trace.summary.bin_of`), up to the last one."""
+        """Return the number of values in each bin of one histogram (`trace.summary.bin_of`), up to the last nonzero
+        one.
+        """
         pages, bins = self.found[name][0]
         own = pages[_PAGES * index : _PAGES * (index + 1)]
         counts = [np.asarray(bins[at : at + _PAGE]) if at >= 0 else np.zeros(_PAGE, np.int64) for at in own]
         return np.trim_zeros(np.concatenate(counts), "b")
 
     def number(self, name: str) -> Any:
-        """Return a single number, or an object as it is."""
+        """Return a single number or object unchanged."""
         return self.found[name]
 
     def rows(self, name: str, width: int) -> Ints:
-        """Return a log as a matrix, one row an entry."""
+        """Return a log as a matrix, one row per entry."""
         blocks = self.found[name]
         joined = np.frombuffer(b"".join(blocks), np.int64) if blocks else np.zeros(0, np.int64)
         return joined.reshape(-1, width)
 
 
 def _ordered(rows: Ints) -> list[Ints]:
-    """Return the columns of rows in the order of their first number, a permutation of 0 to their count."""
+    """Return the columns of rows, sorted by their first number, which is a permutation of 0 to their count."""
     where = np.empty(len(rows), np.int64)
     where[rows[:, 0]] = np.arange(len(rows))
     return [np.take(column, where) for column in rows.T[1:]]
 
 
 def _lanes(words: Sequence[Ints]) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
-    """Return the lanes of slices as `trace.columns` has them, and the sets that no mask can say."""
+    """Return the lanes of slices as in `trace.columns`, and the sets that do not fit a mask."""
     if len(words) == 1:
         return words[0], ()
     distinct, which = np.unique(np.stack(words, axis=1), axis=0, return_inverse=True)
@@ -72,7 +74,7 @@ def _lanes(words: Sequence[Ints]) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
 
 
 def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns:
-    """Return everything recorded as columns of a trace, what the conductor noted included."""
+    """Return all recorded data as trace columns, including the conductor's marks."""
     marks, board = conductor.all_marks(), conductor.board
     plan, tasks = lowered.plan, len(lowered.plan.tasks)
     jobs = _ordered(outcome.rows("jobs", 13))
@@ -100,7 +102,7 @@ def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns
 
 def _instants(notes: Ints, marks: Sequence[Mark], first_engine: int) -> InstantColumns:
     own = np.array([(time, code, first_engine + engine, -1, value) for time, code, engine, value in marks], np.int64)
-    # what was still unfinished at its deadline is only known at the end: it comes last at its instant
+    # a job unfinished at its deadline is only known at the end, so it comes last at its instant
     late = notes[:, 1] == MISS_OPEN
     known = np.concatenate([own.reshape(-1, 5), notes[~late], notes[late]])
     known = known[np.argsort(known[:, 0], kind="stable")]
@@ -136,7 +138,7 @@ def _counters(
         if not len(clocks):
             continue
         own = levels[levels[:, 1] == engine]
-        # engines with fewer operating points than others repeat their slowest one
+        # engines with fewer operating points than the largest repeat their slowest one
         points = np.maximum(own[:, 2] - (numbers["levels"] - len(clocks)), 0)
         name = CLOCK + lowered.plan.engines[engine].id
         at = np.concatenate([np.zeros(1, np.int64), own[:, 0]])

@@ -1,6 +1,6 @@
-"""What must hold of the kernel's tables, all of it in one place: the kernel itself checks no index and no sum.
+"""All invariants of the kernel's tables in one place: the kernel itself checks no index and no addition.
 
-Ranges of the plan's own numbers are `planning.ranges`; here is what lowering and policies made of them.
+Ranges of the plan's own numbers are in `planning.ranges`; this module checks the results of lowering and of policies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIZES = {
     "chain": "c_deadline", "choice": "c_term0", "place": "o_chain", "start": "x_chain", "load": "l_task",
     "read": "reads", "next": "nexts", "time": "times", "wait": "waits", "lane": "lane_speed",
 }  # fmt: skip
-"""What is counted -> a column with one entry of each."""
+"""Entity -> a column with one entry for each."""
 _INDICES = {
     "nexts": "task", "g_unit": "unit", "u_engine": "engine", "o_chain": "chain", "x_chain": "chain", "o_slot": "place",
     "l_task": "task", "l_source": "source",
@@ -45,7 +45,7 @@ _SPANS = (
     ("o_first", "o_count", "place", 0), ("x_first", "x_count", "start", 0), ("u_load0", "u_loads", "load", 0),
     ("n_lane0", "n_lanes", "lane", 1),
 )  # fmt: skip
-"""First, count, of what, and the least count."""
+"""First, count, entity, and the least count."""
 _TIME, _BIT, _ORDER = (0, LONGEST_NS), (0, 1), (0, 16)
 _RANGES = {
     "t_need": (0, 1 << 31), "t_queue": (0, MOST_QUEUE), "t_full": _BIT, "t_deadline": _TIME, "t_period": _TIME,
@@ -73,11 +73,11 @@ _RANGES = {
 }  # fmt: skip
 _REALS = (0, 4, 42)
 _CHOICES = (0, 2, 4)
-"""By kind of controller (`sim.controls`): how many numbers it reads, and orders it chooses from."""
+"""By kind of controller (`sim.controls`): how many numbers it reads, and how many orders it chooses from."""
 
 
 def check_tables(tables: dict[str, Any], plan: Plan) -> None:
-    """Raise UsageError unless the kernel can run on `tables` without leaving them."""
+    """Raise UsageError unless the kernel can run on `tables` without out-of-range accesses."""
     numbers = tables["numbers"]
     found = {name: np.asarray(column, np.int64) for name, column in tables.items() if _is_column(name)}
     sizes = {what: len(found[column]) for what, column in _SIZES.items()}
@@ -108,7 +108,7 @@ def check_tables(tables: dict[str, Any], plan: Plan) -> None:
     _within(plan, "u_real0", found["u_real0"] + np.take(_REALS, kinds), 0, len(tables["reals"]))
     _within(plan, "u_choice0", found["u_choice0"] + np.take(_CHOICES, kinds), 0, sizes["choice"])
     _within(plan, "u_look", found["u_look"][kinds > 0], 1, LONGEST_NS)
-    # what a job draws its time from, and what a reservation has
+    # tables from which jobs draw execution times, and the period of a reservation
     _within(plan, "t_table", found["t_table"][found["t_stream"] >= 0], 1, sizes["time"])
     _within(plan, "t_table", found["t_table"][found["t_between"] > 0], 2, sizes["time"])
     _within(plan, "t_server", found["t_server"][found["t_budget"] > 0], 1, LONGEST_NS)

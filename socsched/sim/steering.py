@@ -1,6 +1,6 @@
-"""Controllers in Python at work: who looks when, what each sees, and what follows in the kernel's tables.
+"""Controllers written in Python: their schedule, their views, and the resulting changes to the kernel's tables.
 
-Declared ones (`policies.control`) are the kernel's own.
+Declared ones (`policies.control`) run inside the kernel.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from socsched.sim.policies.control import Controller, View
 
 
 class Kernel(Protocol):
-    """What a running kernel tells of itself."""
+    """Queries answered by a running kernel."""
 
     def ready(self, unit: int) -> Sequence[tuple[int, ...]]: ...
     def expected(self, source: int) -> tuple[int, int]: ...
 
 
 class Steering:
-    """The controllers of one simulation, one for every unit whose policy has one; `next_ns`: when one looks next.
+    """The controllers of one simulation, one for each unit whose policy has one; `next_ns`: next sampling instant.
 
-    `kernel` is set once there is one.
+    `kernel` is set once it exists.
     """
 
     def __init__(self, lowered: Lowered) -> None:
@@ -45,18 +45,18 @@ class Steering:
 
     @property
     def next_ns(self) -> int:
-        """When a controller looks next (ns); never where there is none."""
+        """Return the next sampling instant of any controller (ns); FAR if there is none."""
         return min(self._due, default=FAR)
 
     def look(self, now: int, books: Mapping[str, Sequence[int]]) -> set[int]:
-        """Let those look whose time it is; return the engines whose order or operating point changed."""
+        """Run the controllers that are due; return the engines whose order or operating point changed."""
         changed: set[int] = set()
         for place, (unit, controller) in enumerate(self._units):
             if self._due[place] > now:
                 continue
             engine = self.lowered.units[unit].engine
             order, level = controller.look(self._view(unit, engine, now, books), now)
-            # the controller may have changed its mind about that
+            # read again because the controller may have changed its period
             self._due[place] = now + max(controller.period_ns, 1)
             terms = (int(order[0]), int(order[1]))
             if terms != (self.tables["u_term0"][unit], self.tables["u_term1"][unit]):
@@ -64,7 +64,7 @@ class Steering:
                 changed.add(engine)
             points = self.lowered.plan.engines[engine].levels
             if level is not None and points:
-                # engines with fewer operating points than others repeat their slowest one
+                # engines with fewer operating points than the largest repeat their slowest one
                 wanted = self.tables["numbers"]["levels"] - len(points) + max(min(level, len(points) - 1), 0)
                 wanted = min(wanted, self.tables["n_top"][engine])
                 if wanted != self.tables["n_level"][engine]:

@@ -1,6 +1,7 @@
-"""Ctrl-C in a simulation: the first is answered at once and ends it at the next stretch of events, the second discards.
+"""Ctrl-C in a simulation: the first is acknowledged at once and stops it after the current batch of events.
 
-The kernel is left alone while it handles an event: what it found until then is whole.
+A second one discards the simulation.  The kernel is never interrupted while it handles an event, so its results up to
+the stop are complete.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 _STRETCH_S = 0.05
-"""How long the kernel is left alone."""
+"""Target duration of one uninterrupted batch of events in the kernel."""
 _FIRST, _MOST = 1_000, 1 << 30
 SAID = "stopping; writing what is done; Ctrl-C again discards"
 
 
 class Stop:
-    """Whether a simulation is to end (`asked`), and how many events to handle until looking again (`events`)."""
+    """Stop request (`asked`), and the number of events to handle before the next check (`events`)."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -28,7 +29,7 @@ class Stop:
         self._since = time.perf_counter()
 
     def paced(self) -> int:
-        """Return how many events take about `_STRETCH_S`, going by how long the last ones took."""
+        """Return the number of events that take about `_STRETCH_S`, estimated from the last batch."""
         now = time.perf_counter()
         took, self._since = now - self._since, now
         self.events = min(max(int(self.events * min(max(_STRETCH_S / max(took, 1e-9), 0.25), 4.0)), 1), _MOST)
@@ -37,9 +38,9 @@ class Stop:
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Let Ctrl-C set `asked` inside, where it would raise KeyboardInterrupt; a second one raises that.
+    """Make Ctrl-C set `asked` inside the block instead of raising KeyboardInterrupt; a second one raises it.
 
-    Elsewhere than in the main thread, and where whoever called has other plans with Ctrl-C, nothing changes.
+    Outside the main thread, or if the caller has installed its own SIGINT handler, nothing changes.
     """
     stop = Stop()
     before = signal.getsignal(signal.SIGINT)
@@ -51,7 +52,7 @@ def stopping() -> Iterator[Stop]:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
-        # not through sys.stderr, which may be in the middle of a line
+        # written directly because sys.stderr may be in the middle of a line
         os.write(2, f"\n{SAID}\n".encode())
 
     signal.signal(signal.SIGINT, ask)
@@ -62,7 +63,7 @@ def stopping() -> Iterator[Stop]:
 
 
 def run_on(step: Callable[[int], bool], then: Callable[[], None]) -> bool:
-    """Call `step` with numbers of events until there is no more to do, and `then` in between; say if it was stopped."""
+    """Call `step` with numbers of events until it is done, and `then` in between; return whether it was stopped."""
     with stopping() as stop:
         while step(stop.paced()):
             if stop.asked:

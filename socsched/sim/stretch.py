@@ -1,8 +1,8 @@
-"""How long segments can take with everything that slows them down, which has an upper limit (`limits.STRETCHED_NS`).
+"""Longest durations of segments under everything that slows them down, bounded by `limits.STRETCHED_NS`.
 
-Execution times, overruns, batches, clocks, slow lanes, slowdowns and jobs beside others are known before a simulation
-starts, so that the worst of all of them together is.  What the contention model makes of a time is seen when it is
-asked (`Conductor.stretch`).
+Execution times, overruns, batches, clocks, slow lanes, slowdowns and co-running jobs are known before a simulation
+starts, so their combined worst case is too.  The effect of the contention model is checked on each call
+(`Conductor.stretch`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_FRAMES = 10**6
 
 
 def check_faults(faults: Faults) -> None:
-    """Raise UsageError for a fault with a number out of its range; files are checked as they are read."""
+    """Raise UsageError for a fault with a number out of range; files are checked as they are read."""
     windows: tuple[Any, ...] = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
     times = [time for fault in windows for time in (fault.from_ns, fault.until_ns)]
     times += [burst.at_ns for burst in faults.bursts]
@@ -43,9 +43,9 @@ def check_faults(faults: Faults) -> None:
 
 
 def worst_ratios(plan: Plan, tables: dict[str, Any], faults: Faults, segments: Sequence[Any]) -> list[float]:
-    """Return, for every segment row, what its time alone is multiplied by at most.
+    """Return, for every segment row, the largest factor by which its time alone is multiplied.
 
-    UsageError where that makes more of it than the simulator can count.
+    Raises UsageError if the product exceeds what the simulator can count.
     """
     engines = {engine.id: index for index, engine in enumerate(plan.engines)}
     places = [_engine_ratio(plan, index, faults.slowdowns) for index in range(len(plan.engines))]
@@ -62,7 +62,7 @@ def worst_ratios(plan: Plan, tables: dict[str, Any], faults: Faults, segments: S
         for row in (row for span in rows for row in span):
             ratios[row] = own * places[engines[segments[row][0]]] * beside[tables["g_class"][row]]
             taken = tables["g_time"][row] * ratios[row]
-            # times drawn for a task without work count as they are
+            # times drawn for a task without work are used as they are
             if taken > STRETCHED_NS:
                 raise too_long(f"task {task.name!r}", taken, "its longest execution time, slow clocks and faults")
     return ratios
@@ -97,7 +97,7 @@ def _engine_ratio(plan: Plan, index: int, slowdowns: Sequence[Slowdown]) -> floa
 
 
 def _beside(tables: dict[str, Any]) -> list[float]:
-    """Return by class of segments how much longer one takes beside another at most."""
+    """Return, by class of segments, the largest slowdown factor from co-running."""
     classes = tables["numbers"]["classes"]
     alone = [0] * classes
     for time, which in zip(tables["g_time"], tables["g_class"], strict=True):

@@ -1,6 +1,6 @@
-"""Task sets simulated: a plan of timer tasks on one engine with a lane a processor, and the answer a task.
+"""Simulation of task sets: a plan of timer tasks on one engine with one lane per processor, and figures per task.
 
-As SimSo does it, jobs are still released at the horizon itself, and a late job is finished.
+As in SimSo, jobs are still released at the horizon itself, and a late job runs to completion.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from socsched.trace.trace import Job
 
 SCHEMA_VERSION = "1"
 _EACH = 4096
-"""Execution times from best to worst are drawn one by one up to this many, beyond that between two quantiles."""
+"""Up to this many execution times from best to worst are tabulated one by one, beyond that as two quantiles."""
 _NO_LIMIT = 1 << 40
 _MOST_NS, _MOST_JOBS = 60 * 10**9, 1_000_000
-"""How long a task set without a horizon is simulated at most, where it takes longer to repeat."""
+"""Longest simulation of a task set without a horizon, if it takes longer to repeat."""
 
 
 def taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = None) -> Plan:
-    """Return the plan that serves `tasks` as their file says, `policy` instead of its rule if given.
+    """Return the plan for `tasks` as their file specifies, with `policy` instead of its rule if given.
 
-    `execution` wcet | bcet | random (even between both).  UsageError for what only the analyses take.
+    `execution` wcet | bcet | random (uniform between both).  Raises UsageError for features that only the analyses
+    support.
     """
     rule = policy or ("fp" if tasks.policy.rule in ("rm", "dm") else tasks.policy.rule)
     preemption = "full" if tasks.policy.preemptive else "none"
@@ -90,10 +91,10 @@ def with_chains(made: Plan) -> Plan:
 
 
 def planned_horizon(tasks: TaskSet) -> tuple[int, int]:
-    """Return how long to simulate `tasks` that have no horizon, and after how long they repeat (both ns).
+    """Return the simulation duration of `tasks` without a horizon, and the time after which they repeat (both ns).
 
-    They repeat after the last offset and their hyperperiod; where that takes longer than a minute, or than a million
-    jobs, it is left at that, or at two jobs of every task.
+    They repeat after the last offset and their hyperperiod.  If that exceeds a minute or a million jobs, the duration
+    is cut to that limit, but not below two jobs of every task.
     """
     hyperperiod = lcm(*(task.period_ns for task in tasks.tasks))
     repeats = max(task.offset_ns for task in tasks.tasks) + hyperperiod
@@ -113,9 +114,9 @@ def simulate_taskset(
     record: bool = False,
     reported: bool = False,
 ) -> Simulated:
-    """Simulate `tasks` for `duration_ns`, else their horizon, else until they repeat, and return what happened.
+    """Simulate `tasks` for `duration_ns`, else to their horizon, else until they repeat, and return the simulation.
 
-    `reported`: the plan simulated has every deadline as a requirement (`with_chains`).
+    `reported`: the simulated plan has every deadline as a requirement (`with_chains`).
     """
     duration = duration_ns if duration_ns is not None else tasks.horizon_ns
     if duration is None:
@@ -129,11 +130,11 @@ def simulate_taskset(
 
 
 def answer(tasks: TaskSet, simulated: Simulated, jobs: int = 0) -> dict[str, Any]:
-    """Return a simulation's figures of every task, and its first `jobs` jobs, in the file's own unit.
+    """Return a simulation's figures for every task, and its first `jobs` jobs, in the file's own unit.
 
     Responses count from the arrival; `deadline_misses` are completed jobs that were late (as SimSo counts),
-    `unfinished_misses` jobs whose deadline passed and that were not completed.  A whole number of units is given as
-    such, anything else as a fraction.
+    `unfinished_misses` are jobs whose deadline passed without completion.  A whole number of units is given as an
+    integer, anything else as a fraction.
     """
     found = simulated.outcome
     sums, most, done = (found.ints_of("responses", which) for which in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""A simulation without trace, summed up: the kernel's running figures in the terms of `trace.summary`."""
+"""Totals of a simulation without a trace: the kernel's running figures in the terms of `trace.summary`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from socsched.trace.summary import ChainTotals, Histogram, TaskTotals, Totals
 
 
 def totals(simulated: Simulated) -> Totals:
-    """Return what happened in `simulated`, as a trace of it would be summed up (`trace.summary.totals`)."""
+    """Return the totals of `simulated`, as its trace would be summarised (`trace.summary.totals`)."""
     plan, found, duration = simulated.lowered.plan, simulated.outcome, simulated.duration_ns
     tasks = {}
     for index, task in enumerate(plan.tasks):
@@ -53,7 +53,7 @@ def _histogram(simulated: Simulated, name: str, index: int) -> Histogram:
 
 
 def _spent(simulated: Simulated) -> tuple[dict[str, tuple[int, ...]], float]:
-    """Return every engine's busy time over its lanes by operating point (ns), and the dynamic energy of all (mW ns)."""
+    """Return every engine's busy lane time by operating point (ns), and the total dynamic energy (mW ns)."""
     tables, plan = simulated.lowered.tables, simulated.lowered.plan
     levels, spent = tables["numbers"]["levels"], simulated.outcome.ints("spent")
     busy: dict[str, tuple[int, ...]] = {}

@@ -247,9 +247,8 @@ def test_search_finds_the_fewest_gpus_of_small_problems(seed: int) -> None:
     given_one = drawn_problem(seed + 50, 3, most=0.7)
     configs = {given_one.utility(config) for config in mig_serving.configurations(given_one, 3)}
     one = any(mig_serving.done(utility) for utility in configs)
-    two = one or any(
-        mig_serving.done([a + b for a, b in zip(first, second, strict=True)]) for first, second in product(configs, repeat=2)
-    )  # fmt: skip
+    pairs = product(configs, repeat=2)
+    two = one or any(mig_serving.done([a + b for a, b in zip(first, second, strict=True)]) for first, second in pairs)
     found = len(search(given_one, Search(rounds=10)))
     assert found == 1 if one else found == 2 if two else found >= 3
 

@@ -1,6 +1,6 @@
-"""Whole-number arithmetic and sets of lanes that compiled and interpreted code do alike.
+"""Whole-number arithmetic and sets of lanes, identical in compiled and interpreted code.
 
-Products have as many bits as they need; a result beyond 2**62 is 2**62, a time that never comes.
+Products have as many bits as they need; a result beyond 2**62 is clamped to 2**62, a time that never comes.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import struct
 import cython
 
 if not cython.compiled:
-    # compiled, most of these are single instructions of the processor (arithmetic.pxd)
+    # when compiled, most of these are single processor instructions (arithmetic.pxd)
     Lanes = int
     WORDS = 1 << 20
-    """Words of 64 lanes that a set may have: as many as it takes."""
+    """Most 64-lane words of a set; effectively unlimited."""
     _FAR = 1 << 62
 
     def length(value: int) -> int:
-        """Return how many bits a number from 0 on has, at least one."""
+        """Return the number of bits of a non-negative number, at least one."""
         return value.bit_length() or 1
 
     def image(value: float) -> int:
-        """Return the eight bytes of a double as a whole number."""
+        """Return the eight bytes of a double as an int64."""
         return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
     def scaled(value: int, up: int, down: int) -> int:
@@ -77,11 +77,11 @@ if not cython.compiled:
         return a >> lane & 1
 
     def bits(a: Lanes) -> int:
-        """Return how many lanes a set has."""
+        """Return the number of lanes in a set."""
         return a.bit_count()
 
     def lowest(a: Lanes) -> int:
-        """Return the first lane of a set that has some."""
+        """Return the first lane of a non-empty set."""
         return (a & -a).bit_length() - 1
 
     def word(a: Lanes, which: int) -> int:

@@ -1,4 +1,4 @@
-"""The books of a simulation: figures kept always, rows for a trace where one is asked for, power and traffic."""
+"""Accounting of a simulation: figures kept always, rows recorded for a trace on request, power and traffic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNTS = ("done", "dropped", "aborted", "late", "released", "preempted", "migra
 
 
 class Books(State):
-    """Counts a task, histograms, chains, and the meters of engines and memory."""
+    """Counts per task, histograms, chains, and the meters of engines and memory."""
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
@@ -56,18 +56,18 @@ class Books(State):
         self.level_log = Log(3)
 
     def charge(self, e: i64, now: i64) -> None:
-        """Book the lanes' busy time up to now under the present clock."""
+        """Charge the lanes' busy time up to now at the present clock."""
         self.spent[e * self.levels + self.n_level[e]] += self.busy[e] * (now - self.mark[e])
         self.mark[e] = now
 
     def occupy(self, e: i64, lanes: i64, now: i64) -> None:
-        """Count lanes of an engine as busy from now on, or no longer."""
+        """Mark lanes of an engine as busy from now on, or as idle if negative."""
         self.charge(e, now)
         self.busy[e] += lanes
         self.load_now += self.n_power[e * self.levels + self.n_level[e]] * lanes
 
     def read_meters(self, now: i64) -> None:
-        """Book power and traffic up to now, and note what changed now."""
+        """Account for power and traffic up to now, and record changes at this instant."""
         if now > self.read_at:
             self.traffic += self.shown_rate * (now - self.read_at)
             power: cython.double = self.static + self.shown_load / self.scale + self.shown_rate * self.picojoule
@@ -85,7 +85,7 @@ class Books(State):
         self.shown_rate = self.rate
 
     def note(self, now: i64, code: i64, subject: i64, frame: i64, value: i64) -> None:
-        """Keep an instant for the trace."""
+        """Record an instant for the trace."""
         if self.record:
             row: i64 = self.note_log.row()
             self.note_log.block[row] = now
@@ -95,7 +95,7 @@ class Books(State):
             self.note_log.block[row + 4] = value
 
     def write_job(self, t: i64, slot: i64, finish: i64, status: i64) -> None:
-        """Keep a job for the trace (`sim.results`)."""
+        """Record a job for the trace (`sim.results`)."""
         log: Log = self.job_log
         at: i64 = log.row()
         log.block[at] = self.j_number[slot]
@@ -113,7 +113,7 @@ class Books(State):
         log.block[at + 12] = self.j_sample[slot]
 
     def write_sample(self, t: i64, slot: i64, latest: cython.p_longlong) -> None:
-        """Keep for the trace which frames a job takes of what its task reads."""
+        """Record for the trace which frames a job samples from its task's inputs."""
         i: i64
         self.j_sample[slot] = self.samples_made
         for i in range(self.t_reads0[t], self.t_reads0[t] + self.t_reads[t]):
@@ -122,7 +122,7 @@ class Books(State):
             self.samples_made += 1
 
     def write_slice(self, c: i64, number: i64, name: i64, slot: i64, now: i64) -> None:
-        """Keep for the trace that a claim ran until now."""
+        """Record a claim's execution interval up to now for the trace."""
         log: Log = self.slice_log
         at: i64 = log.row()
         log.block[at] = number
@@ -136,27 +136,27 @@ class Books(State):
             log.block[at + 6 + i] = word(self.lanes[c], i)
 
     def write_depth(self, t: i64, depth: i64, now: i64) -> None:
-        """Keep the length of a queue for the trace."""
+        """Record the length of a queue for the trace."""
         row: i64 = self.depth_log.row()
         self.depth_log.block[row] = now
         self.depth_log.block[row + 1] = t
         self.depth_log.block[row + 2] = depth
 
     def write_level(self, e: i64, level: i64, now: i64) -> None:
-        """Keep an engine's operating point for the trace."""
+        """Record an engine's operating point for the trace."""
         row: i64 = self.level_log.row()
         self.level_log.block[row] = now
         self.level_log.block[row + 1] = e
         self.level_log.block[row + 2] = level
 
     def write_release(self, source: i64, at: i64) -> None:
-        """Keep a release for the trace."""
+        """Record a release for the trace."""
         row: i64 = self.release_log.row()
         self.release_log.block[row] = source
         self.release_log.block[row + 1] = at
 
     def finish(self, t: i64, slot: i64, now: i64, status: i64) -> None:
-        """Book a job that ended, and free its slot."""
+        """Account for a job that ended, and free its slot."""
         if status == DONE:
             self.done[t] += 1
             self.execs.add(t, self.j_exec[slot])
@@ -175,7 +175,8 @@ class Books(State):
         self.free_slot(slot)
 
     def ended(self, source: i64, now: i64) -> None:
-        """A frame of a closed loop ended or was lost: the next one comes now, or at its instant if later."""
+        """Handle the end or loss of a closed loop's frame: the next frame is released now, or at its instant if later.
+        """
         self.s_ended[source] += 1
         if self.s_waits[source] and self.s_ended[source] >= self.s_frame[source]:
             self.s_waits[source] = 0
@@ -186,14 +187,14 @@ class Books(State):
             self.events.set(self.tasks + source, self.s_last[source] if self.s_last[source] < self.end else FAR)
 
     def add_up(self, t: i64, slot: i64) -> None:
-        """Count what happened to a job."""
+        """Add a job's counters to its task's totals."""
         self.preempted[t] += self.j_preempted[slot]
         self.migrated[t] += self.j_migrated[slot]
         if self.j_blocked[slot] > self.most_blocked[t]:
             self.most_blocked[t] = self.j_blocked[slot]
 
     def all_figures(self, end: i64) -> dict[str, Any]:
-        """Return everything by name, `end` (ns) being the end of time."""
+        """Return all figures by name, with the simulation ending at `end` (ns)."""
         found: dict[str, Any] = dict(self.books)
         found.update({f"chain_{name}": counts for name, counts in self.chains.close(end).items()})
         found["execs"], found["responses"] = self.execs.found(), self.responses.found()

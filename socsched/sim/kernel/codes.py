@@ -1,4 +1,4 @@
-"""Numbers with names: how engines can be stopped, how jobs end, what is noted of them."""
+"""Named constants: preemption modes, job outcomes and note codes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import cython
 FAR = cython.declare(cython.longlong, 4611686018427387904)
 """A time that never comes (2**62 ns)."""
 SHIFT = cython.declare(cython.longlong, 20)
-"""What is left of a segment is kept in 2**-20 ns of its present pace."""
+"""Remaining work of a segment is kept in 2**-20 ns at its present pace."""
 # preemption
 FULL = cython.declare(cython.longlong, 0)
 SEGMENT = cython.declare(cython.longlong, 1)
 NONE = cython.declare(cython.longlong, 2)
 RESTART = cython.declare(cython.longlong, 3)
-# when a job that runs finishes rather than give way
+# when a running job finishes rather than being preempted
 SLOWDOWN = cython.declare(cython.longlong, 1)
 COMPLETION = cython.declare(cython.longlong, 3)
-# what to do with a job that will be late
+# how a job that will be late is handled
 SKIP = cython.declare(cython.longlong, 1)
 ABORT = cython.declare(cython.longlong, 2)
 DEGRADE = cython.declare(cython.longlong, 3)
-# queues: 0 drops the newest frame, 1 the oldest that waits
+# queues: 0 drops the newest frame, 1 the oldest waiting one
 LATEST = cython.declare(cython.longlong, 1)
 # how a job ended
 DONE = cython.declare(cython.longlong, 1)

@@ -1,4 +1,4 @@
-"""Flat arrays of int64, of doubles and of sets of lanes, and how compiled code reaches them: by bare pointers."""
+"""Flat arrays of int64, doubles and sets of lanes, which compiled code accesses through bare pointers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if cython.compiled:
 
 
 class Columns:
-    """Owner of arrays; what its methods return is valid as long as the owner lives."""
+    """Owner of arrays; the results of its methods are valid as long as the owner lives."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
 
     def own(self, values: Any) -> Any:
-        """Keep an array of int64 and return its numbers; it cannot change its length from now on."""
+        """Keep an array of int64 and return its numbers; its length is fixed from now on."""
         self.kept.append(memoryview(values))
         if cython.compiled:
             view: cython.longlong[::1] = values
@@ -28,7 +28,7 @@ class Columns:
             return values
 
     def own_reals(self, values: Any) -> Any:
-        """Keep an array of doubles and return its numbers; it cannot change its length from now on."""
+        """Keep an array of doubles and return its numbers; its length is fixed from now on."""
         self.kept.append(memoryview(values))
         if cython.compiled:
             view: cython.double[::1] = values
@@ -37,7 +37,7 @@ class Columns:
             return values
 
     def fill(self, count: i64, value: i64) -> Any:
-        """Return `count` numbers of one value, at least one."""
+        """Return `max(count, 1)` numbers of the same value."""
         return self.own(array("q", [value]) * max(count, 1))
 
     def own_sets(self, values: Any) -> Any:
@@ -51,5 +51,5 @@ class Columns:
             return list(values)
 
     def fill_sets(self, count: i64) -> Any:
-        """Return `count` empty sets of lanes, at least one."""
+        """Return `max(count, 1)` empty sets of lanes."""
         return self.own_sets([0] * max(count, 1))

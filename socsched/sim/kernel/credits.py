@@ -1,4 +1,4 @@
-"""What jobs have earned by waiting, and tasks have had: tokens and weighted service."""
+"""Credits of jobs for waiting and service received by tasks: tokens and weighted service."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ else:
 
 
 class Credits(Reservations):
-    """`waited[t]`: how long a job has waited as of `waits_from[t]` (ns), which decides how many tokens it has.
+    """`waited[t]`: waiting time of a job as of `waits_from[t]` (ns), which determines its tokens.
 
-    `waits[levels_at[t] + i]`: how long it has to wait to have level i of its unit's tokens, and, behind all of those,
-    to be a candidate at level i (`g_levels`: where those of a segment's unit are); `steps` are the same times in their
-    order, `stepped[t]` of them behind the job, and `reached[t]` its level (-1: none); `bar[u]` is the level reached
-    there.  `service[t]`: time a task has run, divided by its weight; `least[u]` that of the one that had least when
-    another came, or of the last one that left, below which no task that comes back starts.  `pull[t]`: 2**26 divided by
-    the weight.
+    `waits[levels_at[t] + i]`: waiting time to reach level i of its unit's tokens, followed by the waiting times to be a
+    candidate at level i (`g_levels`: where those of a segment's unit start).  `steps` holds the same times in ascending
+    order, of which the job has passed `stepped[t]`.  `reached[t]`: the job's level (-1: none); `bar[u]`: the level
+    reached on the unit.  `service[t]`: execution time of a task divided by its weight.  `least[u]`: service of the task
+    with the least when another arrived, or of the last task that left; no returning task starts below it.  `pull[t]`:
+    2**26 divided by the weight.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -49,19 +49,19 @@ class Credits(Reservations):
             self.put_in_order(self.g_levels[g], 2 * self.u_tokens[self.g_unit[g]])
 
     def credit(self, t: i64, now: i64) -> None:
-        """A job comes: it has not waited."""
+        """Reset the waiting time for a new job."""
         self.waited[t] = 0
         self.waits_from[t] = now
         self.reached[t] = -1
         self.stepped[t] = 0
 
     def credit_anew(self, t: i64) -> None:
-        """A job comes to another unit: what it has waited counts there too, by that unit's levels."""
+        """Reset the level of a job that moves to another unit; its waiting time counts there by that unit's levels."""
         self.reached[t] = -1
         self.stepped[t] = 0
 
     def debit(self, t: i64, ran: i64) -> None:
-        """A task has run for that long."""
+        """Charge a task for execution time."""
         self.service[t] += self.share_of(t, ran)
 
     def share_of(self, t: i64, ran: i64) -> i64:
@@ -69,7 +69,7 @@ class Credits(Reservations):
         return portion(ran, self.pull[t], 1 << SHIFT)
 
     def put_in_order(self, first: i64, count: i64) -> None:
-        """Sort some of `steps`."""
+        """Sort a range of `steps`."""
         i: i64
         for i in range(first, first + count):
             value: i64 = self.steps[i]
@@ -80,7 +80,7 @@ class Credits(Reservations):
             self.steps[at] = value
 
     def level_of(self, u: i64, t: i64) -> i64:
-        """Return the highest level of tokens a job has reached, -1 for none."""
+        """Return the highest token level a job has reached, -1 for none."""
         level: i64 = self.reached[t]
         while level + 1 < self.u_tokens[u] and self.waited[t] >= self.waits[self.levels_at[t] + level + 1]:
             level += 1
@@ -88,7 +88,7 @@ class Credits(Reservations):
         return level
 
     def time_to_level(self, u: i64, t: i64) -> i64:
-        """Return how long a job has to wait for the next level of tokens (ns)."""
+        """Return the waiting time left until a job's next token level (ns)."""
         at: i64 = self.levels_at[t] + self.stepped[t]
         end: i64 = self.levels_at[t] + 2 * self.u_tokens[u]
         while at < end and self.steps[at] <= self.waited[t]:
@@ -97,5 +97,5 @@ class Credits(Reservations):
         return self.steps[at] - self.waited[t] if at < end else FAR
 
     def candidate(self, u: i64, t: i64) -> i64:
-        """Return 0 for a job that has enough tokens, 1 for others, as keys of an order."""
+        """Return 0 for a job with enough tokens, 1 for others, as an ordering key."""
         return self.waited[t] < self.waits[self.levels_at[t] + self.u_tokens[u] + self.bar[u]]

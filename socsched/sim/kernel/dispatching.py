@@ -1,4 +1,4 @@
-"""Dispatching, once an instant: who of the ready gets which lanes, and who has to leave them."""
+"""Dispatching, once per instant: the assignment of lanes to ready jobs, and the preemptions it requires."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ else:
 
 
 class Dispatcher(Guests):
-    """The lanes of a unit are given greedily by policy order.
+    """The lanes of a unit are assigned greedily in policy order.
 
-    Fixed ones are taken together, "any" lanes where some are free, and jobs of lower priority fill what is left.  Who
-    resumes pays the switch first.
+    A claim on fixed lanes gets all of them together, a claim on "any" lanes those that are free, and jobs of lower
+    priority fill the remainder.  A resuming job first pays for the switch.
 
-    `chosen[c]`: lanes a claim is to have, of those before `reach` in the order.  `toll[u]`: what the next job of
-    a unit pays for having stopped another.
+    `chosen[c]`: lanes assigned to a claim, for the first `reach` claims of the order.  `toll[u]`: cost charged to the
+    next job of a unit for having preempted another.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -43,7 +43,7 @@ class Dispatcher(Guests):
         self.reach = 0
 
     def settle(self, now: i64) -> None:
-        """Bring everything in line with what happened at this instant."""
+        """Bring dispatching, queues, memory and meters up to date with the events of this instant."""
         while self.dirts or self.touches:
             i: i64 = 0
             while i < self.dirts:
@@ -66,7 +66,7 @@ class Dispatcher(Guests):
             self.read_meters(now)
 
     def most_urgent(self) -> i64:
-        """Return the first key of the most urgent claim of all units that are served together."""
+        """Return the first key of the most urgent claim of all units that are scheduled together."""
         u: i64
         found: i64 = FAR
         for u in range(self.units):
@@ -75,11 +75,11 @@ class Dispatcher(Guests):
         return found
 
     def dispatch(self, u: i64, now: i64, top: i64) -> None:
-        """Give the lanes of a unit to those who come first, of first key `top` at most unless that is -FAR."""
+        """Assign the lanes of a unit in order, to claims with a first key of at most `top` unless that is -FAR."""
         if not self.n_still[self.u_engine[u]]:
             if self.u_beside[u]:
                 self.part(u, now)
-            # with nobody waiting all keep their lanes, in whatever order
+            # with no claim waiting, all keep their lanes in any order
             if self.u_dynamic[u] and (self.ordered[u] > self.runs[u] or self.u_across[u]):
                 self.sort(u, now, 0)
             if top > -FAR:
@@ -100,9 +100,9 @@ class Dispatcher(Guests):
                 self.wake(u, now + self.u_tick[u] * self.ticks_until(u, now))
 
     def hold_back(self, u: i64, top: i64) -> None:
-        """Let jobs behind a more urgent one elsewhere do what they launched ahead, and nothing more.
+        """Limit jobs behind a more urgent one elsewhere to the segments they have launched ahead.
 
-        Launched are, with the running one, as many segments of engines with several in flight as those hold.
+        On engines with several segments in flight, up to that many count as launched, including the running one.
         """
         base: i64 = self.u_order0[u]
         i: i64
@@ -118,7 +118,7 @@ class Dispatcher(Guests):
                     self.stop[t] = self.ahead[t]
 
     def launched(self, t: i64) -> i64:
-        """Return up to which segment of its job a task has launched, if it did as soon as it could."""
+        """Return the segment up to which a task has launched its job, assuming it launched as early as possible."""
         found: i64 = self.place[t]
         count: i64 = 0
         place: i64
@@ -132,7 +132,7 @@ class Dispatcher(Guests):
         return self.count[t] if count else found
 
     def choose(self, u: i64, now: i64, top: i64) -> None:
-        """Find lanes for the claims on a unit, in their order."""
+        """Choose lanes for the claims on a unit, in order."""
         base: i64 = self.u_order0[u]
         gate: i64 = self.n_linger[self.u_engine[u]]
         everything: Lanes = self.u_mask[u]
@@ -154,11 +154,11 @@ class Dispatcher(Guests):
                 taken = joined(taken, place)
 
     def goes_on(self, c: i64) -> i64:
-        """Return whether a claim's next segment was launched before somebody more urgent came."""
+        """Return whether a claim's next segment was launched before a more urgent job arrived."""
         return c < self.tasks and self.place[c] < self.ahead[c]
 
     def spare(self, u: i64, now: i64) -> None:
-        """Let jobs finish that are about to be stopped, where the policy finds that better."""
+        """Let jobs about to be preempted finish if the policy prefers that."""
         base: i64 = self.u_order0[u]
         i: i64
         j: i64
@@ -183,12 +183,12 @@ class Dispatcher(Guests):
                 self.reach = self.ordered[u]
 
     def finishes(self, u: i64, c: i64, other: i64, now: i64) -> i64:
-        """Return whether a job that runs had better finish before one that waits (`Taking.drain`)."""
+        """Return whether a running job should finish before a waiting one (`Taking.drain`)."""
         left: i64 = self.remaining(c, now)
         waits: i64 = self.remaining(other, now)
         if self.u_drain[u] == COMPLETION:
             return left <= waits + self.u_save[u] + self.u_restore[u] + self.n_switch[self.u_engine[u]]
-        # in 2**10 ns: what is left is rounded at every change of pace
+        # in 2**10 ns: remaining work is rounded at every change of pace
         whole: i64 = (self.t_cost[c] >> 10) + 1
         its: i64 = (self.t_cost[other] >> 10) + 1
         if self.u_drain[u] == SLOWDOWN:
@@ -196,7 +196,7 @@ class Dispatcher(Guests):
         return larger(left >> 10, its, waits >> 10, whole)
 
     def go_back(self, t: i64, u: i64) -> None:
-        """Have before oneself again what a restart loses besides the running segment."""
+        """Restore the work that a restart loses in addition to the running segment."""
         place: i64 = 0
         if not self.u_whole[u]:
             place = self.place[t] + self.u_flight[u]
@@ -205,13 +205,13 @@ class Dispatcher(Guests):
             place -= self.u_flight[u]
             if place < self.begun[t]:
                 place = self.begun[t]
-        # what ran elsewhere is done
+        # segments run on another unit stay done
         while self.place[t] > place and self.g_unit[self.first[t] + self.place[t] - 1] == u:
             self.place[t] -= 1
         self.begun[t] = self.place[t]
 
     def exchange(self, u: i64, now: i64) -> None:
-        """Stop who has lanes that others are to have, then start those."""
+        """Preempt the holders of reassigned lanes, then dispatch the new owners."""
         base: i64 = self.u_order0[u]
         i: i64 = 0
         while i < self.runs[u]:
@@ -232,7 +232,7 @@ class Dispatcher(Guests):
             self.chosen[c] = nothing()
 
     def ask_to_stop(self, u: i64) -> None:
-        """Tell running jobs behind a more urgent one to launch nothing more; what is in flight still runs."""
+        """Stop running jobs behind a more urgent one from launching more; segments in flight still run."""
         base: i64 = self.u_order0[u]
         waits: i64 = 0
         i: i64
@@ -244,7 +244,7 @@ class Dispatcher(Guests):
                 self.stop[c] = self.place[c] + self.u_flight[u]
 
     def start(self, c: i64, place: Lanes, now: i64) -> None:
-        """Let a claim have its lanes."""
+        """Start a claim on its lanes."""
         self.move_in(c, place, now)
         if c < self.tasks:
             self.resume(c, place, now)
@@ -254,7 +254,7 @@ class Dispatcher(Guests):
             self.open_slice(c, now, 1)
 
     def resume(self, t: i64, place: Lanes, now: i64) -> None:
-        """Start or resume a job on lanes it just got, after what that takes: a switch, a migration, a reload."""
+        """Start or resume a job on newly assigned lanes, after any switch, migration or reload."""
         u: i64 = self.unit[t]
         e: i64 = self.u_engine[u]
         slot: i64 = self.job[t]
@@ -280,7 +280,7 @@ class Dispatcher(Guests):
         self.begin(t, now)
 
     def preempt(self, c: i64, now: i64) -> None:
-        """Take a claim's lanes away; what its segment has done is kept, unless the engine can only start it again."""
+        """Take a claim's lanes away; progress of its segment is kept unless the engine can only restart it."""
         u: i64 = self.unit[c]
         worked: i64 = c < self.tasks and self.sliced[c] and not self.prefix[c]
         self.end_slice(c, now)
@@ -304,11 +304,11 @@ class Dispatcher(Guests):
             self.end_turn(c)
             self.events.set(c, FAR)
             if self.u_dynamic[u]:
-                # as it will wait: what it had is rounded or lost
+                # recompute keys for the waiting job: its progress is rounded or lost
                 self.set_keys(c, now)
 
     def note_blocking(self, u: i64, now: i64) -> None:
-        """Book the time of jobs whose every obstacle is of lower priority and could not be preempted."""
+        """Account for blocking: time during which every obstacle to a job is of lower priority and not preemptible."""
         base: i64 = self.u_order0[u]
         i: i64
         j: i64

@@ -1,7 +1,7 @@
-"""The next event of every source of events, soonest first: an indexed binary heap without allocation.
+"""The next event of every event source, soonest first: an indexed binary heap without allocation.
 
-Each of `n` sources has at most one event to come.  Events at the same instant are ordered by the source's number, which
-is what makes a simulation repeatable: the numbering is part of the simulator's meaning (`kernel.Kernel`).
+Each of `n` sources has at most one pending event.  Events at the same instant are ordered by source number, which makes
+a simulation repeatable: the numbering is part of the simulator's semantics (`kernel.Kernel`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ else:
 
 
 class EventQueue(Columns):
-    """Pending events as a heap: instants `times` (ns) of sources `heap`, the next at 0; `times[0]` is FAR when none is.
+    """Pending events as a heap: instants `times` (ns) of sources `heap`, the next at 0; `times[0]` is FAR if none is.
 
-    `place[source]` is where in the heap its event is, -1 when it expects none.
+    `place[source]` is the heap index of its event, -1 if none is pending.
     """
 
     def __init__(self, sources: i64) -> None:
@@ -31,7 +31,7 @@ class EventQueue(Columns):
         self.count = 0
 
     def set(self, source: i64, time: i64) -> None:
-        """Expect the event of `source` at `time` instead of when it was expected; `FAR` for never."""
+        """Schedule the event of `source` at `time`, replacing any pending one; `FAR` cancels it."""
         place: i64 = self.place[source]
         if place < 0:
             if time < FAR:
@@ -45,7 +45,7 @@ class EventQueue(Columns):
             self.sink(place, source, time)
 
     def remove(self, place: i64) -> None:
-        """Take an event out and let the last one of the heap fill its place."""
+        """Remove an event and move the last one of the heap into its place."""
         self.place[self.heap[place]] = -1
         self.count -= 1
         source: i64 = self.heap[self.count]
@@ -58,7 +58,7 @@ class EventQueue(Columns):
                 self.sink(place, source, time)
 
     def rise(self, place: i64, source: i64, time: i64) -> None:
-        """Put an event at `place` or as far above as it belongs."""
+        """Move an event up from `place` to its position."""
         while place > 0:
             above: i64 = (place - 1) >> 1
             if self.times[above] < time or (self.times[above] == time and self.heap[above] < source):
@@ -72,12 +72,12 @@ class EventQueue(Columns):
         self.place[source] = place
 
     def sink(self, place: i64, source: i64, time: i64) -> None:
-        """Put an event at `place` or as far below as it belongs."""
+        """Move an event down from `place` to its position."""
         while True:
             below: i64 = 2 * place + 1
             if below >= self.count:
                 break
-            # beyond the last event stands FAR, so that there is always a right-hand neighbour to compare with
+            # FAR follows the last event, so that a right-hand neighbour always exists for comparison
             if self.times[below + 1] < self.times[below] or (
                 self.times[below + 1] == self.times[below] and self.heap[below + 1] < self.heap[below]
             ):

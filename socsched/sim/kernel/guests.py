@@ -1,4 +1,4 @@
-"""Jobs beside each other on an engine that one of them has whole: who is let in, and how both go on."""
+"""Co-running jobs on an engine that one of them occupies as a whole: admission of a guest, and the pace of both."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ else:
 
 
 class Guests(Queues):
-    """A host, the only claim that runs on its unit, may have one guest; a pair of segments says how long both take.
+    """A host, the only running claim of its unit, may have one guest; tables give the durations of each pair of
+    segments.
 
-    `sated[u]`: a guest's segment ended beside the one the host is at, and no other is to.
+    `sated[u]`: a guest's segment ended during the host's present one, and no other guest is admitted to it.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -26,7 +27,7 @@ class Guests(Queues):
         self.sated = self.fill(self.units, 0)
 
     def accompany(self, u: i64, now: i64) -> None:
-        """Let the first job in that waits and fits beside the one that runs."""
+        """Admit the first waiting job that fits as a guest of the running one."""
         host: i64 = self.run[self.u_order0[u]]
         alone: i64 = self.runs[u] == 1 and host < self.tasks
         if alone and self.sliced[host] and not self.prefix[host] and not self.sated[u]:
@@ -35,7 +36,7 @@ class Guests(Queues):
                 self.let_in(u, host, t, now)
 
     def who_fits(self, u: i64, host: i64, now: i64) -> i64:
-        """Return the first job that waits and fits beside a host (-1: none does)."""
+        """Return the first waiting job that fits with a host (-1: none)."""
         base: i64 = self.u_order0[u]
         i: i64
         g: i64 = self.first[host] + self.place[host]
@@ -50,7 +51,7 @@ class Guests(Queues):
         return -1
 
     def let_in(self, u: i64, host: i64, t: i64, now: i64) -> None:
-        """Let a job be a guest from now on."""
+        """Start a job as a guest now."""
         g: i64 = self.first[host] + self.place[host]
         own: i64 = self.first[t] + self.place[t]
         pair: i64 = self.g_class[g] * self.classes + self.g_class[own]
@@ -62,11 +63,11 @@ class Guests(Queues):
         if self.host_time[pair] != self.g_time[g]:
             self.beside[host] = self.host_time[pair]
             self.pace_again(host, now)
-        # a batch may have changed what is before the guest, not where it is
+        # a batch may have changed the guest's remaining work, but not its position
         time: i64 = scaled(self.load_time(t, own), self.guest_time[pair], self.g_time[own])
         self.since[t], self.timed[t] = now, 0
         self.keep_pace(t, self.slowed(t, time), now)
-        # work takes the energy that it takes alone, spread over the time that it takes now
+        # work uses the same energy as when it runs alone, spread over its present duration
         e: i64 = self.u_engine[u]
         power: i64 = self.n_power[e * self.levels + self.n_level[e]] * bits(self.mask[t])
         if self.wide[t]:
@@ -75,7 +76,9 @@ class Guests(Queues):
         self.load_now += self.guest_power[u]
 
     def gains(self, host: i64, t: i64, pair: i64, now: i64) -> i64:
-        """Return whether both end sooner in sum beside each other, at their present paces, than one after the other."""
+        """Return whether co-running at present paces lowers the sum of both end times compared with running in
+        sequence.
+        """
         g: i64 = self.first[host] + self.place[host]
         own: i64 = self.first[t] + self.place[t]
         left: i64 = self.remaining(host, now)
@@ -84,14 +87,14 @@ class Guests(Queues):
         mine_beside: i64 = scaled(mine, self.guest_time[pair], self.g_time[own])
         alone: i64 = 2 * left + mine
         if mine_beside <= left_beside:
-            # the guest ends first, and the host does the rest of its work alone
+            # the guest ends first, and the host completes its work alone
             rest: i64 = left - scaled(mine_beside, self.g_time[g], self.host_time[pair])
             return 2 * mine_beside + rest < alone
         rest = mine - scaled(left_beside, self.g_time[own], self.guest_time[pair])
         return 2 * left_beside + rest < alone
 
     def leave(self, t: i64, now: i64) -> None:
-        """A guest's segment is over."""
+        """Handle the end of a guest's segment."""
         u: i64 = self.unit[t]
         self.part(u, now)
         self.sated[u] = self.u_once[u]

@@ -1,4 +1,4 @@
-"""The life of a job: taken up by its task, ended or taken away; and the clocks and stops that follow from it."""
+"""The life cycle of a job: promotion by its task, completion or removal, and the resulting clock changes and stalls."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ else:
     from .places import Places
 
 DRAWS = cython.declare(cython.longlong, 128)
-"""Random numbers asked for at once (`Conductor.draws`)."""
+"""Random numbers requested at once (`Conductor.draws`)."""
 
 
 class Jobs(Places):
     """Waiting jobs of a task are linked from `head[t]` to `tail[t]`, `waiting[t]` of them.
 
-    `owes[t]`: it has to pay a switch when it resumes.  `stop[t]`: the segment after which it launches nothing more (-1:
-    none), `ahead[t]`: that one where somebody more urgent is about on another engine.  `blocked[t]`: since when it
-    waits for what cannot be preempted (-1: it does not).  `begun[t]`: the segment it was last resumed at.  `mates[t]`
-    are the jobs served together with its own, linked as waiting ones are (-1: none).  `util[t]`: the share of its
-    engine it takes in 2**-20, for clocks that follow the load.
+    `owes[t]`: the job must pay for a switch when it resumes.  `stop[t]`: the segment after which it launches no more
+    (-1: none); `ahead[t]`: the same, due to a more urgent job on another engine.  `blocked[t]`: instant since which it
+    waits for non-preemptible work (-1: it does not).  `begun[t]`: the segment at which it was last resumed.
+    `mates[t]`: the jobs served together with its own, linked like waiting ones (-1: none).  `util[t]`: its utilization
+    of its engine in 2**-20, for clocks that follow the load.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -58,7 +58,7 @@ class Jobs(Places):
         self.draw_at = self.fill(streams, DRAWS)
 
     def promote(self, t: i64, slot: i64, now: i64) -> i64:
-        """Make a waiting job the one its task works on; 0 where it would be late and is skipped instead."""
+        """Make a waiting job its task's current one; return 0 if it would be late and is skipped instead."""
         late: i64 = self.t_late[t]
         self.job[t] = slot
         self.first[t], self.count[t] = self.t_first[t], self.t_count[t]
@@ -67,7 +67,7 @@ class Jobs(Places):
         if self.t_stream[t] >= 0:
             self.sample_time(t)
         if self.t_over[t] >= 0 and (self.draw(self.t_over[t]) >> 9) < self.t_chance[t]:
-            # a job that overruns takes a factor of whatever it would have taken
+            # an overrun multiplies the job's drawn execution time
             self.lengthen(t, self.t_up[t], self.t_down[t])
             self.note(now, OVERRUN, t, self.j_frame[slot], self.t_up[t] * 1000000 // self.t_down[t])
         hopeless: i64 = late and now + scaled(self.t_cost[t], self.up[t], self.down[t]) > self.j_deadline[slot]
@@ -95,7 +95,7 @@ class Jobs(Places):
         return 1
 
     def sample_time(self, t: i64) -> None:
-        """Draw how long this job takes: a sample, or a place between two quantiles."""
+        """Draw this job's execution time: a sample, or a point between two quantiles."""
         drawn: i64 = self.draw(self.t_stream[t]) >> 30
         size: i64 = self.t_table[t]
         if self.t_between[t]:
@@ -109,7 +109,7 @@ class Jobs(Places):
         self.up[t], self.down[t] = value, self.t_cost[t]
 
     def lengthen(self, t: i64, up: i64, down: i64) -> None:
-        """Let this job take `up` / `down` of what it would have taken; rounded up where the fraction grows too long."""
+        """Scale this job's duration by `up` / `down`; rounded up if the fraction grows too large."""
         if self.up[t] < 2147483648 and self.down[t] < 2147483648 and up < 2147483648 and down < 2147483648:
             self.up[t] *= up
             self.down[t] *= down
@@ -130,7 +130,7 @@ class Jobs(Places):
         return self.drawn[base + at]
 
     def follow(self, t: i64, now: i64) -> None:
-        """Take up the oldest waiting job of a task that is not skipped."""
+        """Promote the oldest waiting job of a task that is not skipped."""
         taken: i64 = 0
         self.blocked[t] = -1
         if self.t_late[t] == ABORT:
@@ -146,7 +146,7 @@ class Jobs(Places):
             taken = self.promote(t, slot, now)
 
     def kill(self, t: i64, now: i64, status: i64) -> None:
-        """Take a task's job away, wherever it is."""
+        """Remove a task's current job, in whatever state it is."""
         slot: i64 = self.job[t]
         home: i64 = self.tasks + t
         claim: i64
@@ -174,7 +174,7 @@ class Jobs(Places):
     def govern(self, t: i64, cost: i64, now: i64) -> None:
         """Set the slowest clock that still carries the load: cycle-conserving EDF (Pillai & Shin, SOSP 2001).
 
-        A task counts with what it may take until it ends, with what it took from then to its next job.
+        A task counts with its worst case until it ends, then with its actual execution time until its next job.
         """
         e: i64 = self.u_engine[self.g_unit[self.t_first[t]]]
         within: i64 = self.t_deadline[t]
@@ -186,7 +186,7 @@ class Jobs(Places):
         base: i64 = e * self.levels
         top: i64 = self.n_clock[base + self.levels - 1]
         self.util[t] = scaled(cost, 1 << SHIFT, within) if self.t_period[t] else 0
-        # more than all of it is never at hand, and sums of many stay below 2**63
+        # capped, since such a load is never attainable, so that sums over many tasks stay below 2**63
         if self.util[t] > 1099511627776:
             self.util[t] = 1099511627776
         for u in range(self.units):
@@ -204,9 +204,9 @@ class Jobs(Places):
     def needed(self, u: i64) -> i64:
         """Return the speed at which a unit's lanes carry its load under EDF, in 2**-20 of full speed.
 
-        One lane: the sum U.  Several that any job may take: (U + (m - 1) u_max) / m (Goossens, Funk & Baruah, RTS 25
-        2003; their proof compares rates of work at every instant, so it holds for speeds that change).  Otherwise U
-        again: the most urgent job always has its lanes, so that work is done at least as on one lane.
+        One lane: the sum U.  Several lanes open to any job: (U + (m - 1) u_max) / m (Goossens, Funk & Baruah, RTS 25
+        2003; their proof compares rates of work at every instant, so it holds for changing speeds).  Otherwise U again:
+        the most urgent job always has its lanes, so that work proceeds at least as fast as on one lane.
         """
         other: i64
         lane: i64
@@ -228,7 +228,7 @@ class Jobs(Places):
         return sum if slowest == 1024 else scaled(sum, 1024, slowest)
 
     def adapt(self, e: i64, now: i64) -> None:
-        """Clocks, faults or stops of an engine changed: what runs there goes on accordingly."""
+        """Adapt running jobs to changed clocks, faults or stalls of an engine."""
         u: i64
         engine: i64
         if self.record and self.n_level[e] != self.noted[e]:
@@ -272,7 +272,7 @@ class Jobs(Places):
                     self.pace_again(c, now)
 
     def freeze(self, c: i64, now: i64) -> None:
-        """An engine stands still: what runs keeps its lanes and makes no progress."""
+        """Suspend a claim on a stalled engine: it keeps its lanes and makes no progress."""
         if not self.frozen[c]:
             self.frozen[c] = 1
             self.occupy(self.u_engine[self.unit[c]], -bits(self.lanes[c]), now)

@@ -1,16 +1,16 @@
 """The simulation kernel: events, dispatching, progress and contention over flat int64 tables.
 
-One source in the Python that Cython understands: compiled where a C compiler is at hand (`sim.build`), interpreted
-elsewhere, with the same results to the last nanosecond.  `sim.lower` makes the tables, `sim.results` reads the outcome.
+One source in the Python that Cython understands: compiled if a C compiler is available (`sim.build`), interpreted
+otherwise, with identical results to the nanosecond.  `sim.lower` makes the tables, `sim.results` reads the outcome.
 
-Meaning.  What happens at one instant is handled as a whole before anybody is dispatched: first faults begin and end,
-then jobs complete (by task), sensors release, timers release, the board's and policies' controllers act, jobs are
-aborted, budgets and quanta run out, and laxities are looked at.  A task serves its frames in order, one job at a time.
+Semantics.  All events of one instant are handled before any dispatching: first faults begin and end, then jobs complete
+(by task), sensors release, timers release, the controllers of the board and of policies run, jobs are aborted, budgets
+and quanta expire, and time-dependent laxities are re-evaluated.  A task serves its frames in order, one job at a time.
 
-Layers.  A class a subject, each on those before it: `tables`, `slots`, `state`, `books`, `reservations`, `credits`,
-`progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, `slack`, `steering`, and the loop here.  What
-a layer adds to the state it makes itself; types are in its .pxd.  There, what may raise (because Python is asked, or a
-row written) is declared so.
+Layers.  One class per subject, each derived from the previous: `tables`, `slots`, `state`, `books`, `reservations`,
+`credits`, `progress`, `orders`, `places`, `jobs`, `queues`, `guests`, `dispatching`, `slack`, `steering`, and the loop
+here.  Each layer creates the state it adds; its .pxd declares the types, and which methods may raise (because they call
+Python or write a row).
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ else:
 
 
 class Kernel(Steered):
-    """One simulation under way: `run_on` until the end of time, then `close`.
+    """One simulation: call `run_on` until its end, then `close`.
 
-    `tables`: flat arrays by name (`sim.lower`).  `hooks`: what the kernel asks Python for, rarely: `stretch(uids, hog)`
-    (ns each co-running segment takes), `draws(stream)` (random numbers), `edge(now)` and `control(now, books, traffic)`
-    (faults; the board's and policies' own control; both change the tables and say which engines changed), `asked(task,
-    now, ...)` (keys of policies written in Python).  `record`: whether rows are kept for a trace; figures are always.
+    `tables`: flat arrays by name (`sim.lower`).  `hooks`: infrequent calls from the kernel into Python: `stretch(uids,
+    hog)` (duration in ns of each co-running segment), `draws(stream)` (random numbers), `edge(now)` and `control(now,
+    books, traffic)` (faults; control by the board and by policies; both change the tables and return the changed
+    engines), `asked(task, now, ...)` (keys of policies written in Python).  `record`: whether rows are kept for a
+    trace; figures always are.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -57,7 +58,7 @@ class Kernel(Steered):
             self.events.set(self.from_control, tables["numbers"]["first_control"])
 
     def run_on(self, most: i64) -> bool:
-        """Handle up to about `most` events; return whether there is more to do."""
+        """Handle up to about `most` events; return whether any remain."""
         events: EventQueue = self.events
         until: i64 = self.events_seen + most
         while self.events_seen < until:
@@ -65,7 +66,7 @@ class Kernel(Steered):
             if self.edge_at < now:
                 now = self.edge_at
             if self.look_at < now and self.look_at <= self.end:
-                # nothing else is due, and looks seldom change anything
+                # nothing else is due, and samples by controllers seldom change anything
                 self.now = self.look_at
                 self.events_seen += 1
                 self.look(self.now)
@@ -91,7 +92,7 @@ class Kernel(Steered):
         return True
 
     def handle(self, source: i64, now: i64) -> None:
-        """Handle the event of a source."""
+        """Dispatch the event of a source to its handler."""
         if source < self.tasks:
             if self.u_beside[self.unit[source]] and self.guest[self.unit[source]] == source:
                 self.leave(source, now)
@@ -114,7 +115,7 @@ class Kernel(Steered):
             self.soil(source - self.from_tick)
 
     def ready(self, u: i64) -> list[tuple[int, ...]]:
-        """Return the jobs at a unit in the present order, each as the numbers of `sim.policies.Ready`."""
+        """Return the jobs at a unit in the present order, each as the fields of `sim.policies.Ready`."""
         found: list[tuple[int, ...]] = []
         i: i64
         for i in range(self.ordered[u]):
@@ -129,15 +130,15 @@ class Kernel(Steered):
         return found
 
     def expected(self, source: i64) -> tuple[int, int]:
-        """Return when a source releases its next frame (ns, nominally), and that frame's number."""
+        """Return the nominal instant (ns) and the number of a source's next frame."""
         return self.s_due[source], self.s_frame[source]
 
     def time(self) -> int:
-        """Return the instant last handled (ns)."""
+        """Return the last instant handled (ns)."""
         return self.now
 
     def expect(self, source: i64, frame: i64) -> None:
-        """Expect the release of a frame: its nominal instant plus jitter, never before its predecessor."""
+        """Schedule the release of a frame: its nominal instant plus jitter, never before its predecessor."""
         if self.s_loop[source] and frame:
             nominal: i64 = self.s_due[source] + self.s_period[source]
             if self.s_gap[source]:
@@ -157,9 +158,9 @@ class Kernel(Steered):
         if instant < self.s_last[source]:
             instant = self.s_last[source]
         self.s_last[source] = instant
-        # jitter of arrival moves the release; jitter behind it leaves deadlines where they are
+        # arrival jitter moves the release; release jitter after it leaves deadlines unchanged
         self.s_due[source] = nominal if self.s_behind[source] else instant
-        # after a frame that came late the next one may be due already
+        # after a delayed frame, the next one may be due already
         if instant < self.now:
             instant = self.now
         self.s_frame[source] = frame
@@ -169,7 +170,7 @@ class Kernel(Steered):
         self.events.set(self.tasks + source, instant if instant < self.end else FAR)
 
     def release(self, source: i64, now: i64) -> None:
-        """A frame of a source is due: it comes now, or is held back by a fault and comes then."""
+        """Release the frame that is due, or delay it once because of a fault."""
         if self.s_delay[source] and not self.s_held[source]:
             self.s_held[source] = 1
             instant: i64 = now + self.s_delay[source]
@@ -179,7 +180,7 @@ class Kernel(Steered):
             self.emit(source, now)
 
     def emit(self, source: i64, now: i64) -> None:
-        """A sensor or timer releases a frame, or several in a burst."""
+        """Release a frame of a sensor or timer, or several in a burst."""
         extra: i64 = self.s_burst[source]
         at: i64 = self.s_due[source]
         i: i64
@@ -199,14 +200,14 @@ class Kernel(Steered):
             if extra <= 0:
                 break
             extra -= 1
-            # one frame more than planned: what follows keeps its instant and moves up one number
+            # one extra frame: later frames keep their instants, and their numbers increase by one
             self.s_frame[source] = frame + 1
             self.s_base[source] -= self.s_period[source]
         self.s_burst[source] = 0
         self.expect(source, self.s_frame[source] + 1)
 
     def complete(self, t: i64, now: i64) -> None:
-        """A task's prefix (a switch, say) or its segment is over."""
+        """Handle the end of a task's prefix (such as a switch) or of its segment."""
         self.events.set(t, FAR)
         self.end_slice(t, now)
         u: i64 = self.unit[t]
@@ -227,7 +228,7 @@ class Kernel(Steered):
                 self.go_on(t, self.first[t] + self.place[t], now)
 
     def go_on(self, t: i64, g: i64, now: i64) -> None:
-        """Take up a job's next segment."""
+        """Continue a job with its next segment."""
         u: i64 = self.unit[t]
         self.load(t, g)
         if self.g_unit[g] != u or (self.wide[t] == 0 and not equal(self.g_mask[g], self.mask[t])):
@@ -245,25 +246,26 @@ class Kernel(Steered):
             self.begin(t, now)
 
     def expire(self, t: i64, now: i64) -> None:
-        """A job that is not to outlive its deadline reaches it."""
+        """Abort a job that reaches its deadline."""
         self.events.set(self.from_abort + t, FAR)
         if self.job[t] >= 0:
             self.note(now, LATE_ABORT, t, self.j_frame[self.job[t]], 0)
             self.kill(t, now, ABORTED)
 
     def pass_on(self, t: i64, now: i64) -> None:
-        """A quantum is over: it is another's turn."""
+        """Pass the turn to another job at the end of a quantum."""
         self.events.set(self.from_turn + t, FAR)
         self.turn[t] = 0
         if self.running[t] and self.listed[t]:
             u: i64 = self.unit[t]
             if self.ordered[u] > self.runs[u]:
                 self.requeue(t, now)
-            # with nobody waiting turns pass by unseen, and who goes on is seen to when lanes are given (`resume_turns`)
+            # with no job waiting, turns elapse unrecorded; they are brought up to date when lanes are assigned
+            # (`resume_turns`)
             self.turn[t] = now + self.u_quantum[u]
 
     def withhold(self, t: i64, now: i64) -> None:
-        """Stop a task that has used its budget up until its reservation's deadline; give the next budget then."""
+        """Throttle a task that has used up its budget until its reservation's deadline; then replenish the budget."""
         self.events.set(self.from_budget + t, FAR)
         waits: i64 = 0
         if not self.throttled[t]:
@@ -283,7 +285,7 @@ class Kernel(Steered):
                 self.enlist(t, now)
 
     def edge(self, now: i64) -> None:
-        """A fault begins or ends: Python changes the tables, what runs adapts."""
+        """Handle the start or end of a fault: Python changes the tables, running jobs adapt."""
         e: i64
         following, engines, hog, hog_rate = self.hooks.edge(now)
         self.edge_at = following
@@ -295,7 +297,7 @@ class Kernel(Steered):
             self.adapt(e, now)
 
     def control(self, now: i64) -> None:
-        """The board looks at power and temperature."""
+        """Run the due controllers of the board and of policies in Python."""
         e: i64
         for e in range(self.engines):
             self.charge(e, now)
@@ -306,7 +308,7 @@ class Kernel(Steered):
             self.adapt(e, now)
 
     def close(self, end: i64) -> dict[str, Any]:
-        """End the simulation at `end` (ns) and return what it found, as plain arrays and numbers by name."""
+        """End the simulation at `end` (ns) and return its results, as plain arrays and numbers by name."""
         t: i64
         c: i64
         e: i64

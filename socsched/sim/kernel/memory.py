@@ -1,6 +1,6 @@
-"""Which segments run together, and how long each then takes: remembered, since combinations recur.
+"""Cache of the durations of co-running segments, since combinations recur.
 
-The contention model itself is asked once for every combination and stays in one place, `cost.contention`.
+The contention model itself is evaluated once per combination and implemented only in `cost.contention`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ else:
     from .columns import Columns
 
 LIMIT = 1 << 20
-"""Combinations remembered at most; beyond, all are forgotten and asked for again."""
+"""Most combinations kept; beyond that, all are discarded and requested again."""
 ROOM = 1 << 24
-"""Numbers they may take up."""
+"""Most numbers they may occupy."""
 
 
 def _longer(numbers: array[int], room: int) -> array[int]:
-    """Return a copy of an array with `room` places."""
+    """Return a copy of an array, extended to `room` elements."""
     return numbers + array("q", bytes(8 * (room - len(numbers))))
 
 
 class Combinations(Columns):
-    """From a sequence of segment numbers (`key`, of `length`) to as many durations in `pool`.
+    """Map from a sequence of segment numbers (`key`, of `length`) to as many durations in `pool`.
 
-    `stretch(key) -> durations` (ns) is what is remembered.  An entry of `pool` is its length, key and durations;
-    `table` hashes keys to entries, -1 where there is none.
+    `stretch(key) -> durations` (ns) is the cached function.  An entry of `pool` is its length, key and durations;
+    `table` hashes keys to entries, -1 if empty.
     """
 
     def __init__(self, stretch: Callable[[tuple[int, ...]], tuple[int, ...]], room: i64) -> None:
@@ -53,7 +53,7 @@ class Combinations(Columns):
         self.entries = 0
 
     def slot(self, start: i64, length: i64, from_pool: i64) -> i64:
-        """Return where in `table` a key is or belongs: `key` itself, or the one at `start` of `pool`."""
+        """Return the position in `table` of a key, existing or new: `key` itself, or the one at `start` of `pool`."""
         mixed: i64 = length
         i: i64
         for i in range(length):
@@ -73,7 +73,7 @@ class Combinations(Columns):
         return place
 
     def find(self) -> i64:
-        """Return where in `pool` the durations of `key` start, asking for them the first time."""
+        """Return the start in `pool` of the durations of `key`, requesting them on first use."""
         place: i64 = self.slot(0, self.length, 0)
         if self.table[place] < 0:
             self.learn()
@@ -81,7 +81,7 @@ class Combinations(Columns):
         return self.table[place] + 1 + self.length
 
     def learn(self) -> None:
-        """Ask for the durations of `key` and remember them."""
+        """Request the durations of `key` and cache them."""
         i: i64
         key = tuple([self.key[i] for i in range(self.length)])
         found = self.stretch(key)

@@ -1,4 +1,4 @@
-"""The order of a unit: which of the claims on its lanes is served first."""
+"""The order of a unit: the sequence in which the claims on its lanes are served."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ T_CRITICAL = cython.declare(cython.longlong, 14)
 T_SERVICE = cython.declare(cython.longlong, 15)
 T_BEST_EFFORT = cython.declare(cython.longlong, 16)
 MOVING = cython.declare(cython.longlong, 1)
-"""Keys that depend on time: only those of claims that run (1), or of all (2)."""
+"""Keys that depend on time: only those of running claims (1), or of all claims (2)."""
 
 
 class Orders(Progress):
     """Claims on the lanes of unit u, `order[u_order0[u] + i]` for i below `ordered[u]`, by two keys and their number.
 
-    `run[u_order0[u] + i]` are those that run there, `runs[u]` of them.
+    `run[u_order0[u] + i]` are the running ones, `runs[u]` of them.
 
-    `dirt` lists the units to dispatch before this instant ends; `wakes[u]` is when a unit is to be by time alone.
-    `latest_start[t]`: when a job has to go on to be in time (only worked out where the order is by that).
+    `dirt` lists the units to dispatch before this instant ends; `wakes[u]` is the next dispatch of a unit by time
+    alone.  `latest_start[t]`: latest instant at which a job must resume to be in time (computed only if the order uses
+    it).
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -62,7 +63,7 @@ class Orders(Progress):
         self.dirts = self.turns = 0
 
     def enlist(self, t: i64, now: i64) -> None:
-        """Put a task's claim in the order of its unit."""
+        """Insert a task's claim into the order of its unit."""
         u: i64 = self.unit[t]
         self.set_keys(t, now)
         if not (self.throttled[t] and self.u_serves[u]):
@@ -72,7 +73,7 @@ class Orders(Progress):
         self.soil(u)
 
     def catch_up(self, t: i64, now: i64) -> None:
-        """A task comes back: it has had no less service than the one that had least of those that are here."""
+        """Raise a returning task's service to at least that of the task on the unit with the least."""
         u: i64 = self.unit[t]
         least: i64 = FAR
         i: i64
@@ -88,7 +89,7 @@ class Orders(Progress):
             self.service[t] = self.least[u]
 
     def resume_turns(self, u: i64, now: i64) -> None:
-        """Somebody waits: those that run have turns that end."""
+        """Schedule the ends of running turns, because a job waits."""
         i: i64
         for i in range(self.runs[u]):
             c: i64 = self.run[self.u_order0[u] + i]
@@ -105,7 +106,7 @@ class Orders(Progress):
         self.mask[t] = self.g_mask[g]
 
     def list_claim(self, c: i64) -> None:
-        """Put a claim in its place in the order."""
+        """Insert a claim at its place in the order."""
         u: i64 = self.unit[c]
         base: i64 = self.u_order0[u]
         at: i64 = self.ordered[u]
@@ -120,7 +121,7 @@ class Orders(Progress):
         self.listed[c] = 1
 
     def unlist(self, c: i64) -> None:
-        """Take a claim out of the order."""
+        """Remove a claim from the order."""
         u: i64 = self.unit[c]
         base: i64 = self.u_order0[u]
         at: i64 = 0
@@ -137,19 +138,19 @@ class Orders(Progress):
             at += 1
         self.listed[c] = 0
         if c < self.tasks:
-            # elsewhere there may be no rounds
+            # the next unit may not use turns
             self.end_turn(c)
             if self.u_weighed[u] and not self.ordered[u] and self.service[c] > self.least[u]:
                 self.least[u] = self.service[c]
         self.soil(u)
 
     def requeue(self, t: i64, now: i64) -> None:
-        """A quantum is over: go to the end of the round."""
+        """Move a task whose quantum is over to the end of the round."""
         u: i64 = self.unit[t]
         if not self.listed[t]:
             pass
         elif self.u_term0[u] == T_TURN and not self.u_term1[u]:
-            # nobody's turn is later: no need to look for its place
+            # no turn is later, so the end of the order is its place
             base: i64 = self.u_order0[u]
             at: i64 = 0
             while self.order[base + at] != t:
@@ -166,17 +167,17 @@ class Orders(Progress):
             self.enlist(t, now)
 
     def soil(self, u: i64) -> None:
-        """Have a unit dispatched before this instant ends."""
+        """Mark a unit for dispatching before this instant ends."""
         if not self.dirty[u]:
             self.dirty[u] = 1
             self.dirt[self.dirts] = u
             self.dirts += 1
 
     def wake(self, u: i64, instant: i64) -> None:
-        """Have a unit dispatched at an instant, and not at the one that was named before."""
+        """Schedule a dispatch of a unit at an instant, replacing the previous one."""
         place: i64 = self.events.place[self.from_tick + u]
         self.wakes[u] = instant
-        # an event that comes too early finds that and is put off: the instant moves far more often than it comes
+        # a premature event is postponed when it fires: the instant moves far more often than it is reached
         if place < 0 or self.events.times[place] > instant:
             self.events.set(self.from_tick + u, instant)
 
@@ -189,8 +190,8 @@ class Orders(Progress):
         return a < b
 
     def sort(self, u: i64, now: i64, anew: i64) -> i64:
-        """Put a unit in order again, by keys that depend on time or, `anew`, by other terms; return if it changed."""
-        # columns by names of their own: the C compiler cannot know that what is written moves none of them
+        """Re-sort a unit by time-dependent keys or, with `anew`, by new terms; return whether the order changed."""
+        # columns in local names: the C compiler cannot know that writes to them move none of them
         order: cython.p_longlong = self.order
         key0: cython.p_longlong = self.key0
         key1: cython.p_longlong = self.key1
@@ -199,7 +200,7 @@ class Orders(Progress):
         tasks: i64 = self.tasks
         code: i64 = self.u_term0[u]
         moving: i64 = self.u_dynamic[u] == MOVING and not anew
-        # where only those that run have other keys now, their second one mostly has not
+        # if keys change only for running claims, the second key mostly does not
         second: i64 = moving and self.u_term1[u] in (T_LAXITY, T_REMAINING, T_SERVICE)
         tokens: i64 = moving and self.u_tokens[u]
         edge: i64 = now + self.u_margin[u]
@@ -239,13 +240,13 @@ class Orders(Progress):
         return changed
 
     def had(self, t: i64, now: i64) -> i64:
-        """Return the service a task had until now."""
+        """Return the service a task has received until now."""
         if self.running[t] and self.sliced[t]:
             return self.service[t] + self.share_of(t, now - self.slice_from[t])
         return self.service[t]
 
     def count_tokens(self, u: i64, now: i64) -> None:
-        """Count how long jobs have waited: candidates are those on the highest level reached."""
+        """Update the waiting times of jobs; candidates are those on the highest level reached."""
         order: cython.p_longlong = self.order
         waited: cython.p_longlong = self.waited
         since: cython.p_longlong = self.waits_from
@@ -264,7 +265,7 @@ class Orders(Progress):
         self.bar[u] = bar
 
     def ticks_until(self, u: i64, now: i64) -> i64:
-        """Return after how many ticks the order of a unit may have changed by time alone, at least 1."""
+        """Return the number of ticks after which a unit's order may have changed by time alone, at least 1."""
         order: cython.p_longlong = self.order
         key0: cython.p_longlong = self.key0
         running: cython.p_longlong = self.running
@@ -279,7 +280,7 @@ class Orders(Progress):
         if self.u_dynamic[u] != MOVING:
             return 1
         if code in (T_LAXITY, T_SERVICE):
-            # keys of those that run grow at most as time does; the first that waits keeps its own
+            # keys of running claims grow at most as fast as time; that of the first waiting claim is constant
             waits: i64 = FAR
             for i in range(count):
                 if not running[order[base + i]]:
@@ -313,7 +314,7 @@ class Orders(Progress):
         return (away + tick - 1) // tick if away > tick else 1
 
     def set_keys(self, t: i64, now: i64) -> None:
-        """Work out by what a task is ordered on its unit."""
+        """Compute a task's ordering keys on its unit."""
         u: i64 = self.unit[t]
         if self.u_term0[u] == T_ASKED:
             slot: i64 = self.job[t]
@@ -364,11 +365,11 @@ class Orders(Progress):
         return 0
 
     def remaining(self, t: i64, now: i64) -> i64:
-        """Return what is left of a task's job (ns), alone on the board."""
+        """Return the remaining work of a task's job (ns), alone on the board."""
         g: i64 = self.first[t] + self.place[t]
         rest: i64 = self.left[t] + (1 << SHIFT) - 1 >> SHIFT
         if self.up[t] == self.down[t] and self.pace[t] == self.g_time[g] and self.base[t] == self.g_time[g]:
-            # as planned, which is what it mostly is: nothing to scale
+            # common case: execution as planned, with nothing to scale
             if self.timed[t] and self.sliced[t] and not self.prefix[t]:
                 rest -= now - self.since[t]
             return (rest if rest > 0 else 0) + self.g_rest[g]

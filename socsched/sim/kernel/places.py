@@ -1,4 +1,4 @@
-"""Places: the lanes claims run on, and what they find there."""
+"""Places: the lanes claims run on, and the state of those lanes."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ else:
 
 
 class Places(Orders):
-    """`held[u]` are lanes of a unit that nobody can take.
+    """`held[u]` are lanes of a unit that cannot be preempted.
 
-    `frozen[c]`: its engine stands still, and its lanes do not count as busy.  `last[c]` is where a claim ran last,
-    `shape` the grouping every lane was last used in, `resident[t]` when weights were last used that are in the engine's
-    memory (0: they are not), `stored[e]` bytes of it.
+    `frozen[c]`: its engine is stalled, and its lanes do not count as busy.  `last[c]`: the lanes a claim last ran on.
+    `shape`: the grouping in which each lane was last used.  `resident[t]`: when weights in the engine's memory were
+    last used (0: not in memory); `stored[e]`: bytes occupied there.
 
-    A unit whose engine lingers stays with the process `holder[u]` that has it since `held_from[u]` and used it last at
-    `used_at[u]`, even while nothing runs there.
+    A unit whose engine lingers stays with the process `holder[u]`, which has held it since `held_from[u]` and last used
+    it at `used_at[u]`, even while nothing runs there.
 
-    The guest of a unit (`Progress`) runs beside `host[u]` since `guest_from[u]`, and draws `guest_power[u]` more.
+    The guest of a unit (`Progress`) has co-run with `host[u]` since `guest_from[u]`, and draws `guest_power[u]` more.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -76,7 +76,7 @@ class Places(Orders):
         self.used_at = self.fill(self.units, 0)
 
     def find_place(self, c: i64, taken: Lanes) -> Lanes:
-        """Return the lanes a claim gets while `taken` are gone, none where there are too few."""
+        """Return the lanes for a claim while `taken` are unavailable, none if there are too few."""
         mask: Lanes = self.mask[c]
         wanted: i64 = self.wide[c]
         if wanted == 0:
@@ -90,7 +90,7 @@ class Places(Orders):
         return self.pick(c, free, wanted)
 
     def pick(self, c: i64, free: Lanes, wanted: i64) -> Lanes:
-        """Choose lanes: where it ran last, then idle ones, then those of the least urgent; faster lanes first."""
+        """Choose lanes: those it last ran on, then idle ones, then those of the least urgent; faster lanes first."""
         u: i64 = self.unit[c]
         base: i64 = self.u_order0[u]
         found: Lanes = nothing()
@@ -123,7 +123,7 @@ class Places(Orders):
         return nothing() if wanted else found
 
     def fastest(self, c: i64, idle: Lanes) -> i64:
-        """Return the fastest of some lanes, of those alike one where a claim ran last, of those the first."""
+        """Return the fastest of some lanes; ties go to a lane the claim last ran on, then to the first."""
         best: i64 = -1
         rest: Lanes = common(idle, self.last[c])
         if not self.n_uneven:
@@ -145,7 +145,7 @@ class Places(Orders):
         return best
 
     def admits(self, u: i64, c: i64, now: i64) -> i64:
-        """Return whether a unit that stays with a process lets a claim in; if not, look again when it may."""
+        """Return whether a lingering unit admits a claim; if not, schedule a dispatch for when it may."""
         process: i64 = self.t_process[c if c < self.tasks else c - self.tasks]
         e: i64 = self.u_engine[u]
         if self.holder[u] < 0 or self.holder[u] == process:
@@ -161,17 +161,17 @@ class Places(Orders):
         return 0
 
     def lock(self, c: i64) -> None:
-        """Nobody may take a running claim's lanes."""
+        """Make a running claim's lanes non-preemptible."""
         self.locked[c] = 1
         self.held[self.unit[c]] = joined(self.held[self.unit[c]], self.lanes[c])
 
     def unlock(self, c: i64) -> None:
-        """Others may take a claim's lanes again."""
+        """Make a claim's lanes preemptible again."""
         self.locked[c] = 0
         self.held[self.unit[c]] = without(self.held[self.unit[c]], self.lanes[c])
 
     def move_in(self, c: i64, place: Lanes, now: i64) -> None:
-        """Give lanes to a claim."""
+        """Assign lanes to a claim."""
         u: i64 = self.unit[c]
         self.running[c] = 1
         self.run[self.u_order0[u] + self.runs[u]] = c
@@ -185,7 +185,7 @@ class Places(Orders):
         self.occupy(self.u_engine[u], bits(place), now)
 
     def vacate(self, c: i64, now: i64) -> None:
-        """Give a claim's lanes back."""
+        """Release a claim's lanes."""
         u: i64 = self.unit[c]
         base: i64 = self.u_order0[u]
         at: i64 = 0
@@ -207,7 +207,7 @@ class Places(Orders):
             self.occupy(self.u_engine[u], -bits(self.lanes[c]), now)
 
     def stay(self, t: i64, home: i64, now: i64) -> None:
-        """Let the busy-waiting claim take the place of the working one."""
+        """Replace the working claim by the busy-waiting one on the home lanes."""
         i: i64
         u: i64 = self.unit[t]
         self.unit[home], self.wide[home] = u, self.wide[t]
@@ -226,7 +226,7 @@ class Places(Orders):
         self.soil(u)
 
     def come_home(self, t: i64, home: i64, now: i64) -> None:
-        """Let the working claim take the place of the busy-waiting one."""
+        """Replace the busy-waiting claim on the home lanes by the working one."""
         i: i64
         u: i64 = self.unit[home]
         ran: i64 = self.running[home]
@@ -248,7 +248,7 @@ class Places(Orders):
             self.begin(t, now)
 
     def part(self, u: i64, now: i64) -> None:
-        """A guest does not go on beside its host, whoever may run next."""
+        """Stop the guest of a unit from co-running with its host."""
         c: i64 = self.guest[u]
         if c < 0:
             return
@@ -269,7 +269,7 @@ class Places(Orders):
             self.pace_again(host, now)
 
     def pace_again(self, t: i64, now: i64) -> None:
-        """A job goes on at the pace that its place has now."""
+        """Update a job to the present pace of its place."""
         if self.sliced[t] and not self.prefix[t]:
             if self.drawing[t]:
                 self.memory_changed = 1
@@ -277,7 +277,7 @@ class Places(Orders):
                 self.keep_pace(t, self.slowed(t, self.load_time(t, self.first[t] + self.place[t])), now)
 
     def reshape(self, e: i64, place: Lanes, t: i64) -> None:
-        """Lanes that were last used in another grouping are regrouped first."""
+        """Charge for regrouping lanes that were last used in another grouping."""
         rest: Lanes = place
         changed: i64 = 0
         while some(rest):
@@ -291,7 +291,7 @@ class Places(Orders):
             self.prefix[t] += self.n_reshape[e]
 
     def bring(self, e: i64, t: i64) -> None:
-        """Weights that are not in the engine's memory are fetched; those used longest ago make room."""
+        """Fetch weights that are not in the engine's memory, evicting the least recently used ones."""
         other: i64
         self.uses += 1
         if self.resident[t]:

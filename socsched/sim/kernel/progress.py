@@ -1,4 +1,4 @@
-"""Progress of the segments of running jobs: their pace on the lanes as they are, and beside others on the DRAM."""
+"""Progress of the segments of running jobs: their pace on the present lanes, under contention for the DRAM."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ else:
 
 
 class Progress(Credits):
-    """`left[t]` of a segment, in 2**-20 ns at pace `base[t]`, is as of `since[t]`; it runs at `pace[t]` since.
+    """`left[t]` of a segment, in 2**-20 ns at pace `base[t]`, is as of `since[t]`; it has run at `pace[t]` since.
 
-    What is left is rounded up when the pace changes, so nothing finishes early, and at one pace a segment takes exactly
-    that long however often it is preempted.  `active` lists the tasks that draw on the DRAM.
+    Remaining work is rounded up when the pace changes, so nothing finishes early, and at constant pace a segment takes
+    exactly that long however often it is preempted.  `active` lists the tasks that draw on the DRAM.
 
-    `beside[t]`: ns its running segment takes as a whole beside a guest (0: there is none).  `guest[u]` (-1: nobody, or
-    one of `guests`) runs beside another, without lanes of its own.
+    `beside[t]`: duration in ns of its whole running segment with a guest (0: no guest).  `guest[u]` (-1: none): the
+    task co-running there without lanes of its own; `guests` counts them over all units.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -50,7 +50,7 @@ class Progress(Credits):
         self.combinations = Combinations(hooks.stretch, self.tasks + 2)
 
     def load(self, t: i64, g: i64) -> None:
-        """Have a segment before oneself as a whole."""
+        """Load a segment with its full remaining work."""
         time: i64 = self.load_time(t, g)
         self.pace[t] = self.base[t] = time
         self.left[t] = time << SHIFT
@@ -58,13 +58,13 @@ class Progress(Credits):
         self.timed[t] = 0
 
     def load_time(self, t: i64, g: i64) -> i64:
-        """Return how long a segment of this job takes (ns), alone and at full speed."""
+        """Return the duration of a segment of this job (ns), alone and at full speed."""
         if self.up[t] == self.down[t]:
             return self.g_time[g]
         return scaled(self.g_time[g], self.up[t], self.down[t])
 
     def begin(self, t: i64, now: i64) -> None:
-        """Go on from now, first with a prefix if there is one."""
+        """Continue from now on, starting with the prefix if there is one."""
         u: i64 = self.unit[t]
         if self.n_still[self.u_engine[u]]:
             return
@@ -82,7 +82,7 @@ class Progress(Credits):
             self.keep_pace(t, self.slowed(t, self.load_time(t, self.first[t] + self.place[t])), now)
 
     def slowed(self, t: i64, time: i64) -> i64:
-        """Return how long a segment takes on its lanes as clocks and faults are."""
+        """Return the duration of a segment on its lanes under present clocks and faults."""
         e: i64 = self.u_engine[self.unit[t]]
         if self.beside[t]:
             time = scaled(time, self.beside[t], self.g_time[self.first[t] + self.place[t]])
@@ -106,7 +106,7 @@ class Progress(Credits):
         return time
 
     def keep_pace(self, t: i64, pace: i64, now: i64) -> None:
-        """Let the running segment take `pace` ns as a whole from now on, and expect its end accordingly."""
+        """Set the whole duration of the running segment to `pace` ns from now on, and schedule its end accordingly."""
         if self.timed[t]:
             if self.pace[t] == pace:
                 return
@@ -119,10 +119,10 @@ class Progress(Credits):
         self.events.set(t, now + ((left + (1 << SHIFT) - 1) >> SHIFT))
 
     def advance(self, t: i64, now: i64) -> None:
-        """Take off what a segment did since it was last looked at."""
+        """Subtract the progress of a segment since its last update."""
         elapsed: i64 = now - self.since[t]
         self.since[t] = now
-        # a pace that held for no time must leave no rounding behind
+        # a pace that held for no time must not cause rounding
         if elapsed and self.timed[t]:
             if self.pace[t] != self.base[t]:
                 self.left[t] = scaled(self.left[t], self.pace[t], self.base[t])
@@ -132,7 +132,7 @@ class Progress(Credits):
                 self.left[t] = 0
 
     def open_slice(self, c: i64, now: i64, name: i64) -> None:
-        """A claim makes progress from now on; `name` of what (0 switch, 1 wait, or a segment)."""
+        """Open a claim's execution interval; `name` is its activity (0 switch, 1 wait, or a segment)."""
         self.sliced[c] = 1
         self.slice_name[c] = name
         self.slice_row[c] = self.slices_begun
@@ -140,7 +140,7 @@ class Progress(Credits):
         self.slices_begun += 1
 
     def end_slice(self, c: i64, now: i64) -> None:
-        """A claim stops to make progress: book its time."""
+        """Close a claim's execution interval and account for its time."""
         if self.sliced[c]:
             self.sliced[c] = 0
             slot: i64 = self.job[c if c < self.tasks else c - self.tasks]
@@ -174,7 +174,7 @@ class Progress(Credits):
         self.memory_changed = 1
 
     def share(self, now: i64) -> None:
-        """Give every segment that draws on the DRAM the pace it has among the present ones."""
+        """Set the pace of every segment that draws on the DRAM under present contention."""
         mixes: Combinations = self.combinations
         i: i64
         rate: cython.double = 0.0

@@ -1,4 +1,4 @@
-"""From data to jobs: joins, queues before tasks, and what a finished job triggers."""
+"""From data to jobs: joins, queues of tasks, and the triggers of a finished job."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ else:
 
 
 class Queues(Jobs):
-    """`latest` is the newest output of every task and source; `touched` lists tasks whose queue is to be looked at.
+    """`latest` is the newest output of every task and source; `touched` lists tasks whose queue must be checked.
 
     A join of several inputs waits in `part_have` and `part_release` (the oldest release) from `t_part0` on, by frame
-    modulo `t_parts`: one that is behind by more frames than that is lost.
+    modulo `t_parts`: an input that lags by more frames than that is lost.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -36,7 +36,7 @@ class Queues(Jobs):
         self.touches = 0
 
     def deliver(self, t: i64, frame: i64, release: i64, now: i64) -> None:
-        """Data of a frame arrives at a task: a job, once all of it is there."""
+        """Deliver data of a frame to a task, creating a job once all inputs have arrived."""
         if self.t_need[t] > 1:
             release = self.join(t, frame, release)
         if release < FAR:
@@ -55,7 +55,7 @@ class Queues(Jobs):
             self.touch(t)
 
     def join(self, t: i64, frame: i64, release: i64) -> i64:
-        """Return the oldest release of what is joined, FAR as long as something is missing."""
+        """Return the oldest release of the joined inputs, FAR as long as any is missing."""
         at: i64 = self.t_part0[t] + frame % self.t_parts[t]
         if self.part_frame[at] != frame:
             self.part_frame[at], self.part_have[at], self.part_release[at] = frame, 0, release
@@ -68,18 +68,18 @@ class Queues(Jobs):
         return self.part_release[at]
 
     def touch(self, t: i64) -> None:
-        """Have the queue of a task looked at before this instant ends."""
+        """Mark the queue of a task to be checked before this instant ends."""
         if not self.marked[t]:
             self.marked[t] = 1
             self.touched[self.touches] = t
             self.touches += 1
 
     def length(self, t: i64) -> i64:
-        """Return how many of a task's jobs have not begun."""
+        """Return the number of a task's jobs that have not begun."""
         return self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
 
     def limit_queues(self, now: i64) -> None:
-        """Drop what is too much in the queues that changed."""
+        """Drop the excess frames of the queues that changed."""
         i: i64 = 0
         while i < self.touches:
             t: i64 = self.touched[i]
@@ -87,7 +87,7 @@ class Queues(Jobs):
             i += 1
             depth: i64 = self.length(t)
             while depth > self.t_queue[t]:
-                # a job that is dropped may take others with it: those behind it that would be late anyhow
+                # dropping a job may drop others too: those behind it that would be late anyway
                 self.drop(t, now)
                 depth = self.length(t)
             if depth != self.depth[t]:
@@ -97,7 +97,7 @@ class Queues(Jobs):
         self.touches = 0
 
     def drop(self, t: i64, now: i64) -> None:
-        """A queue is too long: give up its newest frame, or its oldest where the latest counts."""
+        """Drop a frame from a queue that is too long: its newest, or its oldest if the latest takes precedence."""
         slot: i64 = self.job[t]
         oldest: i64 = self.t_full[t] == LATEST
         if self.tail[t] >= 0 and not (oldest and self.j_start[slot] < 0):
@@ -119,7 +119,9 @@ class Queues(Jobs):
             self.kill(t, now, DROPPED)
 
     def take_up(self, t: i64, now: i64) -> None:
-        """A job runs for the first time: it takes its inputs, and waiting ones of its task along where that is done."""
+        """Start a job for the first time: sample its inputs, and gather waiting jobs of its task into a batch if
+        configured.
+        """
         slot: i64 = self.job[t]
         self.j_start[slot] = now
         if self.chained:
@@ -132,7 +134,7 @@ class Queues(Jobs):
             self.touch(t)
 
     def gather(self, t: i64, now: i64) -> None:
-        """Serve waiting jobs of a task together with the one that starts."""
+        """Serve waiting jobs of a task together with the starting one."""
         last: i64 = -1
         size: i64 = 1
         while self.head[t] >= 0 and size < self.t_batch[t]:
@@ -159,7 +161,7 @@ class Queues(Jobs):
         self.load(t, self.first[t] + self.place[t])
 
     def end_mates(self, t: i64, slot: i64, now: i64) -> None:
-        """Jobs that were served together with one that is done are done too."""
+        """Complete the jobs that were served together with a finished one."""
         i: i64
         while slot >= 0:
             after: i64 = self.j_next[slot]
@@ -177,7 +179,7 @@ class Queues(Jobs):
             slot = after
 
     def retire(self, t: i64, now: i64) -> None:
-        """A job is done: hand its output on and take up the next."""
+        """Complete a job: deliver its output and promote the next job."""
         slot: i64 = self.job[t]
         frame: i64 = self.j_frame[slot]
         release: i64 = self.j_release[slot]
@@ -194,7 +196,7 @@ class Queues(Jobs):
         self.vacate(t, now)
         self.unlist(t)
         self.latest[t] = frame
-        # its last segment may have run elsewhere
+        # its last segment may have run on another engine
         if self.n_governor[self.u_engine[self.g_unit[self.t_first[t]]]]:
             self.govern(t, scaled(self.t_cost[t], self.up[t], self.down[t]), now)
         self.finish(t, slot, now, DONE)
@@ -210,12 +212,13 @@ class Queues(Jobs):
             self.end_mates(t, mates, now)
 
     def hand_over(self, t: i64, g: i64, now: i64) -> None:
-        """The next segment runs on other lanes: leave these, or wait busily on them, and queue up there."""
+        """Move a job to the lanes of its next segment: release the present ones, or busy-wait on them, and queue there.
+        """
         home: i64 = self.tasks + t
         holds: i64 = self.g_hold[g]
         self.credit_anew(t)
         if self.listed[home] and not holds:
-            # back home: the claim that waited there goes on with the work, on the lanes it holds
+            # back on the home lanes: the claim that busy-waited there continues with the work
             self.levels_at[t] = self.g_levels[g]
             if self.running[t]:
                 self.vacate(t, now)

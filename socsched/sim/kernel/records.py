@@ -1,7 +1,7 @@
-"""What a simulation leaves behind when a trace is asked for: rows of int64, appended and never read again here.
+"""Trace records of a simulation: rows of int64, appended and never read again here.
 
-A row is written when a thing ends and carries the number it got when it began, so that blocks can be handed on as they
-fill.  `sim.results` puts them in order and names the columns.
+A row is written when its subject ends and carries the number assigned when it began, so that blocks can be handed on as
+they fill.  `sim.results` sorts the rows and names the columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROWS = 1 << 14
 
 
 class Log(Columns):
-    """Rows of `width` numbers; full blocks wait in `blocks`, the last one in `block` up to `used`."""
+    """Rows of `width` numbers; full blocks are in `blocks`, the last one in `block` up to `used`."""
 
     def __init__(self, width: i64) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Log(Columns):
         self.blocks: list[bytes] = []
 
     def row(self) -> i64:
-        """Return where the next row starts in `block`."""
+        """Return the start of the next row in `block`."""
         if self.used == self.limit:
             self.flush()
         at: i64 = self.used
@@ -40,7 +40,7 @@ class Log(Columns):
         return at
 
     def flush(self) -> object:
-        """Move what is written to `blocks` and return those."""
+        """Move the written rows to `blocks` and return them."""
         if self.used:
             self.blocks.append(bytes(memoryview(self.own_block)[: self.used]))
             self.used = 0

@@ -1,4 +1,4 @@
-"""Budgets and quanta: how long a task may run before it is others' turn."""
+"""Budgets and quanta: how long a task may run before it must yield."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ else:
 
 
 class Reservations(Books):
-    """Constant bandwidth servers and rounds.
+    """Constant bandwidth servers and round-robin.
 
-    `budget[t]` ns are left until the deadline `server[t]` of a reservation, which waits for it while `throttled`;
-    `turn[t]` is when a quantum ends.
+    `budget[t]` ns are left until the deadline `server[t]` of a reservation; while `throttled`, the task waits for that
+    deadline.  `turn[t]`: end of the current quantum.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -32,7 +32,9 @@ class Reservations(Books):
         self.turn = self.fill(self.tasks, 0)
 
     def serve(self, t: i64, now: i64) -> None:
-        """A task runs from now: its budget runs too, or its quantum, whose end is expected where somebody waits."""
+        """Start the budget or the quantum of a task that runs from now on; the quantum's end is an event only if jobs
+        wait.
+        """
         u: i64 = self.unit[t]
         if self.u_serves[u] and self.t_budget[t]:
             self.events.set(self.from_budget + t, now + self.budget[t])
@@ -40,13 +42,13 @@ class Reservations(Books):
             self.turn[t] = now + self.u_quantum[u]
 
     def end_turn(self, t: i64) -> None:
-        """A task leaves its lanes: what is left of its quantum is forfeit."""
+        """Forfeit the rest of the quantum of a task that leaves its lanes."""
         if self.turn[t]:
             self.turn[t] = 0
             self.events.set(self.from_turn + t, FAR)
 
     def consume(self, t: i64, now: i64) -> None:
-        """A task ran until now."""
+        """Charge a task's budget for running until now."""
         u: i64 = self.unit[t]
         if self.u_serves[u] and self.t_budget[t]:
             self.budget[t] -= now - self.slice_from[t]
@@ -54,7 +56,8 @@ class Reservations(Books):
                 self.events.set(self.from_budget + t, FAR)
 
     def replenish(self, t: i64, now: i64) -> None:
-        """Wake a reservation up: a new deadline unless what is left fits before the old one (CBS, rule of wake-up)."""
+        """Wake up a reservation: a new deadline unless the remaining budget fits before the old one (CBS wake-up rule).
+        """
         if not self.t_budget[t] or self.throttled[t]:
             return
         if self.server[t] <= now or self.budget[t] > portion(self.server[t] - now, self.t_budget[t], self.t_server[t]):

@@ -1,4 +1,4 @@
-"""How long any order is harmless on a unit: `policies.guard`, which says what is computed here and why it is right."""
+"""How long any order is harmless on a unit: `policies.guard` documents the computation and its proof."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ else:
 class Slack(Dispatcher):
     """Guarded tasks are numbered from `u_load0[u]` on, `u_loads[u]` of them on a unit; `guarded[t]`: their numbers.
 
-    `ahead_order` has them by the deadlines of their next frames, `ahead_due`; `point_due` and `point_work` are
-    deadlines, and work due by them, of frames that are here or under way, for as long as slack is worked out.
-    `sure[u]`: until when any order is known to be harmless.
+    `ahead_order` holds them by the deadlines of their next frames, `ahead_due`.  `point_due` and `point_work` are
+    deadlines of frames present or in transit and the work due by them, valid during a slack computation.  `sure[u]`:
+    instant until which any order is known to be harmless.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -55,22 +55,22 @@ class Slack(Dispatcher):
             self.guarded[self.l_task[load]] = self.ahead_order[load] = load
 
     def harmless(self, u: i64, now: i64, need: i64) -> i64:
-        """Return for how long any order is known to be harmless (ns), looking again where that is not above `need`."""
+        """Return for how long any order is known to be harmless (ns), recomputing if that is not above `need`."""
         if self.sure[u] - now <= need:
             self.sure[u] = now + self.slack(u, now, need)
         return self.sure[u] - now
 
     def slack(self, u: i64, now: i64, need: i64) -> i64:
-        """Return for how long from now any order is harmless (ns), up to `u_reach`; 0 where it is not above `need`."""
+        """Return for how long from now any order is harmless (ns), up to `u_reach`; 0 if it is not above `need`."""
         base: i64 = self.u_load0[u]
         count: i64 = self.u_loads[u]
         least: i64 = need + self.u_region[u]
         spare: i64 = self.u_reach[u] + self.u_region[u]
         if not self.present(u, now, least) or self.points == self.point_room:
-            # too many deadlines to look at
+            # too many deadlines to check
             return 0
         self.sort_ahead(base, count)
-        # what the rates of frames after the next one are rounded up by is at most this much
+        # upper bound on the rounding up of the rates of frames after the next one
         rounding: i64 = count + self.points
         work: i64 = 0
         rate: i64 = 0
@@ -98,12 +98,12 @@ class Slack(Dispatcher):
                     return 0
             self.all_work -= cost
             if left - self.all_work >= spare + rounding:
-                # no deadline that follows leaves less
+                # no later deadline leaves less
                 break
         return spare - self.u_region[u]
 
     def present(self, u: i64, now: i64, least: i64) -> i64:
-        """Find deadlines of frames that are here or under way; return 0 where one alone leaves no slack."""
+        """Collect deadlines of frames present or in transit; return 0 if a single one leaves no slack."""
         i: i64
         self.points = self.all_work = 0
         for i in range(self.ordered[u]):
@@ -129,7 +129,7 @@ class Slack(Dispatcher):
         return 1
 
     def under_way(self, load: i64, now: i64) -> None:
-        """Find deadlines of frames that may still be on their way to a task."""
+        """Collect deadlines of frames that may still be in transit to a task."""
         t: i64 = self.l_task[load]
         source: i64 = self.l_source[load]
         behind: i64 = self.j_frame[self.job[t]] if self.listed[t] else -1
@@ -144,7 +144,7 @@ class Slack(Dispatcher):
             self.add_point(first, self.l_worst[load])
 
     def add_point(self, due: i64, work: i64) -> None:
-        """Put a deadline in its place among those found."""
+        """Insert a deadline at its place among those collected."""
         at: i64 = self.points
         if at == self.point_room:
             return
@@ -156,7 +156,7 @@ class Slack(Dispatcher):
         self.all_work += work
 
     def sort_ahead(self, base: i64, count: i64) -> None:
-        """Put tasks in the order of their next frames' deadlines; most are in it from the last time."""
+        """Sort tasks by their next frames' deadlines; most are still in order from the last time."""
         i: i64
         for i in range(base, base + count):
             load: i64 = self.ahead_order[i]

@@ -1,4 +1,4 @@
-"""Jobs under way: a slot each, taken at the release and given back at the end."""
+"""Slots of jobs in progress, one each, allocated at the release and freed at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
 
 
 class Slots(Tables):
-    """Columns of job slots, all times in ns; free ones are linked by `j_next`, as waiting ones of a task are."""
+    """Columns of job slots, all times in ns; free ones are linked by `j_next`, like the waiting ones of a task."""
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
@@ -26,7 +26,7 @@ class Slots(Tables):
         self.more_slots()
 
     def more_slots(self) -> None:
-        """Make room for as many jobs again."""
+        """Double the number of slots."""
         more: i64 = max(self.room, 64)
         self.columns = [column + array("q", bytes(8 * more)) for column in self.columns]
         self.j_frame = self.own(self.columns[0])
@@ -48,7 +48,7 @@ class Slots(Tables):
             self.free_slot(slot)
 
     def take_slot(self, frame: i64, activation: i64, release: i64, deadline: i64) -> i64:
-        """Return the slot of a new job."""
+        """Allocate the slot of a new job and return it."""
         if self.j_free < 0:
             self.more_slots()
         slot: i64 = self.j_free

@@ -1,4 +1,4 @@
-"""What several layers of the kernel share: the job a task works on, the lanes it claims, and what is expected when."""
+"""State shared by several layers of the kernel: each task's current job, its claimed lanes, and pending events."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ else:
 
 
 class State(Slots):
-    """A task claims lanes with its current segment (claim `t`) and, while a segment runs elsewhere and the task
-    busy-waits, its home lanes too (claim `tasks + t`).
+    """A task claims lanes with its current segment (claim `t`), and its home lanes (claim `tasks + t`) while
+    busy-waiting.
+
+    It busy-waits on them while a segment runs elsewhere.
 
     A claim wants `mask` of its unit's lanes, all of them or any `wide`; it has `lanes` while `running`, and makes
     progress while `sliced`, from `slice_from` on.  A task works on `job` (a slot, or -1): `place` of the `count`
-    segments from `first`, after a `prefix` (ns: a switch, say), in `up` / `down` of the planned times.
+    segments from `first`, after a `prefix` (ns, such as a switch), in `up` / `down` of the planned times.
 
     A source releases its frame `s_frame` next, at `s_last`; its deadline counts from `s_due`.  Where frames wait for
-    others to end (`s_loop`), `s_ended` counts those that did, and `s_waits` says that one is waiting.
+    others to end (`s_loop`), `s_ended` counts those that did, and `s_waits` is set while one is waiting.
 
-    Sources of events by number, which is the order at one instant: ends of tasks' segments, releases, the board's
-    control, aborts, budgets, quanta, and looks at units whose keys depend on time.
+    Event sources by number, which is their order at one instant: ends of tasks' segments, releases, the board's
+    control, aborts, budgets, quanta, and re-evaluations of units whose keys depend on time.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:

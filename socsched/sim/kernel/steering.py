@@ -1,4 +1,4 @@
-"""Declared controllers at work: what is looked at every so often, and the order that follows (`policies.control`)."""
+"""Declared controllers (`policies.control`): periodic sampling, and the resulting order."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ else:
 
 SWITCHING = cython.declare(cython.longlong, 1)
 FEATURES = cython.declare(cython.longlong, 10)
-"""Numbers that a choice is made by (`policies.learned.FEATURES`)."""
+"""Number of features a choice is based on (`policies.learned.FEATURES`)."""
 CHOICES = cython.declare(cython.longlong, 4)
 """Orders at the present operating point, and the first of them at a slower one."""
 SOFT = cython.declare(cython.longlong, 2)
 
 
 class Steered(Slack):
-    """`steered` lists the units with a controller, `look_due[u]` is when it looks next, `look_at` when the first does.
+    """`steered` lists the units with a controller, `look_due[u]` is its next sampling instant, `look_at` the earliest.
 
-    Looks are no events: after what ends and comes at an instant, before jobs are given up, the loop asks.  A unit has
-    the order `choice[u]` of its own (from `u_choice0[u]` on), found calm by a mean load `mean[u]`, or best by the
-    features `sight`.  `spent_seen[u]`: lanes' time up to the last look.
+    Samples are not events: the loop takes them after the ends and releases of an instant, before jobs are aborted.  A
+    unit has its own order `choice[u]` (from `u_choice0[u]` on), classified as calm by a mean load `mean[u]`, or
+    selected as best by the features `sight`.  `spent_seen[u]`: lane time up to the last sample.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -62,7 +62,7 @@ class Steered(Slack):
                     self.look_at = self.u_look[u]
 
     def look(self, now: i64) -> None:
-        """Let the controllers look whose time it is."""
+        """Run the controllers that are due."""
         i: i64
         following: i64 = FAR
         for i in range(self.steers):
@@ -79,7 +79,7 @@ class Steered(Slack):
         self.look_at = following
 
     def load_of(self, u: i64, now: i64) -> cython.double:
-        """Return the share of a unit's engine that was in use since the last look."""
+        """Return the share of a unit's engine in use since the last sample."""
         e: i64 = self.u_engine[u]
         level: i64
         spent: i64 = self.busy[e] * (now - self.mark[e])
@@ -90,7 +90,7 @@ class Steered(Slack):
         return used * self.weights[self.u_real0[u]]
 
     def switched(self, u: i64, now: i64, load: float) -> i64:
-        """Return 1 where a unit is calm and slack is left, by load with hysteresis (`policies.adaptive`)."""
+        """Return 1 if a unit is calm and has slack, by load with hysteresis (`policies.adaptive`)."""
         at: i64 = self.u_real0[u] + 1
         self.mean[u] += (load - self.mean[u]) * self.weights[at + 2]
         self.calm[u] = self.mean[u] < self.weights[at] or (self.calm[u] != 0 and self.mean[u] <= self.weights[at + 1])
@@ -99,9 +99,9 @@ class Steered(Slack):
         return self.harmless(u, now, self.u_look[u]) > self.u_look[u]
 
     def best(self, u: i64, now: i64, load: float) -> i64:
-        """Return the choice of the highest score among those that cannot do harm (`policies.learned`).
+        """Return the choice with the highest score among the harmless ones (`policies.learned`).
 
-        Where there are too few jobs to choose from, the last one stays.
+        With too few jobs to choose from, the last choice holds.
         """
         k: i64
         at: i64 = self.u_real0[u] + 1
@@ -112,7 +112,7 @@ class Steered(Slack):
         if few:
             return self.choice[u]
         self.observe(u, now, load)
-        # side by side, each from the first feature to the last: several additions are under way at a time
+        # scores are summed in parallel, each from the first feature to the last, so that several additions overlap
         first: cython.double = 0.0
         second: cython.double = 0.0
         third: cython.double = 0.0
@@ -134,7 +134,7 @@ class Steered(Slack):
         return found
 
     def observe(self, u: i64, now: i64, load: float) -> None:
-        """Write down what a choice is made by."""
+        """Compute the features a choice is based on."""
         i: i64
         far: i64 = 2 * self.u_reach[u]
         soft: i64 = 0
@@ -158,7 +158,7 @@ class Steered(Slack):
                 work += left
                 if ahead - left < lax:
                     lax = ahead - left
-        # the last of a unit's numbers, behind the weights
+        # the last of a unit's numbers, after the weights
         unit: cython.double = self.weights[self.u_real0[u] + 1 + CHOICES * FEATURES]
         self.sight[0] = 1.0
         self.sight[1] = load
@@ -172,7 +172,7 @@ class Steered(Slack):
         self.sight[9] = self.at_most(soft_work, unit)
 
     def at_most(self, value: i64, unit: float) -> cython.double:
-        """Return a number in other units, from -2 to 2."""
+        """Return a number in other units, clamped to -2 to 2."""
         part: cython.double = value * unit
         if part > 2.0:
             return 2.0
@@ -181,11 +181,11 @@ class Steered(Slack):
         return part
 
     def follow_choice(self, u: i64, c: i64, now: i64) -> None:
-        """Serve a unit in another order from now on, or at another operating point."""
+        """Switch a unit to another order, or to another operating point, from now on."""
         e: i64 = self.u_engine[u]
         if self.u_term0[u] != self.c_term0[c] or self.u_term1[u] != self.c_term1[c]:
             self.u_term0[u], self.u_term1[u] = self.c_term0[c], self.c_term1[c]
-            # keys of jobs that wait hold in all these orders
+            # keys of waiting jobs are constant in all these orders
             self.u_dynamic[u] = self.c_moves[c]
             if self.sort(u, now, 1):
                 self.soil(u)

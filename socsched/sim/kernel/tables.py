@@ -1,4 +1,4 @@
-"""A plan as tables: what a simulation reads, and faults and clocks alone change."""
+"""A plan as tables: the simulation's input, changed only by faults and clocks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ else:
 
 
 class Tables(Columns):
-    """What `sim.lower` wrote, by its names: columns of tasks, segments, units, engines and sources of releases.
+    """The tables from `sim.lower`, by name: columns of tasks, segments, units, engines and sources of releases.
 
-    `hooks`: what the kernel asks Python for (`kernel.Kernel`).  `record`: whether rows are kept for a trace.
+    `hooks`: calls into Python (`kernel.Kernel`).  `record`: whether rows are kept for a trace.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -83,7 +83,7 @@ class Tables(Columns):
         self.g_rest = self.own(tables["g_rest"])
         self.g_class = self.own(tables["g_class"])
         self.g_levels = self.own(tables["g_levels"])
-        # pairs of segments beside each other, host's class first
+        # pairs of co-running segments, host's class first
         self.classes, self.segments = numbers["classes"], len(tables["g_time"])
         self.host_time = self.own(tables["host_time"])
         self.guest_time = self.own(tables["guest_time"])

@@ -2,10 +2,10 @@
 
 A histogram bin holds values that agree in their leading 11 bits: exact below 2048 ns, within 2**-10 above.
 
-Chains.  `owner` lists for every task the positions it has in chains.  At a position, `mode` says how the frame of the
+Chains.  `owner` lists the positions of every task in chains.  At a position, `mode` selects how the frame of the
 chain's source that a job acts on is found: 0 the job's own number, since data triggers every stage from the source on;
-1 that of the same frame one position before; 2 that of the frame of the producer it sampled.  Where it differs from
-the job's number it is kept in a ring for the jobs that follow.
+1 that of the same frame one position before; 2 that of the frame of the producer it sampled.  If it differs from the
+job's number, it is kept in a ring for the jobs that follow.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ else:
 BINS = cython.declare(cython.longlong, 45056)
 PAGE = cython.declare(cython.longlong, 1024)
 PAGES = cython.declare(cython.longlong, 44)
-"""Bins made at once, and how many times as many there are."""
+"""Total number of bins, bins allocated at once, and pages needed for all of them."""
 FRAMES = cython.declare(cython.longlong, 4096)
-"""Frames of a chain that may be under way; an older one that never arrived counts as missed."""
+"""Most frames of a chain in progress; an older one that never arrived counts as missed."""
 RING = cython.declare(cython.longlong, 1024)
-"""Frames of a position remembered for the jobs that follow."""
+"""Frames of a position kept for the jobs that follow."""
 PENDING = cython.declare(cython.longlong, 0)
 LOST = cython.declare(cython.longlong, 1)
 ARRIVED = cython.declare(cython.longlong, 2)
@@ -45,10 +45,10 @@ def bin_of(value: i64) -> i64:
 
 
 class Histograms(Columns):
-    """Histograms side by side, with exact sum and extremes each.
+    """Histograms in parallel, each with an exact sum and extremes.
 
-    Bins come in pages of PAGE, made as values fall there: `page[which * PAGES + bin // PAGE]` is where in `bins` one
-    begins (-1: there is none).  `sum` is what `carried` times 2**62 leave.
+    Bins are allocated in pages of PAGE, on the first value: `page[which * PAGES + bin // PAGE]` is the start of a page
+    in `bins` (-1: none).  `sum` is the remainder after `carried` times 2**62.
     """
 
     def __init__(self, count: i64) -> None:
@@ -93,7 +93,7 @@ class Histograms(Columns):
             self.least[which] = value
 
     def new_page(self, where: i64) -> i64:
-        """Return where the bins of a page begin that no value fell into yet."""
+        """Allocate a page of bins and return its start."""
         if self.pages == self.room:
             self.room *= 2
             self.own_bins = self.own_bins + array("q", bytes(8 * PAGE * self.pages))
@@ -105,7 +105,7 @@ class Histograms(Columns):
 
 
 class Chains(Columns):
-    """What becomes of the frames of every chain; histogram 2c holds responses of chain c, 2c + 1 the data's age."""
+    """Outcomes of the frames of every chain; histogram 2c holds responses of chain c, 2c + 1 the data's age."""
 
     def __init__(self, tables: dict[str, Any]) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Chains(Columns):
         self.figures = Histograms(2 * room)
 
     def released(self, source: i64, now: i64, lost: i64) -> None:
-        """Note a frame of a source, `lost` when nobody will see it."""
+        """Record a frame of a source; `lost` if no task will receive it."""
         i: i64
         for i in range(self.source0[source], self.source0[source] + self.sources[source]):
             c: i64 = self.source[i]
@@ -156,7 +156,7 @@ class Chains(Columns):
                 self.dropped[c] += 1
 
     def lost(self, task: i64, frame: i64) -> None:
-        """Note that a job never ran to its end."""
+        """Record that a job never ran to its end."""
         i: i64
         for i in range(self.owner0[task], self.owner0[task] + self.owners[task]):
             c: i64 = self.chain[i]
@@ -167,7 +167,7 @@ class Chains(Columns):
                     self.dropped[c] += 1
 
     def started(self, task: i64, frame: i64, latest: cython.p_longlong) -> None:
-        """Note which frames of its chains' sources a job acts on, as it samples its inputs."""
+        """Record the source frames that a job acts on in its chains, as it samples its inputs."""
         i: i64
         for i in range(self.owner0[task], self.owner0[task] + self.owners[task]):
             if self.mode[i] == 0:
@@ -182,7 +182,7 @@ class Chains(Columns):
             self.ring[self.slot[i] * RING + frame % RING] = taken
 
     def finished(self, task: i64, frame: i64, now: i64) -> None:
-        """Note the end of a job: the last of a chain completes frames of it."""
+        """Record the end of a job: the last job of a chain completes frames of the chain."""
         i: i64
         for i in range(self.owner0[task], self.owner0[task] + self.owners[task]):
             if not self.last[i]:
@@ -213,7 +213,7 @@ class Chains(Columns):
                 self.missed[c] += 1
 
     def close(self, end: i64) -> dict[str, Any]:
-        """Count as missed what is late at the end of time, and return what became of all frames, by name."""
+        """Count frames already late at `end` as missed, and return the outcomes of all frames by name."""
         c: i64
         frame: i64
         for c in range(self.count):

@@ -1,10 +1,10 @@
-"""Scheduling policies: in which order the ready jobs of an engine are served.
+"""Scheduling policies: the order in which the ready jobs of an engine are served.
 
-A policy is one `Policy` in a file of its own.  Where its order is made of known terms the compiled kernel works it out;
-where it is a function of its own, ``key(job, now_ns) -> tuple[int, ...]``, the kernel asks it (see `terms`).  What it
-needs besides an order it declares (`mechanisms`, `control`).  Third parties register a `Policy`, or such a function,
+A policy is one `Policy` in its own file.  If its order consists of known terms, the compiled kernel evaluates it; if it
+is a custom function, ``key(job, now_ns) -> tuple[int, ...]``, the kernel calls it (see `terms`).  Anything it needs in
+addition to an order is declared (`mechanisms`, `control`).  Third parties register a `Policy`, or such a function,
 under the entry-point group ``socsched.policies``; ``np-NAME`` is the non-preemptive variant of any policy, and
-``NAME:KEY=VALUE`` one with options (`options`).  `docs/policies.md` shows one being written.
+``NAME:KEY=VALUE`` one with options (`options`).  `docs/policies.md` walks through an example.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["GIVEN", "GROUP", "Key", "Policy", "Ready", "Term", "descriptions", "
 
 GROUP = "socsched.policies"
 GIVEN: dict[str, Policy] = {}
-"""Policies given to this process as objects, by name."""
+"""Policies passed to this process as objects, by name."""
 
 
 def known() -> list[str]:
-    """Return the names of all policies, built in, installed and given."""
+    """Return the names of all policies: built-in, installed and passed as objects."""
     return sorted({*GIVEN, *plugins.names(GROUP)})
 
 
 def descriptions() -> dict[str, str]:
-    """Return what every known policy does, in a line, by name; an installed one is told by what it is registered as."""
+    """Return a one-line description of every known policy by name; for an installed one, its registered object."""
     return {name: _description(name) for name in known()}
 
 
@@ -44,7 +44,7 @@ def _description(name: str) -> str:
 
 
 def policy(name: str) -> Policy:
-    """Return the policy of this name, built in or installed; UsageError naming the known ones when there is none.
+    """Return the built-in or installed policy `name`; raise UsageError listing the known ones if there is none.
 
     ``np-NAME`` is the non-preemptive variant of any policy, ``NAME:KEY=VALUE`` one with options.
     """
@@ -63,10 +63,10 @@ def policy(name: str) -> Policy:
 
 
 def register(made: Policy | Key, name: str = "") -> str:
-    """Return the name by which a policy, or a function that is one, is known from now on in this process.
+    """Register a policy, or a function that serves as one, in this process and return its name.
 
-    The name is the policy's own, or the function's unless `name` is given.  Raises UsageError where a built-in or
-    installed policy is called so.
+    The name is the policy's own, or the function's unless `name` is given.  Raises UsageError if a built-in or
+    installed policy has that name.
     """
     if not isinstance(made, Policy):
         made = Policy(name or re.sub(r"\W+", "-", made.__name__).strip("-"), made)

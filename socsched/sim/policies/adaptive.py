@@ -1,9 +1,9 @@
 """Chooses between two orders by observed load, with hysteresis, and never at the price of a deadline.
 
-Ours, in the spirit of adaptive switching between policies.  Below `low` percent of the lanes in use (mean over the last
-`window` looks) jobs are served shortest first, which makes responses short; above `high` percent earliest deadline
-first, which meets most deadlines; in between the last choice stays.  Shortest first is used only while `guard` finds
-slack for the time to the next look, so whatever EDF would meet is met: where there is none, this is EDF.
+Our own design, in the spirit of adaptive policy switching.  Below `low` percent of the lanes in use (mean over the last
+`window` samples), jobs are served shortest first, which keeps responses short; above `high` percent, earliest deadline
+first, which meets most deadlines; in between the last choice holds.  Shortest first is used only while `guard` finds
+slack until the next sample, so every deadline EDF would meet is met: without slack, this is EDF.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from socsched.sim.policies.terms import Policy, Term
 SAFE = (Term.DEADLINE, Term.ACTIVATION)
 CALM = (Term.REMAINING, Term.ACTIVATION)
 REACH = 10
-"""Periods ahead that slack is looked for, so that it need not be at every look."""
+"""Periods ahead over which slack is computed, so that it need not be recomputed at every sample."""
 
 
 class Adaptive:
-    """What `Switching` means, as a controller in Python; `calm`: wanted by load, `switches`: how often that changed."""
+    """`Switching` as a controller in Python; `calm`: selected by load, `switches`: number of changes of it."""
 
     def __init__(self, low: float, high: float, period_ns: int, window: int) -> None:
         self.low, self.high, self.period_ns, self.rate = low, high, period_ns, 1 / window
@@ -27,7 +27,7 @@ class Adaptive:
         self._guard: Guard | None = None
 
     def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
-        """Return the order until the next look."""
+        """Return the order until the next sample."""
         if self._guard is None:
             self._guard = Guard(view.plan, view.tasks, view.tasks)
         self.load += (view.busy - self.load) * self.rate
@@ -36,13 +36,13 @@ class Adaptive:
         self.calm = calm
         if not calm:
             return SAFE, None
-        # more than a period: what comes at the instant of the next look is dispatched after it
+        # strictly more than a period: jobs arriving at the instant of the next sample are dispatched after it
         known = self._guard.harmless_ns(view, now_ns, self.period_ns, REACH * self.period_ns)
         return (CALM if known > self.period_ns else SAFE), None
 
 
 def make(*, low: int = 50, high: int = 70, period_ns: int = 1_000_000, window: int = 50) -> Policy:
-    """Return the policy with thresholds in percent; ValueError unless they leave room for hysteresis."""
+    """Return the policy with thresholds in percent; raise ValueError unless they leave room for hysteresis."""
     if not 0 <= low < high or window < 1 or period_ns < 1:
         raise ValueError(f"low must be below high, window and period at least 1, got {low}, {high} and {window}")
     return Policy("adaptive", SAFE, control=Switching(SAFE, CALM, low / 100, high / 100, window, period_ns))

@@ -1,7 +1,8 @@
-"""What may change the order of an engine while a simulation runs: what is declared here, or a class of one's own.
+"""Controllers that change the order of an engine during a simulation: declared here, or a custom class.
 
-`Switching` and `Choosing` are worked out inside the kernel, and only on units that `guard` knows something of; on
-others their first order is all there is."""
+`Switching` and `Choosing` are evaluated inside the kernel, and only on units whose slack `guard` can bound; on others
+their first order always applies.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a controller sees of the lanes it orders (one `unit`: lanes of an engine that tasks compete for).
+    """A controller's view of the lanes it orders (one `unit`: lanes of an engine that tasks compete for).
 
-    `tasks`: those that run there, as numbers in the plan.  `busy`: share of its engine's lanes in use since the last
-    look.  `ready()`: the jobs there now, in the present order.  `next_frames()`: of every sensor and timer, by name,
-    the instant of its next release and the frame's number.  `counts`: what the kernel counted so far, by name, one
-    number a task (done, late, dropped, aborted, ...).
+    `tasks`: the tasks that run there, as numbers in the plan.  `busy`: share of the engine's lanes in use since the
+    last sample.  `ready()`: the jobs there now, in the present order.  `next_frames()`: for every sensor and timer, by
+    name, the instant of its next release and the frame's number.  `counts`: the kernel's counters so far, by name, one
+    number per task (done, late, dropped, aborted, ...).
     """
 
     plan: Plan
@@ -35,24 +36,24 @@ class View:
 
 
 class Controller(Protocol):
-    """Looks every `period_ns` and says by what terms jobs are ordered from now on, and at which operating point.
+    """Sets the ordering terms and the operating point every `period_ns`.
 
-    One controller serves one unit of one simulation; it may remember what it likes.
+    One controller serves one unit of one simulation; it may keep any state.
     """
 
     period_ns: int
 
     def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
-        """Return the order, and the operating point (index, slowest first; None: as it is)."""
+        """Return the order, and the operating point (index, slowest first; None: unchanged)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Switching:
-    """Two orders by load (shares of lanes in use, mean over about `window` looks, one every `period_ns`).
+    """Two orders selected by load (share of lanes in use, mean over about `window` samples, one every `period_ns`).
 
-    `calm` below `low` and until it is above `high`, while slack is left for all tasks until the next look; otherwise
-    `safe`.  Terms must be such that nothing but a job's own progress changes them.
+    `calm` applies once the load is below `low` and until it exceeds `high`, while all tasks have slack until the next
+    sample; otherwise `safe`.  Terms must change only through a job's own progress.
     """
 
     safe: tuple[Term, Term]
@@ -65,10 +66,10 @@ class Switching:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """The order of the highest score by `learned.FEATURES`, every `period_ns`; the first where that might cost misses.
+    """The order with the highest score over `learned.FEATURES`, every `period_ns`; the first if others risk a miss.
 
-    While one job at most is there and no clock to set, the last choice stays.
-    `choices`: orders, and whether at the next slower operating point.  `weights`: a row of numbers a choice.
+    While at most one job is present and there is no clock to set, the last choice holds.
+    `choices`: orders, and whether to use the next slower operating point.  `weights`: a row of numbers per choice.
     """
 
     choices: tuple[tuple[tuple[Term, Term], bool], ...]

@@ -5,4 +5,4 @@ from __future__ import annotations
 from socsched.sim.policies.terms import Policy, Term
 
 POLICY = Policy("edf", (Term.DEADLINE, Term.ACTIVATION))
-"""Of equal deadlines the job activated first, so that a tie never preempts."""
+"""Equal deadlines are ordered by activation, so that a tie never preempts."""

@@ -1,4 +1,4 @@
-"""Criticality first, earliest deadline within: what must not fail never waits for what may (firm before soft)."""
+"""Criticality first, earliest deadline within it: hard tasks never wait for firm ones, nor firm for soft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First in, first out: what an engine's hardware queue does without help."""
+"""First in, first out: the behaviour of an engine's hardware queue without scheduling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixed priority per task, as planned (0 is highest); tasks that share one are served in order of activation."""
+"""Fixed priority per task, as planned (0 is highest); equal priorities are served in order of activation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy from a Python file that is named on the command line; nothing in a plan or result ever leads here."""
+"""Policies from a Python file named on the command line; plans and results never load such a file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _EXAMPLE = "expected FILE.py:NAME, a Policy or a function key(job, now_ns) in th
 
 
 def registered(text: str) -> str:
-    """Run the file of FILE.py:NAME and return the name its policy is known by from now on in this process.
+    """Run the file of FILE.py:NAME, register its policy in this process and return the policy's name.
 
-    Raises UsageError for a file that cannot be run, a name it lacks, and a policy called like one there is already.
+    Raises UsageError for a file that cannot be run, a missing name, or a policy whose name is already taken.
     """
     text, before = text.removeprefix("np-"), "np-" if text.startswith("np-") else ""
     file, _, attribute = text.rpartition(":")
@@ -27,7 +27,7 @@ def registered(text: str) -> str:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the file does wrong is its author's to read
+    except Exception as error:  # report any error in the user's file
         raise UsageError(f"--policy {text}: {path} fails: {type(error).__name__}: {error}", _EXAMPLE) from error
     found = getattr(module, attribute, None)
     if not isinstance(found, Policy) and not callable(found):

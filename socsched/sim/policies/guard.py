@@ -1,13 +1,13 @@
-"""How long lanes may do something else before a deadline that earliest deadline first would meet is lost.
+"""How long lanes may serve another order before losing a deadline that earliest deadline first would meet.
 
-Slack stealing for EDF (after Tia, Liu & Shankar, Real-Time Systems 10, 1996): work of any other order is harmless for
-q ns from now if for every deadline d ahead the work due by then, what is left of present jobs and whole jobs of frames
-to come, still fits into d - now - q.  Frames after the next one of a task count by their rate from its deadline on, an
-upper bound that is exact at every one of them (Albers & Slomka, ECRTS 2004), so that only deadlines of present jobs and
-of the next frames have to be looked at.  Times are worst cases; frames come as early as they may.  The guarantee is for
-lanes that jobs only take all together, for given arrivals of data: other units have no slack here.
+Slack stealing for EDF (after Tia, Liu & Shankar, Real-Time Systems 10, 1996): any other order is harmless for q ns from
+now if for every future deadline d the work due by then (the rest of present jobs and whole jobs of coming frames) still
+fits into d - now - q.  Frames after the next one of a task count by their rate from its deadline on, an upper bound
+that is exact at every such deadline (Albers & Slomka, ECRTS 2004), so only deadlines of present jobs and of the next
+frames need to be checked.  Times are worst cases; frames arrive as early as possible.  The guarantee holds for lanes
+that jobs always take all together, and for given arrivals of data: other units have no slack here.
 
-The compiled kernel works the same out (`kernel.slack`), for controllers that are declared.
+The compiled kernel performs the same computation (`kernel.slack`) for declared controllers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies.control import View
 
 UNIT = 1 << 20
-"""Usage of the whole unit."""
+"""Utilization of the whole unit."""
 _MOST = 4000
-"""Deadlines looked at; where more might have to be, there is no slack."""
+"""Most deadlines checked; if more may be needed, no slack is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """A task with deadlines on a unit: its worst case, and the source of its frames (all ns).
 
-    `jitter_ns`, `gap_ns`: how much later than nominal frames come, and than a period after the one before.  `share`:
-    usage in 2**-20, `cost_ns`: what the next frame takes, and what more may come when the one after is early.
+    `jitter_ns`, `gap_ns`: largest delay of a frame after its nominal instant, and beyond one period after its
+    predecessor.  `share`: utilization in 2**-20.  `cost_ns`: work of the next frame, plus what may follow if the one
+    after is early.
     """
 
     number: int
@@ -43,25 +44,25 @@ class Load:
 
     @property
     def share(self) -> int:
-        """Usage, rounded up."""
+        """Return the utilization in 2**-20, rounded up."""
         return -(-self.worst_ns * UNIT // self.period_ns)
 
     @property
     def cost_ns(self) -> int:
-        """Work that comes with the next frame."""
+        """Return the work that arrives with the next frame."""
         return self.worst_ns + -(-self.share * self.jitter_ns // UNIT)
 
     @property
     def most_frames(self) -> int:
-        """Frames of the past that may still be on their way."""
+        """Return the most past frames that may still be in transit."""
         return 0 if self.timer else (self.deadline_ns + self.jitter_ns) // self.period_ns + 1
 
 
 class Guard:
-    """The slack of one unit for the tasks `kept` (numbers in the plan), whose deadlines count.
+    """The slack of one unit for the tasks `kept` (numbers in the plan), whose deadlines are guarded.
 
-    `possible`: something is known of it.  `region_ns`: the longest that lanes are held once given, which comes on top
-    of what is asked for.  `sure_ns`: until when any order is known to be harmless.
+    `possible`: slack can be bounded.  `region_ns`: the longest non-preemptible occupancy of the lanes, added to any
+    requested slack.  `sure_ns`: instant until which any order is known to be harmless.
     """
 
     def __init__(self, plan: Plan, tasks: Collection[int], kept: Collection[int]) -> None:
@@ -83,26 +84,29 @@ class Guard:
         self.sure_ns = 0
 
     def _bears(self, held_ns: int) -> bool:
-        """Whether no deadline is lost when all tasks begin at once, just after lanes were taken for so long.
+        """Return whether no deadline is lost when all tasks begin at once, just after the lanes were occupied for
+        `held_ns`.
 
-        Where lanes can be held, another order now may be what holds them when that happens, and EDF alone might not.
+        If lanes can be held, another order may have started the job that holds them at that moment, and EDF alone might
+        not.
         """
         points = [(load.deadline_ns, load.cost_ns, load.share) for load in self.loads]
         return _least_spare(sorted(points), 0, held_ns) >= held_ns
 
     def harmless_ns(self, view: View, now_ns: int, need_ns: int, enough_ns: int) -> int:
-        """Return for how long from now any order is known to be harmless (ns), looking again where that is not enough.
+        """Return for how long from now any order is known to be harmless (ns), recomputing if that is not above
+        `need_ns`.
 
-        What was found earlier still holds, less the time that passed: deadlines do not move and work only gets less.
+        An earlier result still holds, less the elapsed time: deadlines do not move and work only decreases.
         """
         if self.sure_ns - now_ns <= need_ns:
             self.sure_ns = now_ns + self.slack_ns(view, now_ns, enough_ns, need_ns)
         return self.sure_ns - now_ns
 
     def slack_ns(self, view: View, now_ns: int, enough_ns: int, need_ns: int = 0) -> int:
-        """Return for how long from now any order is harmless (ns), up to `enough_ns`; 0 where only EDF is known to be.
+        """Return for how long from now any order is harmless (ns), up to `enough_ns`; 0 if only EDF is known to be.
 
-        It may be 0 too where it is not more than `need_ns`.
+        The result may also be 0 if the slack is not above `need_ns`.
         """
         if not self.possible:
             return 0
@@ -114,7 +118,7 @@ class Guard:
             load = known.get(job.number)
             if load is None:
                 continue
-            # of a timer's frames behind the present one only the number is known
+            # of a timer's frames queued behind the present one, only the number is known
             if load.timer and frames[load.source][1] > job.frame + 1:
                 return 0
             here[job.number] = job.frame
@@ -123,7 +127,7 @@ class Guard:
             release, frame = frames[load.source]
             points.append((release + load.deadline_ns, load.cost_ns, load.share))
             behind = frame - 1 if load.timer else here.get(load.number, -1)
-            # frames under way elsewhere may still come; those that are here or behind are counted already
+            # frames in transit elsewhere may still arrive; those present or queued behind are already counted
             first, last = release - load.jitter_ns + load.deadline_ns, release + load.jitter_ns + load.deadline_ns
             while frame > behind + 1 and last - load.period_ns > now_ns:
                 first, last, frame = first - load.period_ns - load.gap_ns, last - load.period_ns, frame - 1
@@ -134,7 +138,7 @@ class Guard:
 
 
 def _least_spare(points: list[tuple[int, int, int]], now_ns: int, most_ns: int) -> int:
-    """Return the least time left at any deadline, of (deadline, work by then, rate of work from then on)."""
+    """Return the least time left at any deadline, given (deadline, work by then, rate of work from then on)."""
     spare, work, rate, before = most_ns, 0, 0, now_ns
     for deadline, cost, share in points:
         work += -(-rate * (deadline - before) // UNIT) + cost
@@ -145,7 +149,7 @@ def _least_spare(points: list[tuple[int, int, int]], now_ns: int, most_ns: int) 
 
 
 def _together(plan: Plan, engine: PlannedEngine, own: Collection[Task]) -> bool:
-    """Whether jobs take the lanes of a unit one after the other, and nothing but `Load.worst_ns` keeps them."""
+    """Return whether jobs take the lanes of a unit one after the other, with no delays beyond `Load.worst_ns`."""
     rows = [segment.engine for task in plan.tasks for segment in (*task.segments, *task.degraded)]
     apart = any(task.width or any(s.engine for s in (*task.segments, *task.degraded)) for task in own)
     return (
@@ -159,7 +163,7 @@ def _together(plan: Plan, engine: PlannedEngine, own: Collection[Task]) -> bool:
 
 
 def _overhead(engine: PlannedEngine, own: Collection[Task]) -> int:
-    """Return what starting a job may add, and resuming another that it interrupted (ns)."""
+    """Return the overhead of starting a job and of resuming the job it interrupted (ns)."""
     once = engine.switch_ns
     if engine.memory_bytes:
         rate = engine.swap_bandwidth or engine.bandwidth or 1
@@ -173,14 +177,14 @@ def _load(plan: Plan, number: int, extra_ns: int) -> Load:
     source = _source(plan, task)
     sensor = next((sensor for sensor in plan.sensors if sensor.name == source), None)
     timer = next((other for other in plan.tasks if other.name == source), task)
-    # what a timer's jitter moves is the arrival of its job, not its deadline
+    # a timer's jitter moves the arrival of its job, not its deadline
     jitter, gap = (sensor.jitter_ns, sensor.gap_ns) if sensor else (0, timer.gap_ns)
     period = max(sensor.period_ns if sensor else timer.period_ns, 1)
     return Load(number, worst + extra_ns, period, task.deadline_ns, source, task.timer, jitter, gap)
 
 
 def _source(plan: Plan, task: Task) -> str:
-    """Return the sensor or timer whose frames a task gets; empty where there are several."""
+    """Return the sensor or timer whose frames a task receives; empty if there are several."""
     known = {other.name: other for other in plan.tasks}
     found: set[str] = set()
     left = [task]

@@ -1,10 +1,10 @@
 """An order learned by policy gradient and masked by slack: linear softmax, with weights from `socsched study learn`.
 
-Ours, after reinforcement learning schedulers that mask actions (Decima, SIGCOMM 2019, what cannot run; here what might
-cost a deadline).  Every `period` it chooses one of `ACTIONS`: an order, and the clock.  All but the first one are
-masked unless `guard` finds slack for the time to the next look, so deadlines of hard and firm tasks (of all where none
-is soft) are lost no more than under that one.  While one job at most is there and no clock to set, the last choice
-stays and the others are masked.  Without `weights` the first one is all it does.
+Our own design, after reinforcement learning schedulers that mask actions (Decima, SIGCOMM 2019, masks what cannot run;
+here, what might cost a deadline).  Every `period` it chooses one of `ACTIONS`: an order, and the clock.  All but the
+first are masked unless `guard` finds slack until the next sample, so deadlines of hard and firm tasks (of all tasks if
+none is soft) are lost no more than under the first.  While at most one job is present and there is no clock to set, the
+last choice holds and the others are masked.  Without `weights` it always uses the first.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ ACTIONS: tuple[tuple[tuple[Term, Term], bool], ...] = (
     ((Term.REMAINING, Term.ACTIVATION), False),
     (SAFE, True),
 )
-"""Order of service, and whether at the next slower operating point; the first where no other is allowed."""
+"""Order of service, and whether at the next slower operating point; the first applies if no other is allowed."""
 FEATURES = (
     "one", "busy", "known_slack", "ready", "best_effort_ready", "least_laxity", "least_laxity_best_effort", "lateness",
     "work", "best_effort_work",
 )  # fmt: skip
 REACH = 10
-"""Periods that times are parts of, and that slack is looked for ahead."""
+"""Periods that serve as the unit of times, and over which slack is computed."""
 
 
 def kept(plan: Plan, tasks: Sequence[int]) -> tuple[int, ...]:
-    """Return the tasks whose deadlines are guarded: all that are not soft, or all."""
+    """Return the tasks whose deadlines are guarded: all non-soft ones, or all if every task is soft."""
     firm = tuple(number for number in tasks if plan.tasks[number].criticality != "soft")
     return firm or tuple(tasks)
 
 
 def points(plan: Plan, engine: str, tasks: Sequence[int]) -> int:
-    """Return how many operating points the unit of these tasks has to choose from.
+    """Return the number of operating points the unit of these tasks can choose from.
 
-    None (0) where others run on the engine, who have no say, or where the board or a governor sets them.
+    It is 0 if other tasks share the engine, since they have no say, or if the board or a governor sets the clock.
     """
     found = next(e for e in plan.engines if e.id == engine)
     shared = any(task.engine == engine for number, task in enumerate(plan.tasks) if number not in tasks)
@@ -53,14 +53,14 @@ def points(plan: Plan, engine: str, tasks: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What is decided by: numbers about 0 to 1 by `FEATURES`, and which actions are allowed."""
+    """Basis of a decision: `FEATURES` as numbers of about 0 to 1, and the allowed actions."""
 
     features: tuple[float, ...]
     mask: tuple[bool, ...]
 
 
 class Watcher:
-    """Makes a `Sight` of a unit; `period_ns` is how long an action holds."""
+    """Makes a `Sight` of a unit; `period_ns` is the duration of an action."""
 
     def __init__(self, period_ns: int) -> None:
         self.period_ns = period_ns
@@ -68,14 +68,14 @@ class Watcher:
         self._points = 0
 
     def see(self, view: View, now_ns: int, held: int = 0) -> Sight:
-        """Return what is seen now; `held` is the action that was chosen last."""
+        """Return the present features and mask; `held` is the last chosen action."""
         if self._guard is None:
             self._guard = Guard(view.plan, view.tasks, kept(view.plan, view.tasks))
             self._points = points(view.plan, view.engine, view.tasks)
         jobs = view.ready()
         scale = REACH * self.period_ns
         few = len(jobs) < 2 and not self._points
-        # an action may be chosen now and hold from the next nanosecond on (`study.environment`)
+        # an action may be chosen now and take effect from the next nanosecond on (`study.environment`)
         need = self.period_ns + 1
         free = not (few and held == 0) and self._guard.harmless_ns(view, now_ns, need, scale) > need
         if few or not free:
@@ -116,7 +116,7 @@ def scores(weights: Sequence[Sequence[float]], features: Sequence[float]) -> lis
 
 
 class Learned:
-    """What `Choosing` means for `ACTIONS`, as a controller in Python: the allowed action of the highest score."""
+    """`Choosing` for `ACTIONS` as a controller in Python: the allowed action with the highest score."""
 
     def __init__(self, weights: Sequence[Sequence[float]], period_ns: int) -> None:
         self.weights, self.period_ns = weights, period_ns
@@ -132,14 +132,14 @@ class Learned:
 
 
 def act(view: View, action: int) -> tuple[tuple[Term, Term], int | None]:
-    """Return what an action means on a unit."""
+    """Return the order and the operating point of an action on a unit."""
     order, slow = ACTIONS[action]
     count = points(view.plan, view.engine, view.tasks)
     return order, (count - 2 if slow else count - 1) if count else None
 
 
 def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
-    """Return the policy with the weights of a file; ValueError where they are none."""
+    """Return the policy with the weights of a file; raise ValueError if the file is invalid."""
     if not weights:
         return Policy("learned", SAFE)
     try:
@@ -152,7 +152,7 @@ def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
         raise ValueError(f"weights: {weights} was learned with other features or actions")
     if period_ns < 1:
         raise ValueError(f"weights: {weights} was learned for a period of {period_ns} ns")
-    # what training returns where nothing it found was better
+    # the result of training that found nothing better than the first action
     if rows[0][0] >= 0 and not any((*rows[0][1:], *(value for row in rows[1:] for value in row))):
         return Policy("learned", SAFE)
     return Policy("learned", SAFE, control=Choosing(ACTIONS, rows, period_ns))

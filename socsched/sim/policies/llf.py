@@ -1,7 +1,7 @@
-"""Least laxity first (Mok, PhD thesis, MIT 1983): who can least afford to wait.
+"""Least laxity first (Mok, PhD thesis, MIT 1983): the job that can least afford to wait.
 
-Laxities of waiting jobs shrink, so the order is looked at again every millisecond while somebody waits; looking more
-often makes jobs of equal laxity take turns at every look, which the definition asks for and no system wants.
+Laxities of waiting jobs shrink, so the order is re-evaluated every millisecond while jobs wait.  At a finer interval,
+jobs of equal laxity would alternate at every evaluation, as the definition requires but no system wants.
 """
 
 from __future__ import annotations

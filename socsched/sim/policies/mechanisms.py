@@ -1,6 +1,6 @@
-"""Mechanisms a policy may declare: how an engine is taken from a job, tokens, jobs beside each other, batches.
+"""Mechanisms a policy may declare: preemption of engines, tokens, co-running jobs, batches.
 
-The kernel knows these and not the policies that use them.
+The kernel implements these, independently of the policies that use them.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ DRAINS = ("", "slowdown", "share", "completion")
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """How an engine is taken from a job that somebody more urgent follows, where software brings that about.
+    """How an engine is taken from a job when a more urgent one arrives, for preemption implemented in software.
 
-    `preemption` full | segment | none | restart, as `PlannedEngine.preemption` says; `kinds`: of engines it is for (the
-    first that fits counts), none named: all that are not preempted fully by themselves.  `in_flight`: segments launched
-    ahead, 0 for the engine's own.  `reset_ns`: who takes over waits while work is killed; `save_ns`: or while the state
-    of a job that keeps its progress is saved, which then pays `restore_ns` on top of the engine's switch.
+    `preemption` full | segment | none | restart, as in `PlannedEngine.preemption`.  `kinds`: engine kinds it applies to
+    (the first match counts); empty: all engines without full preemption of their own.  `in_flight`: segments launched
+    ahead, 0 for the engine's own.  `reset_ns`: delay of the preempting job while work is killed.  `save_ns`: its delay
+    while the state of a job that keeps its progress is saved; that job later pays `restore_ns` on top of the engine's
+    switch.
 
-    `loses` of a restart: ``in-flight`` goes back to the first segment that may not be finished, `in_flight` before the
-    last one launched and no further than where the job was resumed; ``job`` starts all over.
+    `loses`, for a restart: ``in-flight`` goes back to the first segment that may be unfinished, `in_flight` before the
+    last one launched but no further than where the job was resumed; ``job`` starts over.
 
-    `drain`: let a job that runs finish (looked at again at every dispatch) rather than take its engine, where
-
-    - ``slowdown``: the one that waits would slow it down by more (what is left of the one that waits, in whole times of
-      the one that runs) than the other way round;
-    - ``share``: a larger share of it is left than of the one that waits;
-    - ``completion``: both together would end later: what is left of it is at most what is left of the one that waits,
-      and what saving and restoring take.
+    `drain`: let a running job finish (re-evaluated at every dispatch) rather than preempt it, if
+    - ``slowdown``: the waiting job would slow it down by more (the rest of the waiting job, relative to the whole time of
+      the running one) than the other way round;
+    - ``share``: a larger share of it is left than of the waiting job;
+    - ``completion``: preempting would delay the sum of both ends: the rest of it is at most the rest of the waiting job
+      plus the costs of saving and restoring.
     """
 
     preemption: str
@@ -47,23 +47,23 @@ class Taking:
     drain: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse names the kernel does not know."""
+        """Raise ValueError for names the kernel does not know."""
         named = ((self.preemption, WAYS), (self.loses, LOSES), (self.drain, DRAINS))
         for value, known in named:
             if value not in known:
                 raise ValueError(f"{value!r} is none of {', '.join(repr(name) for name in known)}")
 
     def fits(self, kind: str, preemption: str) -> bool:
-        """Return whether this is the way with an engine of a kind that has its own way of preemption."""
+        """Return whether this applies to an engine of a kind with the given preemption of its own."""
         return kind in self.kinds if self.kinds else preemption != "full"
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A job starts with its task's weight in tokens and earns that many more in every own execution time it waits.
+    """A job starts with its task's weight in tokens and earns that many more per own execution time it waits.
 
-    Candidates are those that have as many as the threshold: the largest of `levels` that some job reaches, or `fixed`.
-    `strict`: more than that many.
+    Candidates are the jobs with at least as many as the threshold: the largest of `levels` that some job reaches, or
+    `fixed`.  `strict`: more than that many.
     """
 
     levels: tuple[int, ...]
@@ -73,13 +73,13 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """On an engine that one job has whole, the first of the order that fits beside it runs too, as its guest.
+    """On an engine occupied by one job as a whole, the first job in order that fits co-runs as its guest.
 
-    `pace(task, segment, guest, its segment)`: ns that both segments take as a whole beside each other, host's first;
-    None: not together.  It is asked once a pair, before time begins.  `kinds`: of engines, none named: all.  With
-    `weigh` a guest is let in only where both end sooner in sum than one after the other; with `once` at most one
-    segment of guests ends beside a host's.  Guests occupy no lanes; they take the energy that their work takes alone,
-    and their memory traffic is counted but neither waits nor makes others wait.
+    `pace(task, segment, guest, its segment)`: duration in ns of each whole segment when both co-run, host's first;
+    None: they do not co-run.  It is called once per pair, before the simulation starts.  `kinds`: engine kinds, empty:
+    all.  With `weigh` a guest is admitted only if both end sooner in sum than one after the other; with `once` at most
+    one guest segment ends during a host's segment.  Guests occupy no lanes; their energy is that of their work running
+    alone, and their memory traffic is counted but neither waits nor delays other traffic.
     """
 
     pace: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]
@@ -90,9 +90,9 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A job that starts takes waiting ones of its task along, `most(task)` in all.
+    """A starting job takes waiting jobs of its task along, `most(task)` in all.
 
-    Every one more costs `more` thousandths of a job alone; they end together.  `kinds`: of engines, none named: all.
+    Each additional one costs `more` thousandths of a job alone; all end together.  `kinds`: engine kinds, empty: all.
     """
 
     most: Callable[[Task], int]

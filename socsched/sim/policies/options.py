@@ -11,7 +11,7 @@ from socsched.sim.policies.terms import Policy
 
 
 def with_options(module: ModuleType, name: str, written: list[str]) -> Policy:
-    """Return the policy of a module with the options `written` (KEY=VALUE); UsageError for what it does not know.
+    """Return the policy of a module with the options `written` (KEY=VALUE); raise UsageError for unknown ones.
 
     Options are the keyword arguments of its `make`: whole numbers, words, and times (arguments that end in ``_ns``,
     written with a unit and without that ending).
@@ -48,7 +48,7 @@ def _value(where: str, argument: str, default: object, text: str) -> object:
 
 
 def one_of(what: str, value: str, known: tuple[str, ...]) -> str:
-    """Return `value`; ValueError naming those that are known where it is none of them."""
+    """Return `value`; raise ValueError listing the known values if it is not one of them."""
     if value not in known:
         raise ValueError(f"{what} must be one of {', '.join(known)}, got {value!r}")
     return value

@@ -5,4 +5,4 @@ from __future__ import annotations
 from socsched.sim.policies.terms import Policy, Term
 
 POLICY = Policy("rm", (Term.PERIOD, Term.NOTHING))
-"""Tasks of one period keep their order, as a fixed assignment of priorities does."""
+"""Tasks of equal period keep their order, as in a fixed priority assignment."""

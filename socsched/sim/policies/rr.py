@@ -1,7 +1,7 @@
 """Round-robin: every job runs for the engine's quantum, then goes to the end of the queue.
 
-On an engine that changes jobs at ends of segments only, the quantum is looked at there: with a quantum of 1 ns two
-processes alternate segment by segment, which is how an accelerator without priorities is time-shared.
+On an engine that switches jobs only between segments, the quantum is checked there: with a quantum of 1 ns two
+processes alternate segment by segment, as on a time-shared accelerator without priorities.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a policy orders by: terms the kernel works out itself, or a function of the policy's own."""
+"""Ordering keys of policies: terms the kernel evaluates itself, or a custom function."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
 
 
 class Term(IntEnum):
-    """A number of a ready job; the smaller, the sooner it is served.  Times in ns.
+    """An ordering key of a ready job; smaller values are served first.  Times in ns.
 
     `DEADLINE` absolute; `ACTIVATION` instant at which it became ready; `RELATIVE_DEADLINE` and `PERIOD` of its task;
-    `LAXITY` deadline minus what remains to be done; `TURN` the end of the queue at that moment; `SERVER` deadline of
-    its task's reservation; `REMAINING` and `COST` work left, and of the whole job, alone on the board; `CANDIDATE` 0
-    for who has enough tokens, 1 for others; `CRITICAL` 0 for whose laxity is below the policy's `margin_ns`, 1 for
-    others; `SERVICE` time its task has had, divided by its weight; `BEST_EFFORT` 1 for soft tasks, 0 for others.
+    `LAXITY` deadline minus remaining work; `TURN` the end of the queue at that moment; `SERVER` deadline of its task's
+    reservation; `REMAINING` and `COST` work left, and of the whole job, alone on the board; `CANDIDATE` 0 for jobs with
+    enough tokens, 1 for others; `CRITICAL` 0 for jobs whose laxity is below the policy's `margin_ns`, 1 for others;
+    `SERVICE` time its task has run, divided by its weight; `BEST_EFFORT` 1 for soft tasks, 0 for others.
     """
 
     NOTHING = 0
@@ -42,9 +42,9 @@ class Term(IntEnum):
 
 
 class Ready(NamedTuple):
-    """A ready job as a policy written in Python sees it; times in ns, `start_ns` -1 before it first ran.
+    """A ready job as seen by a policy written in Python; times in ns, `start_ns` -1 before it first ran.
 
-    `exec_ns` is the time it has run, `remaining_ns` what is left alone on the board, `number` tells tasks apart.
+    `exec_ns` is its execution time so far, `remaining_ns` the rest alone on the board, `number` identifies the task.
     """
 
     task: Task
@@ -60,25 +60,25 @@ class Ready(NamedTuple):
 
 
 Key = Callable[[Ready, int], tuple[int, ...]]
-"""key(job, now_ns): at most two whole numbers, the smallest is served first; equal keys by task order."""
+"""key(job, now_ns): at most two whole numbers, the smallest is served first; ties are broken by task order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """In which order the ready jobs of an engine are served, and when that is looked at again.
+    """The order in which the ready jobs of an engine are served, and when it is re-evaluated.
 
-    `order`: two terms, compared one after the other, then the tasks' order; or a function (slower: Python is asked).
-    A job's keys are worked out when it becomes ready at the engine; with `dynamic` again whenever somebody is
-    dispatched, and every `tick_ns` while jobs wait.  `preemptive` False keeps what runs until it ends.  `sliced`: a job
-    that has run for the engine's quantum goes to the end (at the end of its segment where it cannot be stopped before).
-    `serves` reservations (`Task.budget_ns` of every `Task.server_ns`).  `across`: engines under this policy are served
-    together: none runs a job less urgent, by its first key, than the most urgent one anywhere.
+    `order`: two terms, compared one after the other, then the tasks' order; or a function (slower: it runs in Python).
+    A job's keys are computed when it becomes ready at the engine; with `dynamic` again at every dispatch, and every
+    `tick_ns` while jobs wait.  `preemptive` False lets running jobs finish.  `sliced`: a job that has run for the
+    engine's quantum goes to the end (after its segment if it cannot be stopped earlier).  `serves` reservations
+    (`Task.budget_ns` of every `Task.server_ns`).  `across`: engines under this policy are scheduled together: none runs
+    a job less urgent, by its first key, than the most urgent job on any of them.
 
-    `taking`: how engines are taken from jobs, in place of their own way.  `weight`: of a task, in tokens or in shares
-    of service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below which a
-    job is `CRITICAL`.  `beside`: who may run beside whom on an engine that one job has whole.  `batch`: waiting jobs of
-    a task that are served together.  `control` changes the order while a simulation runs: as declared,
-    or as a class of one's own does (slower: Python is asked).
+    `taking`: how engines are taken from jobs, in place of their own preemption.  `weight`: of a task, in tokens or in
+    shares of service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below
+    which a job is `CRITICAL`.  `beside`: which jobs may co-run on an engine that one job occupies as a whole.  `batch`:
+    waiting jobs of a task that are served together.  `control` changes the order during a simulation: as declared, or
+    by a custom class (slower: it runs in Python).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Write schemas/*.json from the models of descriptor files; editors check and complete YAML against them.
+"""Write schemas/*.json from the models of descriptor files, plans and results; editors check and complete against them.
 
 Usage: python tools/gen_schema.py [--check]   (--check writes nothing and fails when a schema is stale)
 """
@@ -10,27 +10,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
 from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
+from socsched.planning.plan import Plan
+from socsched.trace.document import ResultDocument
 
 FOLDER = Path(__file__).parents[1] / "schemas"
-MODELS: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type] = {
     "platform.schema.json": PlatformFile,
     "pipeline.schema.json": PipelineFile,
     "rules.schema.json": RulesFile,
     "study.schema.json": StudyFile,
     "taskset.schema.json": TaskSetFile,
+    "plan.schema.json": Plan,
+    "result.schema.json": ResultDocument,
 }
 
 
-def render(model: type[BaseModel]) -> str:
+def render(model: type) -> str:
     """Return the JSON Schema of a file model as text."""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_tidy(model.model_json_schema())}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_tidy(TypeAdapter(model).json_schema())}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

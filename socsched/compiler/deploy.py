@@ -1,9 +1,9 @@
-"""A pipeline's compiled stages in one folder that starts on the board, with a manifest that says what is what.
+"""A pipeline's compiled stages in one folder that can be started on the board, with a manifest of its contents.
 
 manifest.json           stages in order with their inputs, artefacts and hand-overs, versions, the digest of every file
-STAGE/ENGINE-PRECISION/ the code of a stage, or what a vendor's toolchain needs to make it
-plan.json, weights.npz  the plan and the weights it was built from, where given
-start.sh, lib/          runs it with TVM's runtime alone (see `board`)
+STAGE/ENGINE-PRECISION/ the code of a stage, or the inputs a vendor's toolchain needs to build it
+plan.json, weights.npz  the plan and the weights it was built from, if given
+start.sh, lib/          run the bundle with TVM's runtime alone (see `board`)
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ SCHEMA_VERSION = "1"
 MANIFEST = "manifest.json"
 
 Placement = Mapping[str, tuple[str, str]]
-"""Stage name -> (engine id, precision), as a plan decides it."""
+"""Stage name -> (engine id, precision), as assigned by a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to compile of a pipeline: `placement` is a plan's choice, an engine id, or None for every able engine.
+    """What to compile of a pipeline: `placement` is a plan's choice, an engine id, or None for every capable engine.
 
-    `stage` and `engine` narrow it down, `part` cuts the one stage.  `shares`: units of its engine a stage has, by
-    stage.  `scales`: those of int8 stages by stage name.  `plan`: the plan's document, kept with the code.
+    `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
+    stage.  `scales`: scales of int8 stages, by stage name.  `plan`: the plan's document, kept with the code.
     """
 
     placement: Placement | str | None = None
@@ -84,9 +84,9 @@ def compile_bundle(
 ) -> dict[str, Any]:
     """Compile network stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
 
-    Stages of engines with a vendor's toolchain are handed over to it (`handover.write`).  `note` is told of each stage
-    and of every engine that does not take one.  Raises UsageError for unknown names, MachineError when `out_dir` cannot
-    be written, and what `compile_stage` and `hand_over` raise.
+    Stages of engines with a vendor's toolchain are handed over to it (`handover.write`).  `note` is called for each
+    stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when `out_dir`
+    cannot be written, and the errors of `compile_stage` and `hand_over`.
     """
     if request.part and not request.stage:
         raise UsageError("a part needs its stage", "add --stage")
@@ -113,7 +113,7 @@ def _make(
     weights: Mapping[str, np.ndarray[Any, Any]] | None,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Write all of a bundle but its manifest into `made`, and return that."""
+    """Write a bundle except its manifest into `made`, and return the manifest."""
     artifacts: list[dict[str, Any]] = []
     handovers: list[dict[str, Any]] = []
     for number, (chosen, target, precision) in enumerate(choices):
@@ -155,12 +155,12 @@ def planned(tasks: Any) -> dict[str, tuple[str, str]]:
 
 
 def planned_shares(tasks: Any) -> dict[str, int]:
-    """Return how many lanes a plan gives each stage (tasks with kind, name and lanes)."""
+    """Return the number of lanes a plan assigns to each stage (tasks with kind, name and lanes)."""
     return {task.name: len(task.lanes) for task in tasks if task.kind == "stage"}
 
 
 def _require_takers(choices: list[tuple[Stage, Engine, str]], part: Part | None) -> None:
-    """Name all that would fall back of all stages before the first file is written."""
+    """Raise UsageError naming the fallback operators of all stages, before the first file is written."""
     refused = []
     for stage, engine, precision in choices:
         if handover.has_toolchain(engine):
@@ -223,7 +223,8 @@ class _Choices:
                 yield from self.able(stage)
 
     def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:
-        """The engines that take the stage, each in the best precision it accepts; a named engine is not filtered."""
+        """Yield the engines that accept the stage, each in its best accepted precision; a named engine is not
+        filtered."""
         for engine in self.engines:
             known = self.precisions(stage, engine)
             fitting = [p for p in stage.precisions if p in engine.precisions and p in known]
@@ -241,7 +242,7 @@ class _Choices:
                 )
 
     def precisions(self, stage: Stage, engine: Engine) -> tuple[str, ...]:
-        """What can be built for an engine: int8 of a hand-over needs scales."""
+        """Return the precisions that can be built for an engine: a hand-over in int8 needs scales."""
         if not handover.has_toolchain(engine):
             return precisions(engine)
         return handover.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)

@@ -1,4 +1,4 @@
-"""The Relax module of a network read back as operations, and those fused (`graph.fusion`), for lowering."""
+"""Reads the Relax module of a network back as operations and fuses them (`graph.fusion`) for lowering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {name: dtype for dtype, name in DTYPES.items()}
 
 
 def read(module: Any, network: Network) -> Graph:
-    """Return the fused operators of `main` in `module`, the import of `network`; CompileError for one not known."""
+    """Return the fused operators of `main` in `module`, the import of `network`; CompileError if one is unknown."""
     return _Reader(module, network).graph()
 
 
@@ -53,9 +53,9 @@ class _Reader:
         return fuse(self.network, self.inputs, [op for op in found if op is not None], outputs, calls, params)
 
     def operation(self, name: str, call: Any) -> Operation | None:
-        """Return what a binding computes; None for a parameter in another form, and for a part of another kernel."""
+        """Return the operation of a binding; None for a reshaped parameter and for a part of another kernel."""
         args = _operands(call)
-        if args and all(arg in self.weights for arg in args):  # a parameter brought into the form its operator takes
+        if args and all(arg in self.weights for arg in args):  # a parameter converted to the form its operator takes
             self.weights[name] = self.weights[args[0]]
             return None
         kernel = self.kernel_kind(call)
@@ -81,14 +81,14 @@ class _Reader:
         return Operation(name, kind, inputs, made, weights, given, axes=axes, weight_first=first)
 
     def kernel_kind(self, call: Any) -> str:
-        """Return the kind of a kernel of ours, "" for an operator of Relax."""
+        """Return the kind of a custom kernel, "" for a Relax operator."""
         if str(call.op.name) != "relax.call_tir":
             return ""
         return str(self.module[call.args[0]].attrs["socsched.kind"])
 
 
 def _operands(expression: Any) -> tuple[str, ...]:
-    """Names of the values an expression reads, through tuples; a kernel's own name is left out."""
+    """Return the names of the values an expression reads, through tuples, without the kernel's own name."""
     from socsched.compiler.environment import relax
 
     if isinstance(expression, relax.Tuple):
@@ -99,7 +99,7 @@ def _operands(expression: Any) -> tuple[str, ...]:
 
 
 def _window(attrs: Any, kernel: Any) -> dict[str, float]:
-    """Geometry every sliding-window operator has; `pad` is the largest of the four."""
+    """Return the geometry common to sliding-window operators; `pad` is the largest of the four."""
     pads = [int(value) for value in attrs.padding]
     found: dict[str, float] = {
         "kernel_h": int(kernel[0]),

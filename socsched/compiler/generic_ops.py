@@ -1,4 +1,4 @@
-"""Layers of networks from files as Relax expressions; none has a rule of its own, all go through general schedules."""
+"""Layers of networks from files as Relax expressions; none has a custom rule, all use general schedules."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Emit = Callable[[str, Any], Any]
 
 
 def expression(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
-    """Return the Relax expression of a layer, None for an op that is not known here.
+    """Return the Relax expression of a layer, None for an unknown op.
 
-    `emit` binds a part of it to a variable; `dtype` is that of scalars.
+    `emit` binds a subexpression to a variable; `dtype` is the type of scalars.
     """
     if layer.op in _BINARY:
         pair = [*args, weights["constant"]] if "constant" in weights else args

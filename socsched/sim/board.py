@@ -30,8 +30,7 @@ class Board:
         self._traffic = 0.0
 
     def look(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, tuple[int, ...]]:
-        """Return the next sampling instant and the engines that changed; `spent` is lane time by engine and level (ns).
-        """
+        """Return the next sampling instant and the changed engines; `spent` is lane time by engine and level (ns)."""
         drawn = [self._drawn(index, spent) for index in range(len(self.plan.engines))]
         static = self.plan.base_mw + sum(engine.idle_mw for engine in self.plan.engines)
         memory = (traffic - self._traffic) * self.plan.dram_picojoule_per_byte / self.rule.period_ns

@@ -212,9 +212,7 @@ class Conductor:
         return ()
 
     def control(self, now: int, books: Mapping[str, Sequence[int]], traffic: float) -> tuple[int, Collection[int]]:
-        """Run the due controllers of the board and of policies; return the next due instant and the engines that
-        changed.
-        """
+        """Run the due controllers of board and policies; return the next due instant and the changed engines."""
         changed: set[int] = set()
         if self.board is not None and self._looks <= now:
             self._looks, stepped = self.board.look(now, books["spent"], traffic)

@@ -85,8 +85,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Hog:
-    """Foreign traffic draws `bandwidth` bytes/s of DRAM in [from_ns, until_ns), with the characteristics of `engine`.
-    """
+    """Foreign traffic draws `bandwidth` bytes/s of DRAM in [from_ns, until_ns), as `engine` would."""
 
     engine: str
     from_ns: int

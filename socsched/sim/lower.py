@@ -362,8 +362,7 @@ def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
 
 
 def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
-    """Mark the tasks whose end lets a closed loop continue: the last one, and any that loses a frame on the path to it.
-    """
+    """Mark the tasks whose end continues a closed loop: the last one, and any that loses a frame on the path to it."""
     number = {task.name: index for index, task in enumerate(plan.tasks)}
     place = {name: index for index, name in enumerate(sources)}
     after = {task.name: task.after for task in plan.tasks if task.after}
@@ -382,8 +381,7 @@ def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
 
 
 def _way(after: Mapping[str, Sequence[str]], first: str, last: str) -> list[str]:
-    """Return the tasks from `first` to `last`, each triggered only by its predecessor; empty if there is no such path.
-    """
+    """Return the tasks from `first` to `last`, each triggered only by its predecessor; empty if no such path exists."""
     found, name = {last: None}, last
     while name != first:
         if len(after.get(name, ())) != 1 or after[name][0] in found:

@@ -44,9 +44,7 @@ def as_taken(plan: Plan, rules: Sequence[Policy]) -> Plan:
 
 
 def dynamic(rule: Policy) -> int:
-    """Return 0 for constant keys, 1 if they change for running jobs or by a threshold, 2 if they may change for any
-    job.
-    """
+    """Return 0 for constant keys, 1 if they change for running jobs or by a threshold, 2 if for any job."""
     if not rule.dynamic:
         return 0
     if callable(rule.order) or callable(rule.control) or rule.beside or rule.order[1] in _BY_THRESHOLD:
@@ -99,8 +97,7 @@ def _weight(task: Task, rule: Policy) -> int:
 
 
 def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
-    """Append to `waits` the waiting times at which a task reaches a policy's token levels, and return their start
-    index.
+    """Append the waiting times at which a task reaches a policy's token levels to `waits`; return their start.
 
     Tokens start at the weight and grow by the weight for every own execution time waited.
     """

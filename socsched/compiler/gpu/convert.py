@@ -1,7 +1,7 @@
-"""Conversions on the GPU between fp32 and fp16 and between NCHW and NHWC, as kernels of their own.
+"""Conversions on the GPU between fp32 and fp16 and between NCHW and NHWC, as separate kernels.
 
-A cast is one thread an element; a change of layout goes through a tile in shared memory so that both sides are read and
-written in rows.  The kernels are built once by nvcc and kept with the compiled stages.
+A cast uses one thread per element; a change of layout goes through a tile in shared memory so that both sides are read
+and written in rows.  The kernels are built once by nvcc and kept with the compiled stages.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PAIR(f, float, h, __half) PAIR(h, __half, f, float) PAIR(f, float, f, float) PAI
 
 
 def cubin(arch: str) -> bytes:
-    """Return the kernels as machine code for an architecture ("sm_90a"), built at first use."""
+    """Return the kernels as machine code for an architecture ("sm_90a"), built on first use."""
     digest = hashlib.sha256((SOURCE + arch).encode()).hexdigest()[:20]
     file = cache_dir() / f"convert-{digest}.cubin"
     if not file.is_file():
@@ -75,10 +75,10 @@ def cubin(arch: str) -> bytes:
 
 
 def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, int]]:
-    """Return the kernel for a conversion, and for a change of layout the rows and columns it turns.
+    """Return the kernel for a conversion, and for a change of layout the rows and columns it transposes.
 
-    Where channel blocks are on one side these are channels and pixels.  MachineError for anything but fp32, fp16 and,
-    of images, NCHW, NHWC and NCHW in channel blocks.
+    If one side is in channel blocks, these are channels and pixels.  MachineError for types other than fp32 and fp16
+    and for image layouts other than NCHW, NHWC and NCHW in channel blocks.
     """
     layouts = (given.layout or "NCHW", wanted.layout or "NCHW")
     images = len(given.shape) == 4 and layouts[0] != layouts[1]
@@ -99,7 +99,7 @@ def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, i
 
 
 def blocked(layout: str) -> int | None:
-    """Return how a layout counts channels for the kernels: NHWC 0, NCHW 1, NCHWnc n, None for others."""
+    """Return the kernels' channel parameter for a layout: NHWC 0, NCHW 1, NCHWnc n, None for others."""
     if layout in ("NHWC", "NCHW"):
         return int(layout == "NCHW")
     digits = layout.removeprefix("NCHW").removesuffix("c")
@@ -110,7 +110,7 @@ class Converter:
     """The kernels, loaded into the calling thread's context."""
 
     def __init__(self, arch: str) -> None:
-        cudart().cudaFree(None)  # makes the device's primary context, which TVM uses too, current in this thread
+        cudart().cudaFree(None)  # makes the device's primary context, shared with TVM, current in this thread
         self._module = ctypes.c_void_p()
         code = cubin(arch)
         _call("cuModuleLoadData", ctypes.byref(self._module), code)
@@ -119,7 +119,7 @@ class Converter:
     def launch(
         self, target: int, wanted: TensorType, source: int, given: TensorType, rows: int | None, stream: Stream
     ) -> None:
-        """Queue a conversion between device addresses; `rows` of the first dimension where that is not None."""
+        """Queue a conversion between device addresses; limited to `rows` of the first dimension if not None."""
         name, (height, width) = kernel_for(given, wanted)
         if name.startswith("cast"):
             count = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows

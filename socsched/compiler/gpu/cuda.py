@@ -1,8 +1,8 @@
-"""CUDA artefacts: fp16 and int8 by the rules of `compiler.gpu`, the rest by TVM's general schedules; no GPU is needed.
+"""CUDA artefacts: fp16 and int8 by the rules of `compiler.gpu`, the rest by TVM's general schedules; needs no GPU.
 
-TVM embeds only CUDA source where no CUDA driver is installed, so nvcc turns that source into a cubin here.  Under the
-general schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 everything is fp16
-there, accumulators included.
+Without a CUDA driver TVM embeds only CUDA source, so this module compiles it to a cubin with nvcc.  Under the general
+schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 they compute everything in
+fp16, accumulators included.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def build_cuda(
 ) -> tuple[Tensors, Tensors, tuple[str, ...], tuple[str, ...]]:
     """Write stage.cubin, stage.cu and the host half into `folder`; return (inputs, outputs, files, notes).
 
-    Images lie in NHWC under the rules, in plain NCHW under the general schedules.  In int8 `scales` are those of the
-    network's values, and are written beside the code; `sms` as for `build_executable`.  Raises MachineError when nvcc
-    is missing, CompileError when it refuses the source.
+    Images are NHWC under the rules, plain NCHW under the general schedules.  In int8 `scales` are the scales of the
+    network's values and are written next to the code; `sms` as for `build_executable`.  Raises MachineError when nvcc
+    is missing and CompileError when it rejects the source.
     """
     compiler, arch = find_nvcc(), str(spec.tvm["arch"])
 
@@ -62,7 +62,7 @@ def build_cuda(
 
     with supplied(cubin):
         built = build_executable(network, weights, spec.tvm, precision, scales, sms)
-    if not (folder / BINARY).exists():  # without a driver TVM does not ask for machine code
+    if not (folder / BINARY).exists():  # without a driver TVM does not request machine code
         cubin(device_source(built.executable.mod))
     host = resolve(spec.tvm.get("host", {"kind": "llvm", "host": True}))
     files, notes = write_library(built.executable, folder, host)
@@ -74,7 +74,7 @@ def build_cuda(
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A Relax executable and how its tensors lie; `notes` say what is slow about it, `scales` are those of int8."""
+    """A Relax executable and its tensor layouts; `notes` list performance limitations, `scales` the int8 scales."""
 
     executable: Any
     inputs: Tensors
@@ -91,9 +91,9 @@ def build_executable(
     scales: Scales | None = None,
     sms: int = 0,
 ) -> Built:
-    """Return the executable of a network for a CUDA target, weights inside: by the rules where they apply.
+    """Return the executable of a network for a CUDA target, weights included, built by the rules where they apply.
 
-    `sms`: multiprocessors it will run on, 0 for all; tiles of fp16 products are chosen for them.
+    `sms`: multiprocessors it will run on, 0 for all; tiles of fp16 products are chosen accordingly.
     """
     graph = read(import_network(network), network)
     if precision == "int8":
@@ -164,7 +164,7 @@ def _modules(module: Any) -> Iterator[Any]:
 
 
 def write_cubin(compiler: str, source: Path, binary: Path, arch: str) -> None:
-    """Compile CUDA source to a cubin for `arch` ("sm_87"); CompileError with nvcc's words when it refuses."""
+    """Compile CUDA source to a cubin for `arch` ("sm_87"); CompileError with nvcc's message if it fails."""
     command = [compiler, "-cubin", f"-arch={arch}", "-O3", "--disable-warnings", "-o", str(binary), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The few calls of the CUDA runtime that launching a stage as one graph takes, by ctypes: no compiler, no framework."""
+"""The CUDA runtime calls needed to launch a stage as one graph, by ctypes: no compiler, no framework."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from socsched.errors import MachineError
 
 _NON_BLOCKING = 1
 _THREAD_LOCAL = 1
-"""Capture mode: other threads may go on allocating while this one captures."""
+"""Capture mode: other threads may continue to allocate while this one captures."""
 
 
 @cache
 def cudart() -> Any:
-    """Return the CUDA runtime library; MachineError when none is installed."""
+    """Return the CUDA runtime library; MachineError if it is not installed."""
     for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
         try:
             return ctypes.CDLL(name)
@@ -25,10 +25,10 @@ def cudart() -> Any:
 
 
 def quick() -> Any:
-    """Return the same library for calls that return at once, which keep the interpreter.
+    """Return the same library for calls that return immediately and keep the interpreter lock.
 
-    Whoever gives it up for a microsecond may wait for it as long as another thread computes in Python; a frame makes
-    dozens of such calls.
+    A thread that releases the lock for a microsecond may wait for it as long as another thread computes in Python; a
+    frame makes dozens of such calls.
     """
     library = cudart()
     return _keeping(library._name) if isinstance(library, ctypes.CDLL) else library
@@ -40,7 +40,7 @@ def _keeping(name: str) -> Any:
 
 
 def check_status(status: int, what: str) -> None:
-    """Raise MachineError with CUDA's words unless `status` is 0."""
+    """Raise MachineError with CUDA's message unless `status` is 0."""
     if status:
         text = cudart().cudaGetErrorString
         text.restype = ctypes.c_char_p
@@ -48,7 +48,7 @@ def check_status(status: int, what: str) -> None:
 
 
 class Stream:
-    """A stream of its own; `priority` as CUDA counts it, 0 lowest, negative numbers first."""
+    """A separate stream; `priority` in CUDA's convention: 0 is lowest, negative numbers are higher."""
 
     def __init__(self, priority: int = 0) -> None:
         handle = ctypes.c_void_p()
@@ -61,11 +61,11 @@ class Stream:
         check_status(cudart().cudaStreamSynchronize(self.handle), "a stage")
 
     def begin_capture(self) -> None:
-        """Record what is launched from now on instead of running it."""
+        """Record subsequent launches instead of running them."""
         check_status(cudart().cudaStreamBeginCapture(self.handle, _THREAD_LOCAL), "capturing a stage")
 
     def end_capture(self) -> Graph:
-        """Return what was launched since `begin_capture` as a graph."""
+        """Return the launches since `begin_capture` as a graph."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         api = cudart()
         check_status(api.cudaStreamEndCapture(self.handle, ctypes.byref(graph)), "capturing a stage")
@@ -82,7 +82,7 @@ class Graph:
         self._executable, self._launch = executable, quick().cudaGraphLaunch
 
     def launch(self, stream: Stream) -> None:
-        """Start it on `stream` and return at once."""
+        """Start the graph on `stream` and return immediately."""
         status = self._launch(self._executable, stream.handle)
         if status:
             check_status(status, "launching a stage")

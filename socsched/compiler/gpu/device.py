@@ -18,12 +18,12 @@ from socsched.compiler.gpu.cuda_api import Stream, check_status, cudart, quick
 from socsched.compiler.gpu.runtime import Captured, open_machine, record
 from socsched.graph.operators import TensorType
 
-_BLOCKING_SYNC = 1  # cudaEventBlockingSync: who waits sleeps
-_DEFAULT_KIND = 4  # cudaMemcpyDefault: the addresses tell the direction
+_BLOCKING_SYNC = 1  # cudaEventBlockingSync: a waiting thread sleeps
+_DEFAULT_KIND = 4  # cudaMemcpyDefault: the direction follows from the addresses
 _RANKS = {"hard": 2, "firm": 1, "soft": 0}
 _REBASE_NS = 5_000_000_000
 _DRIFT = 20_000
-"""One part in this many is granted to the difference between the device's clock and the host's."""
+"""Allowed drift between the device's clock and the host's: one part in this many."""
 
 
 class Event:
@@ -39,7 +39,7 @@ class Event:
 
 
 class CudaDevice:
-    """The first CUDA device; `arch` is what conversions are built for."""
+    """The first CUDA device; `arch` is the architecture conversions are built for."""
 
     def __init__(self, arch: str) -> None:
         self._arch = arch
@@ -74,16 +74,16 @@ class CudaDevice:
         return np.frombuffer(block, dtype, prod(shape)).reshape(shape)
 
     def program(self, artifact: Artifact) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """Return a stage's machine, loaded for the calling thread."""
+        """Return a stage's virtual machine, loaded for the calling thread."""
         return _Program(artifact)
 
     def record(self, stream: Stream, program: Any, inputs: Sequence[Any]) -> tuple[Captured, tuple[Any, ...]]:
-        """Warm a program up on `inputs` and record it; see `Device.record`."""
+        """Warm up a program on `inputs` and record it; see `Device.record`."""
         captured = record(program.machine, program.device, stream, tuple(inputs))
         return captured, captured.outputs
 
     def address(self, buffer: Any) -> int:
-        """Return where a tensor lies."""
+        """Return the address of a tensor."""
         return _address(buffer)
 
     def handle(self, stream: Stream) -> int:
@@ -116,17 +116,17 @@ class CudaDevice:
         return Event()
 
     def mark(self, event: Event, stream: Stream) -> None:
-        """Let an event happen when the stream has come here."""
+        """Record an event at the current position of the stream."""
         check_status(quick().cudaEventRecord(event.handle, stream.handle), "marking an event")
 
     def follow(self, stream: Stream, event: Event) -> None:
-        """Let the stream wait for an event."""
+        """Make the stream wait for an event."""
         check_status(quick().cudaStreamWaitEvent(stream.handle, event.handle, 0), "waiting for an event")
 
     def wait(self, start: Event, end: Event) -> tuple[int, int]:
-        """Sleep until `end`; return both moments on the host's clock.
+        """Sleep until `end`; return both times on the host's clock.
 
-        The device's clock is related to the host's by the least delay seen between an event and its being known.
+        The device's clock is mapped to the host's by the smallest delay seen between an event and its observation.
         """
         check_status(cudart().cudaEventSynchronize(end.handle), "a stage")
         now = time.monotonic_ns()
@@ -141,7 +141,7 @@ class CudaDevice:
         return moment - lasted, moment
 
     def _rebase(self) -> None:
-        """Take a new moment to count from: differences are single-precision ms, which get coarse."""
+        """Take a new base event: differences are single-precision ms, whose resolution degrades with time."""
         self._base = Event()
         self.mark(self._base, self._clock)
         self._clock.synchronize()

@@ -1,7 +1,7 @@
-"""Who turns CUDA source into machine code when TVM asks: nvcc while building, the artefact's cubin while loading.
+"""Supplies machine code for CUDA source on TVM's request: from nvcc when building, the artefact's cubin when loading.
 
-TVM calls a registered function both where a module is built next to a GPU and where one built without a GPU is loaded.
-Its own needs a compiler on the board; these do not.
+TVM calls a registered function both when a module is built on a machine with a GPU and when a module built without a
+GPU is loaded.  TVM's own function needs a compiler on the board; these do not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOCK = Lock()
 
 @contextmanager
 def supplied(compile_source: Callable[[str], bytes]) -> Iterator[None]:
-    """While it lasts, `compile_source` gives TVM the cubin of CUDA source; one thread at a time."""
+    """Supply TVM with cubins from `compile_source` within the block; one thread at a time."""
     from socsched.compiler.tvm_runtime import tvm
 
     with _LOCK:

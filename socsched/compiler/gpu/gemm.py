@@ -20,7 +20,8 @@ _ATTRIBUTES = {"tirx.noalias": True}
 def pixel(shape: Convolution, length: int, rows: int) -> Any:
     """Return a function (X, m, k) -> A[m, k]; `length` and `rows` are the padded k and m.
 
-    Indices go by groups of 8 channels, so that TVM sees that the 8 elements of a 16-byte copy share their pixel.
+    Indices are formed by groups of 8 channels, so that TVM can prove that the 8 elements of a 16-byte copy share a
+    pixel.
     """
     groups, taps, width = shape.channels // VECTOR, shape.kernel_w, shape.out_width
     plain = shape.kernel_h == shape.kernel_w == shape.stride == 1 and not shape.pad
@@ -33,7 +34,7 @@ def pixel(shape: Convolution, length: int, rows: int) -> Any:
             return tirx.if_then_else(tirx.all(*inside), X[m, k], zero) if inside else X[m, k]
         h = m // width * shape.stride + group // (taps * groups) - shape.pad
         w = m % width * shape.stride + group // groups % taps - shape.pad
-        inside.append(h < shape.height)  # rows past the last one, if not by the kernel, come from rounding m up
+        inside.append(h < shape.height)  # rows past the last come from the kernel or from rounding m up
         if shape.pad:
             inside += [h >= 0, w >= 0, w < shape.width]
         channel = group % groups * VECTOR + k % VECTOR
@@ -53,7 +54,7 @@ def target(shape: Convolution) -> Any:
         return row * (width * s) + column
 
     def in_plane(m: Any, n: Any) -> tuple[Any, Any]:
-        """Pairs of channels share their plane, so that they can be written at once."""
+        """Return the indices of C[m, n] in a plane: pairs of channels share one, so that they are written together."""
         pair, start = n // 2, sum(shape.planes)
         place = None
         for count in reversed(shape.planes):

@@ -6,8 +6,8 @@
 One warpgroup computes a patch of output pixels by `columns` channels.  A step of the sum is one kernel tap of 64
 channels: its patch of pixels is one box of a three-dimensional tensor map, whose out-of-bounds elements arrive as the
 zeros of the padding and whose element strides are the convolution's.  Operands lie in 128-byte swizzled rows, as wgmma
-reads them; one product stays in flight while the next step's operands are waited for.  (PTX ISA, "Asynchronous
-Warpgroup Level Matrix Instructions" and "Tensor copies".)
+reads them; one product stays in flight while waiting for the next step's operands.  (PTX ISA, "Asynchronous Warpgroup
+Level Matrix Instructions" and "Tensor copies".)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
     """Return conv(X[pixels, channels], W[n, k], B[outputs], O[results, total])."""
     c, kernel_w, stride, pad = shape.channels, shape.kernel_w, shape.stride, shape.pad
     in_h, in_w, out_h, out_w = shape.height, shape.width, shape.out_height, shape.out_width
-    if shape.kernel_h == kernel_w == stride == 1:  # a row of pixels: no patch sticks out at the side
+    if shape.kernel_h == kernel_w == stride == 1:  # a row of pixels: no patch extends past the side
         in_h, in_w, out_h, out_w = 1, shape.height * shape.width, 1, shape.m
     high, wide, columns, stages = patch.height, patch.width, patch.columns, patch.stages
     down, across, beside = -(-out_h // high), -(-out_w // wide), shape.n // columns
@@ -35,7 +35,7 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
     a_size, b_size = patch.rows * DEPTH, columns * DEPTH
     size, transferred = a_size + b_size, (a_size + b_size) * 2
     tiles, held, row = patch.rows // ROWS, columns // 2, columns + 8
-    lanes = 2 if shape.planes else 8  # elements that lie together in the result
+    lanes = 2 if shape.planes else 8  # adjacent elements in the result
     pieces = columns // lanes
     turns = patch.rows * pieces // _THREADS
     pixels, results, total = shape.height * shape.width, shape.pixels, shape.total or shape.outputs
@@ -114,7 +114,7 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
                         0,
                     )
             T.ptx.wgmma.commit_group.sync.aligned()
-            T.ptx.wgmma.wait_group.sync.aligned(1)  # the step before is done: its tile may be overwritten
+            T.ptx.wgmma.wait_group.sync.aligned(1)  # the previous step is done: its tile may be overwritten
             T.cuda.cta_sync()
             if thread == 0 and step + stages - 1 < steps:
                 T.ptx.mbarrier.arrive.expect_tx.shared.b64(

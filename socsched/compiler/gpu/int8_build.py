@@ -1,4 +1,4 @@
-"""Networks in int8 for CUDA targets: scales chosen or taken, network in integers, kernels on tensor cores."""
+"""Networks in int8 for CUDA targets: choice of scales, integer network, tensor-core kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from socsched.graph.operators import TensorType
 
 @dataclass(frozen=True, slots=True)
 class BuiltInt8:
-    """A Relax executable, how its tensors lie (fp32, images NHWC), and the scales it was built with."""
+    """A Relax executable, its tensor layouts (fp32, images NHWC), and the scales it was built with."""
 
     executable: Any
     inputs: tuple[TensorType, ...]
@@ -35,10 +35,10 @@ class BuiltInt8:
 def build_int8_executable(
     network: Network, weights: Mapping[str, Array], target: Mapping[str, Any], scales: Scales | None
 ) -> BuiltInt8:
-    """Return the int8 executable of a network with an operator worth it (`quantize.build.stays_float` says no).
+    """Return the int8 executable of a network that profits from int8 (`quantize.build.stays_float` is false).
 
     Without scales it is calibrated on this machine on seeded normal inputs, and a note says so.  Raises CompileError
-    for what has no int8 form, and for GPUs before sm_80.
+    for operators without int8 form and for GPUs before sm_80.
     """
     arch = str(target["arch"])
     if capability(arch) < OLDEST:
@@ -49,7 +49,7 @@ def build_int8_executable(
         )
     graph = read(import_network(network), network)
     if scales is None:
-        require(graph)  # before any work
+        require(graph)  # fail before any work
         scales = calibrate(network, weights, seeded_samples(network))
         scales = replace(scales, source=f"{DEFAULT}: no calibration data were given")
     integers = quantised(graph, weights, scales)

@@ -3,9 +3,9 @@
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """int8 convolution as an implicit GEMM on tensor cores: the computation, not yet scheduled.
 
-It is `gemm` on bytes.  Operands lie in pairs, each pair an fp16 to everything that copies it, so that tiles, swizzle
-and asynchronous copies are those of fp16: in a `Convolution` here `channels` and k count pairs.  Zero is stored as
-zero, be values signed or not, so that pixels outside the image are the copies' zero fill.  Sums are requantised by the
+It is `gemm` on bytes.  Operands are stored in pairs that are copied as one fp16 each, so that tiles, swizzle and
+asynchronous copies are those of fp16: in a `Convolution` here `channels` and k count pairs.  Zero is stored as zero for
+signed and unsigned values, so that pixels outside the image are the copies' zero fill.  Sums are requantised by the
 rule of `quantize.fixed_point` on their way out, in 32 bits.
 """
 
@@ -25,7 +25,7 @@ _ATTRIBUTES = {"tirx.noalias": True}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the bytes of a product mean: whether its source is `signed`, its `epilogue`, and the dtype `added`."""
+    """Interpretation of a product's bytes: whether its source is `signed`, its `epilogue`, and the dtype `added`."""
 
     signed: bool
     epilogue: Epilogue
@@ -70,7 +70,7 @@ def _products(shape: Convolution, rows: int, length: int, form: Form) -> Any:
 
 
 def _finish(form: Form, outputs: int) -> Any:
-    """Return a function (sum, S, n, other) -> result; the table's later rows stand for those it does not have."""
+    """Return a function (sum, S, n, other) -> result; the table's later rows replace missing ones."""
     last = form.epilogue.rows - 1
 
     def finish(total: Any, S: Any, n: Any, other: Any = None) -> Any:
@@ -165,7 +165,7 @@ def _split(shape: Convolution, tile: Tile, rows: int, length: int, form: Form) -
 
 
 def reduction(shape: Convolution, parts: int, form: Form) -> Any:
-    """Return finish(P[parts, m, n], S, (R,) O): add the parts of a split product, then what follows a whole one."""
+    """Return finish(P[parts, m, n], S, (R,) O): add the parts of a split product, then apply the epilogue."""
     m, n, outputs, entries = shape.m, shape.n, shape.outputs, form.epilogue.rows
     results, total, quads, dtype = shape.pixels, shape.total or shape.outputs, n // 4, form.epilogue.dtype
     at, finish, added = target(shape), _finish(form, outputs), form.added

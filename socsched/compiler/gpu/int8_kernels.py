@@ -1,10 +1,10 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""What is not a matrix product on the GPU in int8, on images [pixels, channels] in bytes; `kernels.spread` binds them.
+"""GPU kernels in int8 other than matrix products, on images [pixels, channels] in bytes; bound by `kernels.spread`.
 
-Values are stored as their integers, so zero is zero whether bytes are signed or not.  Channels past an image's own
-exist in memory up to whole 16; what they hold is never read into a result.  Rounding is that of `quantize.fixed_point`.
+Values are stored as their integers, so zero is zero for signed and unsigned bytes.  Channels are padded in memory to
+multiples of 16; the padding never affects a result.  Rounding is that of `quantize.fixed_point`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from socsched.compiler.environment import T
 
 _ATTRIBUTES = {"tirx.noalias": True}
 QUAD = 4
-"""Bytes a thread handles at once."""
+"""Bytes handled at once by a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def rescale(
     relu: bool,
     shift: int,
 ) -> Any:
-    """Return rescale(X[pixels, source], O[pixels, total]): channels of X, brought to the step of O, to `first` onwards.
+    """Return rescale(X[pixels, source], O[pixels, total]): channels of X, rescaled to the step of O, from `first` on.
 
     `relu` clips below zero; `count` and the others are multiples of four.
     """
@@ -70,7 +70,7 @@ def rescale(
 
 
 def add(pixels: int, channels: int, left: Operand, right: Operand, stored: Stored, relu: bool, shift: int) -> Any:
-    """Return add(X, Y, O): X and Y brought to the step of O and added; `relu` clips below zero."""
+    """Return add(X, Y, O): X and Y rescaled to the step of O and added; `relu` clips below zero."""
     finish, dtype, groups = _finish((left, right), stored, relu, shift), stored.dtype, channels // QUAD
     ours, theirs = left.dtype, right.dtype
 

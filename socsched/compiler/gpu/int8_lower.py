@@ -1,8 +1,8 @@
-"""GPU lowering of an integer network: a Relax module of bound int8 kernels, weights and multipliers packed in.
+"""GPU lowering of an integer network: a Relax module of bound int8 kernels with packed weights and multipliers.
 
-Activations stay [pixels, channels] in bytes from one end of the network to the other, channels rounded up to whole 16.
-At the network's border tensors are fp32 and images NHWC, quantised on the way in; results leave as fp32 sums where
-nothing else reads them.  What has no int8 form is computed in fp32 by TVM's general schedules, on plain tensors.
+Activations stay [pixels, channels] in bytes from one end of the network to the other, channels rounded up to multiples
+of 16.  At the network's border tensors are fp32 and images NHWC, quantised on entry; results leave as fp32 sums where
+nothing else reads them.  Operators without int8 form are computed in fp32 by TVM's general schedules, on plain tensors.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 
 _UNITY = 1 << RATIO_SHIFT
-_ALIGNED = 64  # bytes, what kernels may assume of a tensor's address
+_ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
 
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An activation: `var` is [height * width, channels rounded up to 16] in bytes, or fp32 sums on their way out."""
+    """An activation: `var` is [height * width, channels rounded up to 16] in bytes, or fp32 sums that leave."""
 
     var: Any
     channels: int
@@ -46,7 +46,7 @@ class _Image:
 
     @property
     def lying(self) -> int:
-        """Channels as they lie."""
+        """Return the number of channels in memory."""
         return up(self.channels, EDGE)
 
     @property
@@ -57,8 +57,8 @@ class _Image:
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:
     """Return the GPU form of an integer network; `weights` are those of the operators computed in fp32.
 
-    In its products' shapes channels and k count pairs of bytes.  Without `bound` kernels are left as plain loops, which
-    run on a CPU.  CompileError for what has no form.
+    In its products' shapes channels and k count pairs of bytes.  Without `bound` kernels remain plain loops, which run
+    on a CPU.  CompileError for unsupported operators.
     """
     return _Lowering(quantised, weights, arch, bound).run()
 
@@ -70,7 +70,7 @@ class _Lowering:
         self.q, self.graph, self.weights, self.arch, self.bound = quantised, quantised.graph, weights, arch, bound
         self.builder = relax.BlockBuilder()
         self.images: dict[str, _Image] = {}
-        self.left: dict[str, Any] = {}  # what leaves, as it lies there
+        self.left: dict[str, Any] = {}  # outputs in their border layout
         self.plain: dict[str, Any] = {}  # fp32 tensors, images in NCHW
         self.kernels: dict[Any, Any] = {}
         self.partial: dict[str, Any] = {}
@@ -120,7 +120,7 @@ class _Lowering:
             self.quantise(name, flat, plain=False)
 
     def quantise(self, name: str, var: Any, plain: bool) -> None:
-        """Bring fp32 values [pixels, channels], or `plain` [channels, pixels], into bytes."""
+        """Convert fp32 values [pixels, channels], or `plain` [channels, pixels], to bytes."""
         _, channels, height, width = self.graph.values[name].shape
         stored, pixels, lying = self.stored(name), height * width, up(channels, EDGE)
         inverse = float(1.0 / self.q.scales[name].step)
@@ -174,7 +174,7 @@ class _Lowering:
         return self.viewed(var, physical_shape(tensor), "float32")
 
     def viewed(self, var: Any, shape: Any, dtype: str, offset: int = 0) -> Any:
-        """The memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
+        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
         place = tirx.IntImm("int64", offset)
         return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), dtype, place))
 
@@ -196,7 +196,7 @@ class _Lowering:
         return self.kernels[key]
 
     def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
-        """Call a kernel that writes a slice of a concatenation, into the tensor the slice before it was written to."""
+        """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""
         if concat in self.partial:
             operands = [*operands, self.partial[concat]]
             var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
@@ -208,7 +208,7 @@ class _Lowering:
     # Concatenations written in place, and convolutions that share their input.
 
     def planned_slices(self) -> dict[str, tuple[str, int]]:
-        """Inputs of concatenations that are written straight into them: (the concatenation, first channel)."""
+        """Return the inputs written directly into concatenations: (the concatenation, first channel)."""
         found: dict[str, tuple[str, int]] = {}
         for step in self.q.steps:
             if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
@@ -228,7 +228,8 @@ class _Lowering:
         return found
 
     def planned_siblings(self) -> dict[str, list[Step]]:
-        """1x1 convolutions of one input whose sums all leave are one product (a detection head)."""
+        """Return the sets of 1x1 convolutions of one input whose sums all leave: one product each (a detection
+        head)."""
         heads: dict[tuple[str, bool], list[Step]] = {}
         for step in self.q.steps:
             leaves, a = step.output in self.q.floats and step.output not in self.slices, step.group.attrs
@@ -271,7 +272,7 @@ class _Lowering:
             self.place(members, counts, shape, epilogue.dtype, var)
 
     def place(self, members: list[Step], counts: list[int], shape: Convolution, dtype: str, var: Any) -> None:
-        """Note where a product's results lie; those of planes lie as they leave."""
+        """Record the location of a product's results; planes are already in border layout."""
         _, _, height, width = self.graph.values[members[0].output].shape
         start = 0
         for member, count in zip(members, counts, strict=True):
@@ -288,7 +289,7 @@ class _Lowering:
             start += count
 
     def planes(self, counts: list[int], shape: Convolution) -> tuple[int, ...]:
-        """Channels of each sum, if it can be written where it leaves: in pairs, and at aligned addresses."""
+        """Return the channels of each sum if all can be written to their outputs: in pairs, at aligned addresses."""
         rest = shape.outputs - sum(counts)
         if len(counts) == 1 and not rest:
             return ()
@@ -310,7 +311,7 @@ class _Lowering:
             return schedule(function, tile, form.family) if self.bound else function
 
         if tile.splits > 1:
-            # parts depend on the source's form alone
+            # parts depend only on the source's form
             kernel = self.kernel((int8_gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")
             part = self.builder.emit(relax.call_tir(kernel, [pixels, weight], parts))

@@ -1,4 +1,5 @@
-"""A convolution's integers as its GPU kernel reads them: one matrix of weight bytes in pairs, one table by channel."""
+"""A convolution's integers in the layout its GPU kernel reads: one matrix of weight bytes in pairs, one table by
+channel."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Layers = Sequence[tuple[Step, Layer]]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A convolution's window: kernel, stride, padding, and how many output pixels a side one place of it makes."""
+    """A convolution's window: kernel, stride, padding, and the output pixels per side that one window position
+    produces."""
 
     kernel: tuple[int, int]
     stride: int
@@ -30,8 +32,8 @@ class Window:
 def window_of(step: Step) -> Window:
     """Return the window of a convolution, or of the one that computes all phases of a transposed one.
 
-    A phase of a transposed convolution reads some of its neighbours; the window holds those of all phases, and is the
-    pixel itself where kernel = stride.
+    A phase of a transposed convolution reads some neighbours of its pixel; the window covers those of all phases, and
+    is the pixel itself where kernel = stride.
     """
     a = step.group.attrs
     if step.group.kind == "conv2d":
@@ -42,13 +44,13 @@ def window_of(step: Step) -> Window:
 
 
 def _reach(step: Step) -> tuple[int, int]:
-    """Return the first and the last pixel that any phase of a transposed convolution reads, from its own."""
+    """Return the first and last pixel, relative to its own, that any phase of a transposed convolution reads."""
     w = int8_pack.window(step)
     return w.base + w.lift // w.phases, w.base + (w.phases - 1 + w.lift) // w.phases + w.taps[0] - 1
 
 
 def kernel_matrix(layers: Layers, shape: Convolution, length: int) -> Array:
-    """Return the weights as fp16 containers [n, length]: rows as `shape` counts n, pairs of bytes along k."""
+    """Return the weights as fp16 containers [n, length]: rows in the order of n in `shape`, pairs of bytes along k."""
     taps = np.concatenate([_taps(step, layer) for step, layer in layers], axis=1)  # [phases^2, O, kh, kw, I]
     whole = np.zeros((len(taps), shape.outputs, *taps.shape[2:4], 2 * shape.channels), np.int8)
     whole[:, : taps.shape[1], :, :, : taps.shape[4]] = taps

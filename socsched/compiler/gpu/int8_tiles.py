@@ -1,4 +1,4 @@
-"""How int8 products are cut: as fp16 ones of half the depth, since a pair of bytes takes an fp16's room and time."""
+"""Tiles of int8 products: as for fp16 at half the depth, since a pair of bytes takes the space and time of an fp16."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from socsched.compiler.gpu.tiles import modelled
 
 
 def int8_tile(shape: Convolution, arch: str) -> Tile:
-    """Return the tile of an int8 product, whose `shape` counts pairs: from the architecture's table, else the model's.
+    """Return the tile of an int8 product, whose `shape` counts pairs: from the architecture's table, else from the
+    model.
 
-    Results that lie in planes are written in pairs, by one kernel.
+    Results in planes are written in pairs, by one kernel.
     """
     plain = arch.rstrip("a")
     measured = INT8_TABLE.get(plain, {}).get(shape.key)

@@ -1,12 +1,12 @@
 # mypy: ignore-errors
 """Warp-level tensor-core operations as tensor intrinsics of TVM's schedules: fp16 with fp32 sums, int8 with int32 sums.
 
-A 16x16 tile is spread over a warp as PTX lays the fragments of `mma.m16n8k16` out (PTX ISA, "Matrix Fragments for
+A 16x16 tile is distributed over a warp as the PTX fragments of `mma.m16n8k16` (PTX ISA, "Matrix Fragments for
 mma.m16n8k16"): lane 4 (i mod 8) + (j mod 8) / 2 holds element (i, j) in register 4 (j / 8) + 2 (i / 8) + j mod 2.  Two
-such instructions make one 16x16x16 product.  Bytes go in pairs, each pair the bits of one fp16 element: the fragments
-of `mma.m16n8k32` (ibid.) then lie exactly as those above.  TVM ships equivalents for fp16 and single bytes, but
-importing them parses hundreds of others, 20 s; and its swizzle of shared memory knows 16-bit elements only, its
-asynchronous copies only a floating-point zero to fill in.
+such instructions make one 16x16x16 product.  Bytes are stored in pairs, each pair the bits of one fp16 element: the
+fragments of `mma.m16n8k32` (ibid.) then have exactly the layout above.  TVM ships equivalents for fp16 and single
+bytes, but importing them parses hundreds of others (20 s), its swizzle of shared memory supports only 16-bit elements,
+and its asynchronous copies support only a floating-point zero fill.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARED = "shared.dyn"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One kind of product of fp16 containers: what `instruction` takes their bits for, and the type of the `sums`."""
+    """One kind of product of fp16 containers: the operand type `instruction` assumes, and the type of the `sums`."""
 
     name: str
     sums: str
@@ -33,7 +33,8 @@ class Family:
 
     @property
     def fill(self) -> str:
-        """Name of the intrinsic that clears a tile of sums; those below load operands, multiply, and store sums."""
+        """Return the name of the intrinsic that clears a tile of sums; those below load operands, multiply, store
+        sums."""
         return f"socsched.{self.name}.fill"
 
     @property
@@ -53,7 +54,7 @@ class Family:
         return f"socsched.{self.name}.store"
 
     def product(self, a: Any, b: Any) -> Any:
-        """Return what one element of each operand adds to a sum: a product, or of pairs of bytes two."""
+        """Return the contribution of one element of each operand to a sum: one product, or two for pairs of bytes."""
         if self.instruction[3] == "fp16":
             return T.Cast(self.sums, a) * T.Cast(self.sums, b)
         a_low, a_high = _bytes(a, self.instruction[3] == "int8")
@@ -72,7 +73,7 @@ def _bytes(pair: Any, signed: bool) -> tuple[Any, Any]:
 HALVES = Family("f16", "float32", ("m16n8k16", "row", "col", "fp16", "fp16", "fp32"))
 SIGNED = Family("s8", "int32", ("m16n8k32", "row", "col", "int8", "int8", "int32"))
 UNSIGNED = Family("u8", "int32", ("m16n8k32", "row", "col", "uint8", "int8", "int32"))
-"""Bytes by signed weights: activations signed, or unsigned behind a ReLU."""
+"""Bytes times signed weights: activations are signed, or unsigned after a ReLU."""
 
 
 def fragment(i: Any, j: Any) -> tuple[Any, Any]:
@@ -81,13 +82,13 @@ def fragment(i: Any, j: Any) -> tuple[Any, Any]:
 
 
 def element(lane: Any, register: Any) -> tuple[Any, Any]:
-    """Return (i, j) of what a lane holds in a register: the inverse of `fragment`."""
+    """Return (i, j) of the element in a lane's register: the inverse of `fragment`."""
     return 8 * (register % 4 // 2) + lane // 4, 8 * (register // 4) + lane % 4 * 2 + register % 2
 
 
 @cache
 def register(family: Family) -> None:
-    """Make the intrinsics of a family known to TVM, once per process (a tenth of a second)."""
+    """Register the intrinsics of a family with TVM, once per process (a tenth of a second)."""
     s_tir.TensorIntrin.register(family.fill, *_fill(family.sums), override=True)
     s_tir.TensorIntrin.register(family.load_a, *_load(second=False), override=True)
     s_tir.TensorIntrin.register(family.load_b, *_load(second=True), override=True)
@@ -125,7 +126,7 @@ def _fill(dtype: str) -> tuple[Any, Any]:
 
 
 def _load(second: bool) -> tuple[Any, Any]:
-    """Four 8x8 matrices by ldmatrix.x4, each lane naming a row; B lies as [n, k], so it is not transposed."""
+    """Load four 8x8 matrices by ldmatrix.x4, each lane addressing a row; B is [n, k], so it is not transposed."""
 
     def row(lane: Any, stride: Any) -> Any:
         if second:

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""What is not a matrix product on the GPU, on images [pixels, channels] in fp16; `spread` binds a kernel to threads.
+"""GPU kernels other than matrix products, on images [pixels, channels] in fp16; `spread` binds a kernel to threads.
 
-Unbound they run on a CPU too, which is how their indices are tested.
+Unbound kernels also run on a CPU, which is how their indexing is tested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _THREADS = 128
 
 
 def spread(function: Any) -> Any:
-    """Return `function` with the loops of each of its blocks bound to GPU threads; a third loop becomes a vector."""
+    """Return `function` with the loops of each of its blocks bound to GPU threads; a third loop is vectorised."""
     sch = s_tir.Schedule(function)
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         *outer, last = sch.get_loops(block)
@@ -39,7 +39,7 @@ def _activation(relu: bool) -> Any:
 
 
 def reduction(shape: Convolution, parts: int) -> Any:
-    """Return finish(P[parts, m, n], B, (R,) O): add the parts of a split product, then what follows a whole one."""
+    """Return finish(P[parts, m, n], B, (R,) O): add the parts of a split product, then apply the epilogue."""
     act, m, n, outputs = _activation(shape.relu), shape.m, shape.n, shape.outputs
     results, total, quads = shape.pixels, shape.total or shape.outputs, n // 4
     at = target(shape)
@@ -146,7 +146,7 @@ def mean(pixels: int, channels: int) -> Any:
 
 
 def add(pixels: int, channels: int, relu: bool) -> Any:
-    """Return add(X, Y, O): the sum of two images and, if asked for, ReLU."""
+    """Return add(X, Y, O): the sum of two images and, if requested, ReLU."""
     act, groups = _activation(relu), channels // VECTOR
 
     @T.prim_func(s_tir=True, private=True)
@@ -165,10 +165,11 @@ def add(pixels: int, channels: int, relu: bool) -> Any:
 
 
 def copy(pixels: int, source: int, start: int, count: int, total: int, first: int, relu: bool) -> Any:
-    """Return copy(X[pixels, source], O[pixels, total]): channels `start`... of X to `first`... of O, rectified.
+    """Return copy(X[pixels, source], O[pixels, total]): channels from `start` of X to `first` of O, optionally
+    rectified.
 
-    Channels of O past `count` become zero where O holds nothing else (first = 0 and total < count + 16), so that
-    padding channels are defined.
+    Channels of O past `count` are zeroed if O holds nothing else (first = 0 and total < count + 16), so that padding
+    channels are defined.
     """
     act = _activation(relu)
     written = total if first == 0 and total - count < 16 else count

@@ -1,4 +1,4 @@
-"""GPU lowering in fp16: the fused operators of a network as a Relax module of bound kernels, weights packed in.
+"""GPU lowering in fp16: the fused operators of a network as a Relax module of bound kernels with packed weights.
 
 Activations stay [pixels, channels] in fp16 from one end of the network to the other, which is NHWC with its channels
 rounded up to whole 16-byte groups; sums are fp32.  At the network's border images are plain NHWC.
@@ -27,14 +27,14 @@ from socsched.graph.operators import TensorType
 Array = np.ndarray[Any, Any]
 
 _DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64"}
-_ALIGNED = 64  # bytes, what kernels may assume of a tensor's address
+_ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
 _DENSE = 64
 """Outputs of a dense layer are rounded up to this, for wide tiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A Relax module whose `main` takes and returns tensors that lie as `inputs` and `outputs` say.
+    """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
 
     `products` are its matrix products in order, with their tiles.
     """
@@ -56,7 +56,7 @@ class _Image:
 
     @property
     def lying(self) -> int:
-        """Channels as they lie."""
+        """Return the number of channels in memory."""
         return rules.lying(self.channels)
 
     @property
@@ -65,10 +65,10 @@ class _Image:
 
 
 def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
-    """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without kernel.
+    """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without a kernel.
 
-    Without `bound` kernels are left as plain loops, which run on a CPU.  `sms`: tiles are chosen for so many
-    multiprocessors, 0 for all of them.
+    Without `bound` kernels remain plain loops, which run on a CPU.  `sms`: number of multiprocessors that tiles are
+    chosen for, 0 for all of them.
     """
     return _Lowering(graph, weights, arch, bound, sms).run()
 
@@ -139,7 +139,8 @@ class _Lowering:
         return self.viewed(var, self.physical(tensor))
 
     def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
-        """The memory of `var`, from byte `offset` on, as a tensor of another shape; no kernel, unlike reshape."""
+        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape; no kernel, unlike
+        reshape."""
         place = tirx.IntImm("int64", offset)
         return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), "float16", place))
 
@@ -195,13 +196,13 @@ class _Lowering:
             self.images[final.output] = _Image(self.narrowed(var, shape, channels), channels, height, width)
 
     def narrowed(self, var: Any, shape: Convolution, channels: int) -> Any:
-        """A result of 8 channels or fewer lies in 8, though a product has at least 16."""
+        """Return a result of 8 channels or fewer narrowed to 8, since a product has at least 16."""
         if rules.lying(channels) == shape.outputs:
             return var
         return self.copied(var, shape.pixels, shape.outputs, 0, rules.lying(channels), rules.lying(channels))
 
     def planes(self, members: list[Group], shape: Convolution) -> tuple[int, ...]:
-        """Channels of each member, if its image can be written where it leaves: in pairs, and at aligned addresses."""
+        """Return the channels of each member if all can be written to their outputs: in pairs, at aligned addresses."""
         counts = [self.graph.values[member.output].shape[1] for member in members]
         starts = [sum(counts[:index]) * shape.m * 2 for index in range(len(counts))]
         if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
@@ -251,11 +252,12 @@ class _Lowering:
     def product(
         self, group: Group, shape: Convolution, weight: Array, members: list[Group], operands: list[Any]
     ) -> Any:
-        """Emit an implicit GEMM; a slice of a concatenation goes into the tensor the slice before it was written to."""
+        """Emit an implicit GEMM; a slice of a concatenation is written into the tensor that holds the previous
+        slice."""
         into = self.slices.get(group.output)
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
-        # Programs run on GPUs only.
+        # Tile programs run only on GPUs.
         tile = tile_for(shape, self.arch if self.bound else self.arch.rstrip("a"), self.sms)
         if isinstance(tile, Tile) and shape.planes:
             tile = replace(tile, splits=1, store=2)
@@ -356,7 +358,7 @@ class _Lowering:
 
 
 def _padded(array: Array, *sizes: tuple[int, int]) -> Array:
-    """`array` with the given axes filled up with zeros to the given sizes."""
+    """Return `array` with the given axes zero-padded to the given sizes."""
     widths = [(0, 0)] * array.ndim
     for axis, size in sizes:
         widths[axis] = (0, size - array.shape[axis])

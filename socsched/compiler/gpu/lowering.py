@@ -1,4 +1,4 @@
-"""How a lowered module becomes CUDA source: TVM's passes with the changes that the rules need."""
+"""From a lowered module to CUDA source: TVM's passes with the changes the rules need."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OPTIONS = {"tirx.use_async_copy": 1, "tirx.disable_cse_tir": True}
 TILE_PROGRAM = "socsched.tile_program"
 """Attribute of functions written as programs of a block of threads, not as scheduled loops."""
 
-_WARP_BUFFERS = 8  # at most; two operands and the sums are what the rules use
+_WARP_BUFFERS = 8  # upper bound; the rules use two operands and the sums
 
 
 def build(module: Any, target: Mapping[str, Any], general: bool = False) -> Any:
     """Return the Relax executable of a module of finished functions for a CUDA target.
 
-    With `general` it also holds operators, which are legalised and get TVM's general schedules.
+    With `general` the module also holds operators, which are legalised and scheduled by TVM's general rules.
     """
     chosen = tvm.target.Target(dict(target))
     with chosen, tvm.transform.PassContext(config=OPTIONS):
@@ -47,7 +47,7 @@ def relax_pipeline(general: bool = False) -> Any:
 
 
 def _general_schedules() -> list[Any]:
-    """TVM's schedules for GPUs, reductions first; functions that are scheduled already stay as they are."""
+    """Return TVM's schedules for GPUs, reductions first; functions already scheduled are left unchanged."""
     from tvm.s_tir import dlight
 
     return [
@@ -58,7 +58,7 @@ def _general_schedules() -> list[Any]:
 
 
 def tir_pipeline() -> Any:
-    """Return TVM's pipeline for scheduled functions with the lowering of warp buffers repeated, and that for programs.
+    """Return TVM's pipeline for scheduled functions, with repeated lowering of warp buffers, and for tile programs.
 
     One pass of LowerWarpMemory turns only the first warp buffer of a sequence of statements into registers; the others
     stay arrays indexed by the lane.

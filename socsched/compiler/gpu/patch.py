@@ -1,4 +1,4 @@
-"""How the products for compute capability 9.0a (`hopper.py`) are cut: plain numbers, no TVM."""
+"""Patches of products for compute capability 9.0a (`hopper.py`): plain numbers, no TVM."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Patch:
 
     @property
     def rows(self) -> int:
-        """Pixels of a block."""
+        """Return the pixels of a block."""
         return self.height * self.width
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block."""
+        """Return the shared memory of a block (bytes)."""
         return max((self.rows + self.columns) * DEPTH * 2 * self.stages, self.rows * (self.columns + 8) * 2) + 1024
 
     def fits(self, shape: Convolution) -> bool:
-        """Return whether the shape has a rule here and this patch serves it."""
+        """Return whether the shape has a rule here and this patch supports it."""
         return (
             shape.channels % DEPTH == 0
             and (not shape.planes or self.columns == shape.n <= 256)

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 # ruff: noqa: E741, SIM102
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""GPU kernels of the Pillar Feature Net and the scatter, for any number of pillars; `kernels.spread` binds them.
+"""GPU kernels of the Pillar Feature Net and the scatter, for any number of pillars; bound by `kernels.spread`.
 
-Loops over pillars go one further than there are, since a launch of no threads is an error.
+Loops over pillars run one iteration past the last, since launching zero threads is an error.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _ATTRIBUTES = {"tirx.noalias": True}
 
 
 def pillar_net(slots: int, channels: int, pillar: float, origin_x: float, origin_y: float) -> Any:
-    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): a thread does one channel of a pillar.
+    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): one thread per channel of a pillar.
 
-    Voxels and features are fp16, everything between is fp32.  Empty slots are zero after decoration and contribute
-    relu(bias), so only the filled ones are computed.
+    Voxels and features are fp16, all intermediate values are fp32.  Empty slots are zero after decoration and
+    contribute relu(bias), so only the filled ones are computed.
     """
     half_x, half_y = origin_x + pillar / 2, origin_y + pillar / 2
 

@@ -1,4 +1,4 @@
-"""What the GPU rules apply to, and which operators of a graph become one kernel: decisions only, no code is made."""
+"""Applicability of the GPU rules and grouping of operators into kernels: decisions only, no code generation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KINDS = (
 
 
 def lying(channels: int) -> int:
-    """Return how many channels an image of `channels` takes in memory inside a network."""
+    """Return the number of channels that an image of `channels` occupies in memory inside a network."""
     return up(channels, VECTOR if channels <= VECTOR else EDGE)
 
 
 def unruled(graph: Graph) -> str:
-    """Return why a network cannot be lowered by the rules here, empty when it can."""
+    """Return the reason a network cannot be lowered by these rules, empty if it can."""
     for group in graph.groups:
         if group.kind not in KINDS:
             return f"no rule for {group.kind}"
@@ -49,7 +49,7 @@ def unruled(graph: Graph) -> str:
 
 
 def slices(graph: Graph) -> dict[str, tuple[Group, int]]:
-    """Return, per value written straight into a concatenation, that concatenation and the value's first channel."""
+    """Return, per value written directly into a concatenation, that concatenation and the value's first channel."""
     found: dict[str, tuple[Group, int]] = {}
     for group in graph.groups:
         first = 0
@@ -74,9 +74,9 @@ def siblings(graph: Graph) -> dict[str, list[Group]]:
 
 
 def sums(graph: Graph, taken: dict[str, tuple[Group, int]]) -> dict[str, Group]:
-    """Return the additions that join a convolution, by its output: the later operand, if nothing else reads it.
+    """Return the additions merged into a convolution, by its output: the later operand, if nothing else reads it.
 
-    Values in `taken` go into a concatenation and stay as they are.
+    Values in `taken` are written into a concatenation and are not merged.
     """
     order = {group.output: index for index, group in enumerate(graph.groups)}
     found: dict[str, Group] = {}

@@ -1,4 +1,4 @@
-"""Running CUDA stages in this process: each as one CUDA graph over buffers of its own."""
+"""CUDA stages in this process, each run as one CUDA graph over its own buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUCKET = 4000
 """Rows (pillars) that a stage's varying size is rounded up to."""
 
 _WARM_UP = 2
-_GO_ON = 0  # what an instrument of TVM's virtual machine returns to have the call made
+_GO_ON = 0  # return value of a TVM virtual machine instrument that lets the call proceed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Captured:
 
 
 class GpuStage:
-    """A loaded CUDA stage: call it with one array per input, as `inputs` says they lie, and get one per output.
+    """A loaded CUDA stage: call it with one array per input, laid out as in `inputs`, to get one per output.
 
-    For every combination of input sizes it captures one graph, at the first call with them; a size that varies (the
-    number of pillars) is rounded up to whole buckets first, so that there are few.  For work that stays on the GPU take
-    `captured`, fill its inputs, `launch` and read its outputs after `synchronize`.  One stage belongs to one thread;
-    several stages may run at once, each on its own stream and, if the artefact has a share, on SMs of its own.
+    It captures one graph per combination of input sizes, at the first call with them; a varying size (the number of
+    pillars) is first rounded up to whole buckets to limit the number of graphs.  For work that stays on the GPU use
+    `captured`, fill its inputs, `launch`, and read its outputs after `synchronize`.  A stage belongs to one thread;
+    several stages may run concurrently, each on its own stream and, if the artefact has a share, on its own SMs.
     """
 
     def __init__(self, artifact: Artifact, priority: int = 0) -> None:
@@ -69,17 +69,17 @@ class GpuStage:
         return tuple(buffer.numpy()[: rows if t.shape[0] < 0 else None] for buffer, t in found)
 
     def captured(self, *shapes: tuple[int, ...]) -> Captured:
-        """Return the graph for inputs of these physical shapes, captured now if it was not before."""
+        """Return the graph for inputs of these physical shapes, captured on first use."""
         if shapes not in self._captured:
             self._captured[shapes] = self._capture(shapes)
         return self._captured[shapes]
 
     def launch(self, ready: Captured) -> None:
-        """Start a graph and return at once."""
+        """Start a graph and return immediately."""
         ready.graph.launch(self._stream)
 
     def synchronize(self) -> None:
-        """Wait for what was launched."""
+        """Wait for all launches to finish."""
         self._stream.synchronize()
 
     def _capture(self, shapes: tuple[tuple[int, ...], ...]) -> Captured:
@@ -94,9 +94,9 @@ class GpuStage:
 
 
 def record(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...]) -> Captured:
-    """Run a machine on the tensors `given`, then record it, keeping every buffer: its pool would give them to others.
+    """Run a machine on the tensors `given`, then record it, holding every buffer so that the pool cannot reuse it.
 
-    The first runs load the code and fill the pool, neither of which may happen in a recording.
+    The first runs load the code and fill the pool, neither of which may happen during recording.
     """
     import tvm_ffi
 
@@ -121,10 +121,10 @@ def record(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...]) ->
 
 
 def filled_up(array: Array, tensor: TensorType) -> Array:
-    """Return `array` with rows added up to a whole bucket where their number varies.
+    """Return `array` padded with rows to a whole bucket if the number of rows varies.
 
-    Added rows are zero, in integers -1: a pillar outside the grid.  Rows do not depend on each other in any stage whose
-    number of rows varies, so what is computed from them is cut off again.
+    Added rows are zero, or -1 for integers: a pillar outside the grid.  Rows are independent in every stage with a
+    varying number of rows, so results of the added rows are simply cut off.
     """
     if tensor.shape[0] >= 0:
         return array
@@ -136,7 +136,7 @@ def filled_up(array: Array, tensor: TensorType) -> Array:
 
 
 def open_machine(artifact: Artifact) -> tuple[Any, Any]:
-    """Return the virtual machine of an artefact and its device; MachineError when it cannot run here."""
+    """Return the virtual machine of an artefact and its device; MachineError if it cannot run on this machine."""
     from socsched.compiler.tvm_runtime import VirtualMachine, tvm
 
     device = tvm.cuda(0)

@@ -2,8 +2,8 @@
 """The schedule of an implicit GEMM: warps on tensor cores, operands copied asynchronously to swizzled shared memory.
 
 Per block of threads: a ring of `stages` operand tiles filled by 16-byte cp.async (pixels outside the image are its zero
-fill), ldmatrix, mma.sync, and the result through shared memory so that it leaves in whole rows with bias, residual and
-ReLU applied.  Shared memory is XOR-swizzled, which keeps ldmatrix free of bank conflicts without padding.
+fill), ldmatrix, mma.sync, and a result written through shared memory in whole rows with bias, residual and ReLU
+applied.  Shared memory is XOR-swizzled, which keeps ldmatrix free of bank conflicts without padding.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from socsched.compiler.gpu.shapes import EDGE, LANES, VECTOR, Tile
 
 
 def schedule(function: Any, tile: Tile, family: Family = HALVES) -> Any:
-    """Return the scheduled form of a function of `gemm.convolution` or `int8_gemm.convolution`, cut as `tile` says."""
+    """Return the schedule of a function from `gemm.convolution` or `int8_gemm.convolution`, tiled by `tile`."""
     intrinsics.register(family)
     return _Schedule(function, tile, family).run()
 
 
 def _unrolled(sch: Any, loop: Any) -> None:
-    """Leave unrolling to nvcc: unrolled by TVM, register indices stay unsimplified and fragments spill to the stack."""
+    """Leave unrolling to nvcc: after TVM's unrolling, register indices are not simplified and fragments spill."""
     sch.annotate(loop, "pragma_auto_unroll_max_step", 64)
     sch.annotate(loop, "pragma_unroll_explicit", 0)
 
@@ -90,7 +90,7 @@ class _Schedule:
         sch.annotate(copy, "permuted_layout", 1)
 
     def tiles(self, block: Any) -> Any:
-        """Cut a block's two innermost loops into 16x16 tiles and return the loop over a tile's rows."""
+        """Split a block's two innermost loops into 16x16 tiles and return the loop over a tile's rows."""
         sch = self.sch
         i, j = sch.get_loops(block)[-2:]
         (i0, i1), (j0, j1) = sch.split(i, [None, EDGE]), sch.split(j, [None, EDGE])
@@ -112,14 +112,14 @@ class _Schedule:
         sch.tensorize(sch.get_loops(block)[-3], self.family.multiply)
         sch.tensorize(sch.get_loops(cleared)[-2], self.family.fill)
         tile = sch.blockize(rows[-1])
-        sch.storage_align(tile, 0, -2, 32, 8)  # rows start in other banks
+        sch.storage_align(tile, 0, -2, 32, 8)  # consecutive rows start in different banks
         sch.tensorize(tile, self.family.store)
 
     def write_back(self, staged: Any) -> None:
         sch = self.sch
         sch.reverse_compute_inline(sch.get_sblock("out"))
         row, column = sch.get_loops(staged)[-2:]
-        group, vector = sch.split(column, [None, self.tile.store])  # first, so that all see what a vector shares
+        group, vector = sch.split(column, [None, self.tile.store])  # first, so that all later splits see the elements of a vector
         _, warp, lane = sch.split(sch.fuse(row, group), [None, self.tile.warps, LANES])
         sch.bind(lane, "threadIdx.x")
         sch.bind(warp, "threadIdx.y")

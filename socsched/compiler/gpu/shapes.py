@@ -1,4 +1,4 @@
-"""What an implicit GEMM computes and how it is cut into tiles: plain numbers, no TVM."""
+"""Shapes and tiles of an implicit GEMM: plain numbers, no TVM."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 LANES = 32
 EDGE = 16
-"""Side of the tile a warp multiplies at once."""
+"""Side of the tile that a warp multiplies at once."""
 
 VECTOR = 8
-"""Halves in the 16 bytes that a thread copies at once; activations have a multiple of it in channels."""
+"""fp16 elements in the 16 bytes that a thread copies at once; channels of activations are a multiple of it."""
 
 
 def up(size: int, step: int) -> int:
@@ -24,9 +24,9 @@ class Convolution:
     C[m, n] = sum_k A[m, k] W[n, k]: m counts output pixels, n output channels, k (kernel row, kernel column, channel).
     With `scale` > 1 it is the transposed convolution with kernel = stride = scale: kernel_h and kernel_w are 1, and n
     counts (row, column, channel) inside a pixel's scale x scale square.  `channels` and `outputs` are physical:
-    multiples of 8 and 16.  `first` and `total` say which slice of how many channels of the result is written;
-    `residual` whether an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
-    `outputs`) the memory of the result is not one image but one after the other of so many channels each.
+    multiples of 8 and 16.  `first` and `total` give the first channel written and the number of channels of the result;
+    `residual`: an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
+    `outputs`) the result's memory is a sequence of images with these numbers of channels.
     """
 
     height: int
@@ -46,37 +46,37 @@ class Convolution:
 
     @property
     def out_height(self) -> int:
-        """Rows of m, before `scale`."""
+        """Return the image rows counted by m, before `scale`."""
         return (self.height + 2 * self.pad - self.kernel_h) // self.stride + 1
 
     @property
     def out_width(self) -> int:
-        """Columns of m, before `scale`."""
+        """Return the image columns counted by m, before `scale`."""
         return (self.width + 2 * self.pad - self.kernel_w) // self.stride + 1
 
     @property
     def m(self) -> int:
-        """Rows of the product."""
+        """Return the rows of the product."""
         return self.out_height * self.out_width
 
     @property
     def n(self) -> int:
-        """Columns of the product."""
+        """Return the columns of the product."""
         return self.outputs * self.scale**2
 
     @property
     def k(self) -> int:
-        """Length of the sums."""
+        """Return the length of the sums."""
         return self.kernel_h * self.kernel_w * self.channels
 
     @property
     def pixels(self) -> int:
-        """Pixels of the result."""
+        """Return the pixels of the result."""
         return self.m * self.scale**2
 
     @property
     def key(self) -> str:
-        """Name of the shape in the table of tiles; what is fused does not matter there."""
+        """Return the name of the shape in the table of tiles, which ignores fused operations."""
         kernel = f"{self.kernel_h}x{self.kernel_w}s{self.stride}p{self.pad}"
         return f"{self.height}x{self.width}x{self.channels}-{self.outputs} {kernel}u{self.scale}"
 
@@ -85,8 +85,8 @@ class Convolution:
 class Tile:
     """A block of threads computes `rows` x `columns`, its warps `warp_rows` x `warp_columns` each.
 
-    It advances `depth` along k, with `stages` copies in flight; `splits` blocks share one sum, their parts are added by
-    a second kernel.  `store` is how many elements a thread writes at once.
+    It advances `depth` along k, with `stages` copies in flight; `splits` blocks share one sum, and a second kernel adds
+    their parts.  `store` is the number of elements a thread writes at once.
     """
 
     rows: int
@@ -100,12 +100,12 @@ class Tile:
 
     @property
     def warps(self) -> int:
-        """Warps in a block of threads."""
+        """Return the number of warps in a block of threads."""
         return self.rows // self.warp_rows * (self.columns // self.warp_columns)
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: operands in flight, or the result on its way out (the same memory)."""
+        """Return a block's shared memory (bytes): operands in flight, or the outgoing result (the same memory)."""
         return max((self.rows + self.columns) * self.depth * 2 * self.stages, self.rows * (self.columns + 8) * 4)
 
     def fits(self, shape: Convolution) -> bool:

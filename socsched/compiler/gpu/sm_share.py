@@ -1,7 +1,7 @@
-"""A stream that occupies some of a GPU's streaming multiprocessors (SMs) only, by the driver's green contexts.
+"""A stream restricted to some of a GPU's streaming multiprocessors (SMs), by the driver's green contexts.
 
-The driver cuts the SMs into groups of the smallest size it allows (8 on Hopper, 4 on Orin), once in a process; a stream
-takes as many whole groups as its share needs, so that streams with shares never meet on an SM.  Needs a driver of CUDA
+The driver cuts the SMs into groups of the smallest size it allows (8 on Hopper, 4 on Orin), once per process; a stream
+takes as many whole groups as its share needs, so that streams with shares never share an SM.  Needs a driver of CUDA
 12.4 or later (on Jetson: JetPack 6.1).
 
 CUDA Driver API, "Green Contexts"; the structure is `CUdevResource` of ABI version 1.
@@ -34,7 +34,7 @@ class _Resource(ctypes.Structure):
 
 
 class SharedStream(Stream):
-    """A stream of its own on at least `sms` SMs, whole groups; `sms` says how many it got.
+    """A separate stream on at least `sms` SMs, in whole groups; the attribute `sms` is the number obtained.
 
     Raises MachineError when the driver has no green contexts or too few SMs are free.
     """
@@ -51,7 +51,7 @@ class SharedStream(Stream):
         self.handle = handle
 
     def __del__(self) -> None:
-        # The context stays: graphs captured in it may still be about, and it holds no SM that nobody launches on.
+        # The context is kept: graphs captured in it may still exist, and without launches it occupies no SM.
         if self._groups:
             _partition().give_back(self._groups)
 
@@ -62,7 +62,7 @@ def stream_for(share: int, priority: int = 0) -> Stream:
 
 
 class _Partition:
-    """The first GPU's SMs in groups, of which some are free."""
+    """The first GPU's SMs in groups, with a list of free ones."""
 
     def __init__(self) -> None:
         whole, rest = _Resource(), _Resource()
@@ -77,7 +77,7 @@ class _Partition:
         self.lock = threading.Lock()
 
     def take(self, sms: int) -> list[_Resource]:
-        """Return free groups of `sms` SMs together or more."""
+        """Return free groups with at least `sms` SMs in total."""
         with self.lock:
             taken = 0
             for used in range(1, len(self.free) + 1):

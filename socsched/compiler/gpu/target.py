@@ -11,14 +11,14 @@ from socsched.errors import CompileError
 
 
 def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
-    """Return the GPU of an entry; CompileError without its architecture."""
+    """Return the GPU of an entry; CompileError if the architecture is missing."""
     if "arch" not in entry:
         raise CompileError(f"{engine}: target cuda needs its architecture", "add `arch: sm_87` or the like")
     return TargetSpec("cuda", {key: value for key, value in entry.items() if key != "note"}, False)
 
 
 def build(asked: Build) -> Built:
-    """Write device code and its host half (`gpu.cuda`); TVM is imported with it."""
+    """Write device code and its host half (`gpu.cuda`); this imports TVM."""
     from socsched.compiler.gpu.cuda import build_cuda
 
     return Built(
@@ -27,7 +27,7 @@ def build(asked: Build) -> Built:
 
 
 def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a GPU can be compiled for in: int8 from the first architecture with rules on."""
+    """Return the precisions available for a GPU: int8 from the first architecture with rules."""
     new = capability(str(entry.get("arch", ""))) >= OLDEST
     return tuple(precision for precision in PRECISIONS if new or precision != "int8")
 

@@ -1,4 +1,4 @@
-"""Which tile a GEMM takes: the measured one where the table has its shape, else the best by a simple model of an SM."""
+"""Choice of a GEMM's tile: the measured one if the table has its shape, else the best by a simple model of an SM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from socsched.errors import CompileError
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What the model needs of a GPU: multiprocessors, shared memory (bytes), warps and fp16 multiply-adds a cycle each.
+    """The model's GPU parameters: multiprocessors, and for each shared memory (bytes), warps and fp16 multiply-adds per
+    cycle.
 
     From NVIDIA's CUDA programming guide, table of technical specifications per compute capability, and the boards' data
     sheets (Orin's GPU has 16 SMs); the rate is that of mma.sync.
@@ -37,7 +38,7 @@ _START, _STEP, _FINISH = 2500, 450, 4000  # cycles: filling the pipeline, a step
 
 
 def capability(arch: str) -> int:
-    """Return 87 for "sm_87"; CompileError for anything else."""
+    """Return the number in an architecture, 87 for "sm_87"; CompileError for other names."""
     digits = arch.removeprefix("sm_").rstrip("a")
     if not digits.isdigit():
         raise CompileError(f"GPU architecture {arch!r} is not known", "name it like sm_87")
@@ -45,7 +46,7 @@ def capability(arch: str) -> int:
 
 
 def gpu(arch: str) -> Gpu:
-    """Return the GPU model for an architecture: that of the nearest older one that is known."""
+    """Return the GPU model for an architecture: its own, or that of the nearest older known one."""
     number = capability(arch)
     return GPUS[max((known for known in GPUS if known <= number), default=80)]
 
@@ -53,9 +54,9 @@ def gpu(arch: str) -> Gpu:
 def tile_for(shape: Convolution, arch: str, sms: int = 0) -> Tile | Patch:
     """Return the tile for a shape: from the table of the architecture, else by `estimate`; a patch where it was faster.
 
-    `sms`: multiprocessors the code will run on (0: all).  On a part of them the tables, measured on all, say nothing:
-    a tile that fills 132 leaves a share of them too few or too many waves (Spatial-Tune, arXiv 2008.03602).  Patches
-    are for architectures with an "a" (sm_90a), whose instructions plain sm_90 does not have.
+    `sms`: multiprocessors the code will run on (0: all).  The tables, measured on all of them, do not apply to a part:
+    a tile that fills 132 gives a share of them too few or too many waves (Spatial-Tune, arXiv 2008.03602).  Patches are
+    for architectures with an "a" (sm_90a), whose instructions plain sm_90 lacks.
     """
     if 0 < sms < gpu(arch).sms:
         return modelled(shape, arch, sms)
@@ -70,7 +71,7 @@ def tile_for(shape: Convolution, arch: str, sms: int = 0) -> Tile | Patch:
 
 @cache
 def modelled(shape: Convolution, arch: str, sms: int = 0) -> Tile:
-    """Return the tile that `estimate` finds fastest on `sms` multiprocessors, 0 for all."""
+    """Return the fastest tile by `estimate` on `sms` multiprocessors, 0 for all."""
     fitting = list(candidates(shape, arch))
     if not fitting:
         raise CompileError(f"no tile fits a product of {shape.m} x {shape.n} x {shape.k}", "report this shape")
@@ -118,7 +119,7 @@ def estimate(shape: Convolution, tile: Tile, arch: str, sms: int = 0) -> float:
     busy = together * tile.rows * tile.columns * tile.depth / model.rate * max(1.0, 24 / reuse)
     copied = together * (tile.rows + tile.columns) * tile.depth * 2 / 64
     latency = _STEP * tile.depth / 64 + 150
-    if tile.stages == 1:  # a copy is waited for before it is used
+    if tile.stages == 1:  # each copy must finish before it is used
         step = busy + copied + 2 * latency / sqrt(together)
     else:
         step = max(busy, copied, latency * (1.5 if tile.stages == 2 else 1.0))

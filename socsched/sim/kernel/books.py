@@ -175,8 +175,7 @@ class Books(State):
         self.free_slot(slot)
 
     def ended(self, source: i64, now: i64) -> None:
-        """Handle the end or loss of a closed loop's frame: the next frame is released now, or at its instant if later.
-        """
+        """Handle the end or loss of a closed loop's frame: release the next one now, or at its instant if later."""
         self.s_ended[source] += 1
         if self.s_waits[source] and self.s_ended[source] >= self.s_frame[source]:
             self.s_waits[source] = 0

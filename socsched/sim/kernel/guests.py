@@ -16,8 +16,7 @@ else:
 
 
 class Guests(Queues):
-    """A host, the only running claim of its unit, may have one guest; tables give the durations of each pair of
-    segments.
+    """A host, the only running claim of its unit, may have one guest; tables hold the durations of pairs.
 
     `sated[u]`: a guest's segment ended during the host's present one, and no other guest is admitted to it.
     """
@@ -76,9 +75,7 @@ class Guests(Queues):
         self.load_now += self.guest_power[u]
 
     def gains(self, host: i64, t: i64, pair: i64, now: i64) -> i64:
-        """Return whether co-running at present paces lowers the sum of both end times compared with running in
-        sequence.
-        """
+        """Return whether co-running at present paces gives a smaller sum of both end times than running in sequence."""
         g: i64 = self.first[host] + self.place[host]
         own: i64 = self.first[t] + self.place[t]
         left: i64 = self.remaining(host, now)

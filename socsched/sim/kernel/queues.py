@@ -119,9 +119,7 @@ class Queues(Jobs):
             self.kill(t, now, DROPPED)
 
     def take_up(self, t: i64, now: i64) -> None:
-        """Start a job for the first time: sample its inputs, and gather waiting jobs of its task into a batch if
-        configured.
-        """
+        """Start a job for the first time: sample its inputs, and gather waiting jobs of its task into a batch."""
         slot: i64 = self.job[t]
         self.j_start[slot] = now
         if self.chained:
@@ -212,8 +210,7 @@ class Queues(Jobs):
             self.end_mates(t, mates, now)
 
     def hand_over(self, t: i64, g: i64, now: i64) -> None:
-        """Move a job to the lanes of its next segment: release the present ones, or busy-wait on them, and queue there.
-        """
+        """Move a job to its next segment's lanes: release the present ones or busy-wait on them, and queue there."""
         home: i64 = self.tasks + t
         holds: i64 = self.g_hold[g]
         self.credit_anew(t)

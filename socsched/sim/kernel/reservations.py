@@ -32,9 +32,7 @@ class Reservations(Books):
         self.turn = self.fill(self.tasks, 0)
 
     def serve(self, t: i64, now: i64) -> None:
-        """Start the budget or the quantum of a task that runs from now on; the quantum's end is an event only if jobs
-        wait.
-        """
+        """Start the budget or quantum of a task that runs from now; a quantum's end is an event only if jobs wait."""
         u: i64 = self.unit[t]
         if self.u_serves[u] and self.t_budget[t]:
             self.events.set(self.from_budget + t, now + self.budget[t])
@@ -56,8 +54,7 @@ class Reservations(Books):
                 self.events.set(self.from_budget + t, FAR)
 
     def replenish(self, t: i64, now: i64) -> None:
-        """Wake up a reservation: a new deadline unless the remaining budget fits before the old one (CBS wake-up rule).
-        """
+        """Wake up a reservation: new deadline unless the remaining budget fits before the old (CBS wake-up rule)."""
         if not self.t_budget[t] or self.throttled[t]:
             return
         if self.server[t] <= now or self.budget[t] > portion(self.server[t] - now, self.t_budget[t], self.t_server[t]):

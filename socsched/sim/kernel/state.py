@@ -16,10 +16,10 @@ else:
 
 
 class State(Slots):
-    """A task claims lanes with its current segment (claim `t`), and its home lanes (claim `tasks + t`) while
-    busy-waiting.
+    """Claims, current jobs and event sources of the kernel.
 
-    It busy-waits on them while a segment runs elsewhere.
+    A task claims lanes with its current segment (claim `t`) and, while a segment runs elsewhere and the task
+    busy-waits, its home lanes too (claim `tasks + t`).
 
     A claim wants `mask` of its unit's lanes, all of them or any `wide`; it has `lanes` while `running`, and makes
     progress while `sliced`, from `slice_from` on.  A task works on `job` (a slot, or -1): `place` of the `count`

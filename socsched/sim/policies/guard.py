@@ -84,8 +84,7 @@ class Guard:
         self.sure_ns = 0
 
     def _bears(self, held_ns: int) -> bool:
-        """Return whether no deadline is lost when all tasks begin at once, just after the lanes were occupied for
-        `held_ns`.
+        """Return whether no deadline is lost if all tasks begin at once while the lanes are held for `held_ns`.
 
         If lanes can be held, another order may have started the job that holds them at that moment, and EDF alone might
         not.
@@ -94,8 +93,7 @@ class Guard:
         return _least_spare(sorted(points), 0, held_ns) >= held_ns
 
     def harmless_ns(self, view: View, now_ns: int, need_ns: int, enough_ns: int) -> int:
-        """Return for how long from now any order is known to be harmless (ns), recomputing if that is not above
-        `need_ns`.
+        """Return for how long from now any order is harmless (ns), recomputing if not above `need_ns`.
 
         An earlier result still holds, less the elapsed time: deadlines do not move and work only decreases.
         """

@@ -30,8 +30,9 @@ class Taking:
     last one launched but no further than where the job was resumed; ``job`` starts over.
 
     `drain`: let a running job finish (re-evaluated at every dispatch) rather than preempt it, if
-    - ``slowdown``: the waiting job would slow it down by more (the rest of the waiting job, relative to the whole time of
-      the running one) than the other way round;
+
+    - ``slowdown``: the waiting job would slow it down by more (the rest of the waiting job, relative to the whole
+      time of the running one) than the other way round;
     - ``share``: a larger share of it is left than of the waiting job;
     - ``completion``: preempting would delay the sum of both ends: the rest of it is at most the rest of the waiting job
       plus the costs of saving and restoring.

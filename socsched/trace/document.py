@@ -1,0 +1,90 @@
+"""The fields of result.json, typed; `schemas/result.schema.json` is generated from them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+Figure = int | None
+"""A statistic in integer nanoseconds; null without any value."""
+
+
+class ResponseTimes(TypedDict):
+    """Response times of completed frames (ns)."""
+
+    mean: Figure
+    p50: Figure
+    p99: Figure
+    p99_9: Figure
+    max: Figure
+
+
+class Ages(TypedDict):
+    """Data ages at completions of a chain's last stage (ns)."""
+
+    p50: Figure
+    p99: Figure
+    max: Figure
+
+
+class ExecutionTimes(TypedDict):
+    """Times of completed jobs on their engine (ns)."""
+
+    mean: Figure
+    p50: Figure
+    p99: Figure
+    max: Figure
+
+
+class ChainDocument(TypedDict):
+    """Frames of a chain by outcome, and their times."""
+
+    released: int
+    completed: int
+    missed: int
+    dropped: int
+    response_time_ns: ResponseTimes
+    data_age_ns: Ages
+
+
+class StageDocument(TypedDict):
+    """Completed jobs of a task, conversions included."""
+
+    jobs: int
+    exec_ns: ExecutionTimes
+    blocking_ns: int
+    preemptions: int
+
+
+class EngineDocument(TypedDict):
+    """Use of an engine: busy time summed over lanes, utilisation of all lanes, energy without DRAM."""
+
+    utilization: float
+    energy_mj: float
+    busy_ns: int
+
+
+class Level(TypedDict):
+    """Mean and peak of a counter; null without the counter."""
+
+    mean: float | None
+    peak: float | None
+
+
+class ResultDocument(TypedDict):
+    """result.json: the figures of a simulation or a run."""
+
+    schema_version: Literal["1"]
+    kind: Literal["simulated", "measured"]
+    duration_ns: int
+    chains: dict[str, ChainDocument]
+    stages: dict[str, StageDocument]
+    engines: dict[str, EngineDocument]
+    power_mw: Level
+    energy_mj: float | None
+    bandwidth_gbps: Level
+    seed: int
+    given_up: NotRequired[dict[str, dict[str, int]]]
+    resolution: NotRequired[str]
+    run: NotRequired[dict[str, Any]]

@@ -124,7 +124,7 @@ class Learned:
         self._held = 0
 
     def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
-        """Return the order until the next look, and the operating point."""
+        """Return the order until the next sample, and the operating point."""
         sight = self._watcher.see(view, now_ns, self._held)
         found = scores(self.weights, sight.features)
         self._held = max((i for i, allowed in enumerate(sight.mask) if allowed), key=lambda i: (found[i], -i))

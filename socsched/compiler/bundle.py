@@ -18,7 +18,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.registry import GROUP, bindings, get_model
 
 LIBRARY, WEIGHTS, START = "lib", "weights.npz", "start.sh"
-PROGRAM = "socsched.compiler.board"
+PROGRAM = "socsched.compiler.bundle_runner"
 _PACKAGE = Path(__file__).parents[1]
 
 

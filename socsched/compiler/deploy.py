@@ -21,9 +21,9 @@ import numpy as np
 from socsched.compiler import bundle
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage, network_of, precisions
-from socsched.compiler.handover import write as handover
-from socsched.compiler.handover.check import require_all
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
+from socsched.compiler.vendor_packages import write as vendor
+from socsched.compiler.vendor_packages.check import require_all
 from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
@@ -84,7 +84,7 @@ def compile_bundle(
 ) -> dict[str, Any]:
     """Compile network stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
 
-    Stages of engines with a vendor's toolchain are handed over to it (`handover.write`).  `note` is called for each
+    Stages of engines with a vendor's toolchain are handed over to it (`vendor_packages.write`).  `note` is called for each
     stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when `out_dir`
     cannot be written, and the errors of `compile_stage` and `hand_over`.
     """
@@ -119,10 +119,10 @@ def _make(
     for number, (chosen, target, precision) in enumerate(choices):
         tell("compiling", number, len(choices), "stages", chosen.name)
         folder = _folder(chosen, target, precision, request.part)
-        if handover.has_toolchain(target):
+        if vendor.has_toolchain(target):
             known = of_stage(request.scales, chosen)
             steps = per_tensor(network_of(chosen)[1], known) if known else None
-            document = handover.hand_over(chosen, target, precision, made / folder, weights, request.part, steps)
+            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, steps)
             handovers.append({**document, "folder": folder.as_posix()})
             note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
             continue
@@ -163,7 +163,7 @@ def _require_takers(choices: list[tuple[Stage, Engine, str]], part: Part | None)
     """Raise UsageError naming the fallback operators of all stages, before the first file is written."""
     refused = []
     for stage, engine, precision in choices:
-        if handover.has_toolchain(engine):
+        if vendor.has_toolchain(engine):
             try:
                 require_all(stage_work(stage, precision, part), engine)
             except UsageError as error:
@@ -223,8 +223,7 @@ class _Choices:
                 yield from self.able(stage)
 
     def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:
-        """Yield the engines that accept the stage, each in its best accepted precision; a named engine is not
-        filtered."""
+        """Yield engines that accept the stage, each in its best accepted precision; a named engine is not filtered."""
         for engine in self.engines:
             known = self.precisions(stage, engine)
             fitting = [p for p in stage.precisions if p in engine.precisions and p in known]
@@ -243,6 +242,6 @@ class _Choices:
 
     def precisions(self, stage: Stage, engine: Engine) -> tuple[str, ...]:
         """Return the precisions that can be built for an engine: a hand-over in int8 needs scales."""
-        if not handover.has_toolchain(engine):
+        if not vendor.has_toolchain(engine):
             return precisions(engine)
-        return handover.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)
+        return vendor.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)

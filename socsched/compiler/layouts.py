@@ -33,7 +33,7 @@ class Layout:
 
 
 def parse_layout(name: str) -> Layout:
-    """Return the parsed form of "NCHW", "NHWC", "NCHW16c", "NCHW16c+1" ("" means NCHW); UsageError for other names."""
+    """Return the parsed form of "NCHW", "NHWC", "NCHW16c", "NCHW16c+1" ("" means NCHW); UsageError for others."""
     match = _LAYOUT.fullmatch(name or "NCHW")
     if not match:
         raise UsageError(
@@ -43,14 +43,14 @@ def parse_layout(name: str) -> Layout:
 
 
 def native_layout(tensors: tuple[TensorType, ...], layout: str) -> tuple[TensorType, ...]:
-    """Return images among `tensors` as lying in an engine's `layout`; unchanged where it is not one known here."""
+    """Return `tensors` with images in an engine's `layout`; unchanged if the layout is unknown."""
     if not layout or not _LAYOUT.fullmatch(layout):
         return tensors
     return tuple(replace(t, layout=layout) if len(t.shape) == 4 else t for t in tensors)
 
 
 def physical_shape(tensor: TensorType) -> tuple[int, ...]:
-    """Return the shape of the array that holds `tensor`; anything but a 4-D image lies as its logical shape says.
+    """Return the shape of the array that holds `tensor`; for anything but a 4-D image this is the logical shape.
 
     Channels are rounded up to whole blocks: (N, ceil(C/b), H + 2 border, W + 2 border, b).
     """
@@ -65,7 +65,7 @@ def physical_shape(tensor: TensorType) -> tuple[int, ...]:
 
 
 def convert(array: np.ndarray[Any, Any], source: TensorType, target: TensorType) -> np.ndarray[Any, Any]:
-    """Return `array`, which lies as `source` says, in the dtype and layout of `target`; the same array if they agree.
+    """Return `array`, laid out as `source`, in the dtype and layout of `target`; the same array if they agree.
 
     Raises UsageError when the logical shapes differ or `array` does not have the physical shape of `source`.
     """
@@ -82,12 +82,12 @@ def convert(array: np.ndarray[Any, Any], source: TensorType, target: TensorType)
 
 
 def _compatible(expected: tuple[int, ...], found: tuple[int, ...]) -> bool:
-    """Whether shapes agree; -1 stands for any size."""
+    """Return whether shapes agree; -1 stands for any size."""
     return len(expected) == len(found) and all(a == b or -1 in (a, b) for a, b in zip(expected, found, strict=True))
 
 
 def _plain(array: np.ndarray[Any, Any], source: TensorType) -> np.ndarray[Any, Any]:
-    """A view of the logical pixels as (N, C, H, W); blocked channels need one copy."""
+    """Return a view of the logical pixels as (N, C, H, W); blocked channels need one copy."""
     layout, channels = parse_layout(source.layout), source.shape[1]
     edge = layout.border
     inner: np.ndarray[Any, Any]

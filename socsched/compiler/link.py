@@ -1,4 +1,4 @@
-"""From a compiled module to a shared library, or to object files where no linker for the target is present."""
+"""Linking of a compiled module to a shared library, or to object files if no linker for the target is present."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from socsched.errors import CompileError, MachineError
 
 LIBRARY = "stage.so"
 CROSS = {"aarch64-linux-gnu": "aarch64-linux-gnu-g++"}
-"""C++ compiler drivers by target triple; all that is asked of them is to link."""
+"""C++ compiler drivers by target triple, used only to link."""
 
 
 def write_library(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -42,7 +42,7 @@ def require_whole(library: Path) -> None:
     """Raise OSError when the end of an ELF file is missing: on a full disk GNU ld truncates its output and succeeds."""
     with library.open("rb") as file:
         header = file.read(64)
-    if header[:5] != b"\x7fELF\2":  # the only class written here; macOS has another format
+    if header[:5] != b"\x7fELF\2":  # only 64-bit ELF is written here; macOS has another format
         if header:
             return
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -53,13 +53,13 @@ def require_whole(library: Path) -> None:
 
 
 def tools(spec: TargetSpec) -> tuple[str, ...]:
-    """Return what the form of an artefact depends on besides its content: the cross linker, if it is installed."""
+    """Return the tools that determine an artefact's form: the cross linker, if it is installed."""
     linker = CROSS.get(spec.triple, "")
     return (linker,) if linker and shutil.which(linker) else ()
 
 
 def host_linker() -> str:
-    """Return the C++ compiler of this machine ($CXX, g++, clang++, c++); MachineError when there is none."""
+    """Return the C++ compiler of this machine ($CXX, g++, clang++, c++); MachineError if there is none."""
     for name in (os.environ.get("CXX", ""), "g++", "clang++", "c++"):
         if name and (path := shutil.which(name)):
             return path
@@ -79,7 +79,7 @@ def _workspace(folder: Path) -> Path:
 
 
 def _objects(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The module's object files, as the linker would have got them."""
+    """Write the module's object files as the linker would have received them; return (files, notes)."""
     files: list[str] = []
 
     def keep(output: str, objects: list[str], *args: Any, **options: Any) -> None:

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""Plain TIR for the two layers Relax has no operator for: what they mean, and the form targets without a rule lower."""
+"""Plain TIR for the two layers without a Relax operator: their definition, lowered by targets without a rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pillar_sums(slots: int, dtype: str = "float32") -> Any:
 def pillar_features(slots: int, pillar: float, origin_x: float, origin_y: float, dtype: str = "float32") -> Any:
     """Return decorate(voxels[P, slots, 4], counts[P], coords[P, 2], sums[P, 3]) -> [P, slots, 9].
 
-    Pillar centres are (x + 0.5) * pillar + origin in m; slots from counts on are zero.
+    Pillar centres are (x + 0.5) * pillar + origin in m; slots at and beyond counts are zero.
     """
     half_x, half_y = origin_x + pillar / 2, origin_y + pillar / 2
 

@@ -1,8 +1,8 @@
-"""`graph.network.Network` to a Relax module.
+"""Import of a `graph.network.Network` as a Relax module.
 
-The function `main` takes the network's inputs, then one parameter per entry of `Network.params` in that order (their
-number is what exceeds the attribute `num_input`).  Dimensions of -1 become one symbolic variable `P`.  Activations are
-in logical NCHW; layouts are a matter of lowering.
+The function `main` takes the network's inputs, then one parameter per entry of `Network.params` in that order (those
+beyond the attribute `num_input`).  Dimensions of -1 become one symbolic variable `P`.  Activations are in logical NCHW;
+layouts are chosen by lowering.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLOATS = ("fp32", "fp16")
 def import_network(network: Network, precision: str = "fp32") -> Any:
     """Return the tvm IRModule of `network` with floating-point tensors in `precision` ("fp32" or "fp16").
 
-    Raises CompileError for a layer op that is not known.
+    Raises CompileError for an unknown layer op.
     """
     if precision not in _FLOATS:
         raise CompileError(
@@ -101,7 +101,7 @@ class _Importer:
 
 
 def _window(layer: Layer) -> dict[str, Any]:
-    """Strides, padding (top, left, bottom, right), dilation and groups as Relax names them."""
+    """Return strides, padding (top, left, bottom, right), dilation and groups under Relax's names."""
     attrs = layer.attrs
     padding = attrs.get("padding", 0)
     window = {

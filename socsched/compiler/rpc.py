@@ -1,9 +1,9 @@
-"""Compiled stages on a machine that is reached over TVM's RPC: sent there, run there, timed there.
+"""Sends compiled stages to another machine over TVM's RPC, runs them and times them there.
 
     python -m socsched.compiler.rpc [--host ADDRESS] [--port PORT] [--tracker HOST:PORT --key KEY]
 
-serves on the board, on the loopback address unless told otherwise, since whoever reaches the port can run code.  TVM's
-own command for it needs a package TVM's wheel does not bring; the loop behind it does not.
+serves on the board, by default on the loopback address, since any client that reaches the port can run code.  TVM's own
+command for this needs a package that TVM's wheel does not include; the underlying loop does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 
 def serve(host: str = LOOPBACK, port: int = 0, tracker: tuple[str, int] | None = None, key: str = "") -> None:
-    """Print the port and answer clients for ever; port 0 takes a free one, `tracker` is told of it under `key`."""
+    """Print the port and serve clients forever; port 0 selects a free one, `tracker` registers it under `key`."""
     from tvm.rpc import server
 
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -33,13 +33,13 @@ def serve(host: str = LOOPBACK, port: int = 0, tracker: tuple[str, int] | None =
     listening.bind((host, port))
     listening.listen(1)
     print(listening.getsockname()[1], flush=True)
-    # the address clients are sent to: a tracker on this machine would tell them the loopback one
+    # the address given to clients: a tracker on this machine would report the loopback address
     address = host if tracker and host not in ("", "0.0.0.0") else None
     server._listen_loop(listening, listening.getsockname()[1], key, tracker, None, address)
 
 
 class Remote:
-    """A machine that serves, for `timeout_s` at most; MachineError when nobody answers."""
+    """A serving machine, used for at most `timeout_s`; MachineError if it does not answer."""
 
     def __init__(self, port: int, host: str = LOOPBACK, timeout_s: int = 600) -> None:
         from tvm import rpc
@@ -53,13 +53,13 @@ class Remote:
 
     @classmethod
     def of(cls, session: Any) -> Remote:
-        """Return the machine behind a session that somebody else opened."""
+        """Return the machine of an already open session."""
         remote = cls.__new__(cls)
         remote._session = session
         return remote
 
     def load(self, artifact: Artifact) -> RemoteStage:
-        """Send a stage and load it there; MachineError when the machine cannot."""
+        """Send a stage and load it there; MachineError if that fails."""
         try:
             self._session.upload(str(artifact.path), f"{artifact.stage}.so")
             module = self._session.load_module(f"{artifact.stage}.so")
@@ -71,7 +71,7 @@ class Remote:
             ) from error
 
     def timed(self, code: str, arrays: Sequence[Array], repeat: int) -> list[int]:
-        """Send a shared object, run it on `arrays` as its code takes them; return `repeat` times alone, in ns."""
+        """Send a shared object, run it on `arrays` as its code takes them; return `repeat` execution times, in ns."""
         name = code.rpartition("/")[2]
         self._session.upload(code, name)
         device = self._session.cpu(0)
@@ -80,14 +80,14 @@ class Remote:
 
 
 class RemoteStage:
-    """A stage on the other machine: call it as one here, or `times` it there."""
+    """A stage on the other machine: call it like a local one, or measure it there with `times`."""
 
     def __init__(self, artifact: Artifact, machine: Any, device: Any) -> None:
         self.artifact, self.inputs, self.outputs = artifact, artifact.inputs, artifact.outputs
         self._machine, self._device = machine, device
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
-        """Return the outputs for `arrays`, which travel there and back."""
+        """Return the outputs for `arrays`; inputs and outputs are transferred."""
         self._set(arrays)
         self._machine.invoke_stateful("main")
         found = self._machine.get_outputs("main")
@@ -98,7 +98,7 @@ class RemoteStage:
         )
 
     def times(self, arrays: Sequence[Array], repeat: int = 10) -> list[int]:
-        """Return how long each of `repeat` runs takes there, in ns, without the way."""
+        """Return the duration of each of `repeat` runs there, in ns, without transfers."""
         return _times(self._machine, self._device, self._inside(arrays), repeat)
 
     def _set(self, arrays: Sequence[Array]) -> None:

@@ -1,4 +1,4 @@
-"""Running compiled stages in this process."""
+"""Compiled stages run in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage:
-    """Return `artifact` ready to run; MachineError when it was built for another machine or its file is unusable."""
+    """Return `artifact` ready to run; MachineError if built for another machine or its file is unusable."""
     if artifact.target == "cuda":
         from socsched.compiler.gpu.runtime import GpuStage
 
@@ -31,10 +31,10 @@ def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage:
 class CompiledStage:
     """A loaded stage: call it with one array per input and get one per output.
 
-    It holds one virtual machine, which is not thread safe: load the artefact once per thread.  Inputs must lie as
-    `inputs` says (`layouts.convert` brings them there); 64-byte aligned C-contiguous ones are used where they lie,
-    others are copied.  Outputs are fresh for every call and belong to the caller.  The first call of a thread starts
-    its worker threads (`artifact.threads`, 0 for the process's TVM_NUM_THREADS).
+    It holds one virtual machine, which is not thread safe: load the artefact once per thread.  Inputs must have the
+    layouts in `inputs` (see `layouts.convert`); 64-byte aligned C-contiguous ones are used in place, others are copied.
+    Outputs are newly allocated on every call and belong to the caller.  The first call of a thread starts its worker
+    threads (`artifact.threads`, 0 for the process's TVM_NUM_THREADS).
     """
 
     def __init__(self, artifact: Artifact) -> None:
@@ -62,13 +62,13 @@ class CompiledStage:
         )
 
     def _operand(self, array: Array, tensor: TensorType, inside: TensorType, name: str) -> Any:
-        """Where half precision is storage only, kernels take fp32 (see `builder`)."""
+        """Return an input as a TVM tensor; where half precision is storage only, kernels take fp32 (see `builder`)."""
         if inside != tensor and isinstance(array, np.ndarray) and array.dtype == np.float16:
             array, tensor = array.astype(np.float32), inside
         return to_tvm(array, tensor, f"{self.artifact.stage}: input {name!r}")
 
     def _configure(self) -> None:
-        """The thread pool belongs to the calling thread, so its size is set on the first call, not at loading."""
+        """Set the size of the thread pool, which belongs to the calling thread, on the first call, not at loading."""
         if self.artifact.threads and not self._configured:
             from socsched.compiler.tvm_runtime import tvm
 
@@ -77,7 +77,7 @@ class CompiledStage:
 
 
 class RelaidStage:
-    """A stage of a simulated engine: at its border tensors lie as that engine has them, the code has its own layout."""
+    """A stage of a simulated engine: border tensors have the engine's layout, the code its own."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact

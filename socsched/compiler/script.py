@@ -1,9 +1,9 @@
-"""TVM's script parser made quick: each kernel is parsed once in a process, each source text once, stacks without text.
+"""Speeds up TVM's script parser: parses each kernel and source text once per process, builds stacks without text.
 
-The parser of the pinned TVM asks for the call stack at every kernel and every macro call, and `inspect.stack` looks up
-the source line of each frame: more than half of the time of lowering, and more the deeper the caller.  It reads the
-source line of one frame only (is the function defined in a class?) and of all others the frame itself.  It also reads
-and parses the text of a kernel anew for every set of arguments.
+The parser of the pinned TVM requests the call stack at every kernel and every macro call, and `inspect.stack` looks up
+the source line of each frame: more than half of the time of lowering, growing with the depth of the caller.  The parser
+uses the source line of only one frame (is the function defined in a class?) and the frame object of all others.  It
+also reads and parses the text of a kernel again for every set of arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _parsed(make: Callable[..., Any], args: tuple[Any, ...], exactly: str) -> An
 
 
 _WITH_SOURCE = 2
-"""The frame whose source line is read: that of the class body in which a kernel is defined, if it is in one."""
+"""Index of the frame whose source line is read: the class body in which a kernel is defined, if any."""
 
 
 def frames(frame: FrameType | None) -> Iterator[FrameType]:
@@ -39,7 +39,7 @@ def frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def stack(context: int = 1) -> list[inspect.FrameInfo]:
-    """Return the caller's stack as `inspect.stack` does, with source text for the frame that needs it alone."""
+    """Return the caller's stack as `inspect.stack` does, with source text only for the frame that needs it."""
     found = []
     for depth, frame in enumerate(frames(sys._getframe(1))):
         code = frame.f_code

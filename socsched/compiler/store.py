@@ -1,7 +1,8 @@
-"""What is built and kept in the cache folder, by the digest of what it is built from.
+"""Cache folder of build results, keyed by the digest of their inputs.
 
-An entry appears whole or not at all (written aside, then renamed), so processes may share the folder, be killed or run
-out of space at any time.  What is damaged afterwards (a truncated file) is found by its digest and built again.
+An entry appears completely or not at all (written elsewhere, then renamed), so processes may share the folder, be
+killed or run out of space at any time.  Later damage (a truncated file) is detected by digest, and the entry is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ def digest(*parts: object) -> str:
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
-    """Yield a new folder in a folder of the cache, as `files.scratch`; MachineError when it cannot be written."""
+    """Yield a new folder in a folder of the cache, as `files.scratch`; MachineError if it cannot be written."""
     try:
         with files.scratch(parent) as folder:
             yield folder
     except OSError as error:
-        if error.filename and not str(error.filename).startswith(str(parent)):  # something else, a tool or an input
+        if error.filename and not str(error.filename).startswith(str(parent)):  # not the cache: a tool or an input
             raise
         raise _unwritable(parent, error) from error
 
 
 def require_space(folder: Path, size: int) -> None:
-    """Raise OSError unless `size` bytes are free: LLVM ends the whole process when a write fails."""
+    """Raise OSError unless `size` bytes are free: LLVM terminates the process when a write fails."""
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, f"no space left on device ({size / 2**20:.0f} MiB are needed)")
 
@@ -51,13 +52,13 @@ def _unwritable(parent: Path, error: OSError) -> MachineError:
 
 
 def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
-    """Move the folder `made` to `place`; whoever comes second keeps the first one's, a damaged one is replaced.
+    """Move the folder `made` to `place`; an existing intact entry is kept, a damaged one is replaced.
 
-    `made` lies in a folder of `scratch`, on the same file system, which takes what was damaged.
+    `made` is in a folder of `scratch` on the same file system, which receives the damaged entry.
     """
     with (place.parent / ".lock").open("w") as lock:
-        with suppress(OSError):  # a file system without locks: the renames alone still keep entries whole
-            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the process ends, however it ends
+        with suppress(OSError):  # a file system without locks: the renames alone keep entries complete
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the process ends, however it ends
         if whole(place):
             return
         try:
@@ -70,10 +71,10 @@ def publish(made: Path, place: Path, whole: Callable[[Path], bool]) -> None:
 
 
 def library(kind: str, key: str, name: str, build: Callable[[Path], None]) -> Path:
-    """Return the shared object `name` of cache entry `kind`/`key`, whole and this user's or root's own.
+    """Return the shared object `name` of cache entry `kind`/`key`, complete and owned by this user or root.
 
-    `build` is called with a folder to make it in where it is absent or not what was built.  Raises MachineError for a
-    cache that cannot be used, and what `build` raises.
+    `build` is called with an output folder if the entry is absent or differs from what was built.  Raises MachineError
+    for an unusable cache, and the errors of `build`.
     """
     home = _folder(kind) / key
 
@@ -114,7 +115,7 @@ def _sound(file: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """Return the parsed file, or None when it is absent or damaged (it is then to be built again)."""
+    """Return the parsed file, or None if it is absent or damaged (and to be rebuilt)."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -122,7 +123,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, whole or not at all; MachineError when that cannot be."""
+    """Write `value` as JSON, completely or not at all; MachineError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps(value, indent=1, sort_keys=True))

@@ -1,7 +1,7 @@
-"""What a compile target is: how its entry in a platform file is read, and how a network is built for it.
+"""Compile targets: reading of a target's entry in a platform file, and building of networks for it.
 
 A target is one `Target`, registered under the entry-point group ``socsched.targets`` by the `kind` that platform files
-name; the built-in ones are in a folder each (`cpu`, `gpu`, `opencl`, `hexagon`).
+name; the built-in ones have a folder each (`cpu`, `gpu`, `opencl`, `hexagon`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRECISIONS = ("fp32", "fp16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """A resolved target: `kind` as in the entry, `tvm` what TVM is told, `native` whether its code runs here."""
+    """A resolved target: `kind` as in the entry, `tvm` the target given to TVM, `native` whether its code runs here."""
 
     kind: str
     tvm: Mapping[str, Any]
@@ -32,16 +32,18 @@ class TargetSpec:
 
     @property
     def triple(self) -> str:
-        """The target triple of the code a processor runs, empty for this machine."""
+        """Return the target triple of a processor's code, empty for this machine."""
         host = self.tvm.get("host", {})
         return str(self.tvm.get("mtriple") or (host.get("mtriple", "") if isinstance(host, Mapping) else ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A network to build into `folder`; `weights` are all its parameters, `share` the units it may occupy (0: all).
+    """A network to build into `folder`; `weights` are all its parameters, `share` the engine units it may occupy (0:
+    all).
 
-    `scales` are of its values in int8, None for ones of seeded inputs; `tuning` are choices measured for the share.
+    `scales` are the int8 scales of its values, None to calibrate on seeded inputs; `tuning` holds choices measured for
+    the share.
     """
 
     folder: Path
@@ -56,7 +58,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was written: files in the folder, how the tensors at the border lie, and remarks for people."""
+    """Result of a build: files in the folder, layouts of the border tensors, and remarks for users."""
 
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
@@ -70,11 +72,11 @@ def _all(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How entries of one kind are read (`resolve`: entry and engine id to a spec; CompileError) and built for.
+    """Reading of entries of one kind (`resolve`: entry and engine id to a spec; CompileError) and building for them.
 
-    `precisions` says of an entry what it can be compiled in.  `simulated`: the engine has no compiler here, so a stage
-    is held against its operator rules and its tensors lie as the engine would store them.  `tuned_to_share`: the code
-    depends on how many units of the engine it may occupy.
+    `precisions` returns the precisions available for an entry.  `simulated`: the engine has no compiler here, so a
+    stage is checked against its operator rules and its tensors have the engine's layouts.  `tuned_to_share`: the code
+    depends on the number of engine units it may occupy.
     """
 
     resolve: Callable[[Mapping[str, Any], str], TargetSpec]

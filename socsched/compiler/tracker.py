@@ -1,4 +1,4 @@
-"""Boards found through TVM's RPC tracker: which there are, and a session on the next free one of a kind.
+"""Boards found through TVM's RPC tracker: a list of boards, and a session on the next free one of a kind.
 
 python -m socsched.compiler.tracker --host ADDRESS --port PORT            a tracker (needs the package tornado)
 python -m socsched.compiler.rpc --tracker HOST:PORT --key KEY             a board that registers there
@@ -17,7 +17,7 @@ INSTALL = 'python -m socsched.compiler.tracker starts one (pip install "socsched
 
 
 def boards(host: str, port: int) -> dict[str, int]:
-    """Return how many boards are registered by key; MachineError where no tracker answers."""
+    """Return the number of registered boards by key; MachineError if no tracker answers."""
     from tvm import rpc
 
     _answers(host, port)
@@ -37,7 +37,7 @@ def boards(host: str, port: int) -> dict[str, int]:
 def request(host: str, port: int, key: str, priority: int, timeout_s: int) -> Remote:
     """Return a session on the next free board of a key, waiting for it; the board ends it after `timeout_s`.
 
-    `priority`: of those that wait, the highest is served first.  MachineError when the board offered does not answer.
+    `priority`: among waiting requests, the highest is served first.  MachineError if the offered board does not answer.
     """
     from tvm import rpc
 
@@ -50,7 +50,7 @@ def request(host: str, port: int, key: str, priority: int, timeout_s: int) -> Re
 
 
 def _answers(host: str, port: int) -> None:
-    """Raise MachineError where nothing listens: TVM itself would try for a minute."""
+    """Raise MachineError if nothing listens: TVM itself would retry for a minute."""
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
@@ -58,7 +58,7 @@ def _answers(host: str, port: int) -> None:
 
 
 def serve(host: str = LOOPBACK, port: int = 0) -> None:
-    """Print the port and track boards for ever; port 0 takes a free one."""
+    """Print the port and track boards forever; port 0 selects a free one."""
     try:
         from tvm.rpc import tracker
     except ImportError as error:

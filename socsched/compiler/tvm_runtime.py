@@ -1,8 +1,8 @@
-"""The part of TVM that a board has: loading and running compiled stages, without the compiler.
+"""The part of TVM present on a board: loading and running compiled stages, without the compiler.
 
-Checks the pinned pair and sets the thread pool up before its first use.  TVM reads its thread settings at the first
-parallel launch: by default it takes half of the cores and narrows the calling thread's affinity, which is wrong for an
-executor that places threads itself, so both are set here unless the user did.  With TVM_USE_RUNTIME_LIB=1 in the
+Checks the pinned versions and configures the thread pool before its first use.  TVM reads its thread settings at the
+first parallel launch: by default it takes half of the cores and narrows the calling thread's affinity, which is wrong
+for an executor that places threads itself, so both are set here unless the user did.  With TVM_USE_RUNTIME_LIB=1 in the
 environment TVM does not load its compiler.
 """
 
@@ -32,7 +32,7 @@ def _install() -> str:
 
 
 def online_cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""What cached artefacts and analyses depend on besides their input: TVM's versions and our own sources.
+"""Version dependencies of cached artefacts and analyses: TVM's versions and socsched's own sources.
 
 Nothing here imports TVM, so that a cache hit costs nothing.
 """
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post0"}
-"""The only pair known to work: with the next FFI release MetaSchedule crashes."""
+"""The only pair known to work: MetaSchedule crashes with the next FFI release."""
 
 
 @cache

@@ -1,8 +1,8 @@
 """Operations and bytes of fused operators, counted as the layer tables of published networks count them.
 
 Counted: multiply-adds (two operations each) of convolutions, deconvolutions and dense layers; one operation per element
-and window position of additions, pooling and maxima that stand alone.  Bias, ReLU and whatever else is fused ride along
-uncounted.  Traffic: each fused operator reads its inputs and weights once and writes its output once.
+and window position of additions, pooling and maxima that stand alone.  Bias, ReLU and anything else fused are not
+counted.  Traffic: each fused operator reads its inputs and weights once and writes its output once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "clip",
      "leaky_relu")
 )  # fmt: skip
-"""Operators of one operation an element of their result."""
+"""Operators with one operation per element of their result."""
 _UNTYPED = ("uint8", "int32", "int64", "bool")
 
 
@@ -73,7 +73,7 @@ class _Analysis:
         )
 
     def shares_input(self, group: Group) -> bool:
-        """1x1 convolutions of one input (a head's) run as one kernel: the input is charged to the first of them."""
+        """Return whether the input is already charged: 1x1 convolutions of one input (a head's) run as one kernel."""
         if group.kind != "conv2d" or group.attrs["kernel_h"] != 1 or group.attrs["stride_h"] != 1:
             return False
         seen = group.inputs[0] in self.pointwise
@@ -91,7 +91,7 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
         case "conv2d":
             return 2 * elements * prod(weights[0][1:])
         case "conv2d_transpose":
-            # Every input element meets every output channel and tap, whatever the stride.
+            # Every input element is multiplied for every output channel and tap, regardless of the stride.
             return 2 * prod(inputs[0].shape) * prod(weights[0][1:])
         case "dense":
             return 2 * elements * weights[0][1]

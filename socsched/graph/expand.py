@@ -1,7 +1,7 @@
-"""The layers of a network as operations with their types, before fusion: what any compiler would be given.
+"""The layers of a network as typed operations before fusion: the input of any compiler.
 
-Biases become additions, and layers that are spelt out (batch normalisation, hard sigmoid, hard swish) the operations
-they consist of.  A dimension that varies is -1.
+Biases become additions, and composite layers (batch normalisation, hard sigmoid, hard swish) become the operations they
+consist of.  A varying dimension is -1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 def fused(network: Network) -> Graph:
-    """Return the fused operators of a network, types in fp32; CompileError for a layer op that is not known."""
+    """Return the fused operators of a network, types in fp32; CompileError for an unknown layer op."""
     expansion = _Expansion(network)
     return fuse(network, expansion.inputs, expansion.operations, tuple(expansion.name[n] for n in network.outputs))
 
@@ -35,7 +35,7 @@ def _typed(shape: Shape, dtype: str = "fp32") -> TensorType:
 
 
 class _Expansion:
-    """`operations` in topological order; `name` and `type` of what every layer and network input leaves."""
+    """`operations` in topological order; `name` and `type` of the result of every layer and of every network input."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -62,7 +62,7 @@ class _Expansion:
     def emit(
         self, layer: Layer, part: str, kind: str, inputs: list[str], shape: Shape, dtype: str = "fp32", **more: Any
     ) -> str:
-        """Add an operation, of a layer as a whole or of a part of it, and return the name of its result."""
+        """Add an operation for all or part of a layer and return the name of its result."""
         name = self.free(f"{layer.name}.{part}" if part else layer.name)
         self.operations.append(Operation(name, kind, tuple(inputs), _typed(shape, dtype), **more))
         if not part:
@@ -106,7 +106,7 @@ class _Expansion:
         self.emit(layer, "", "add", [linear], shape, weights=(layer.weights["bias"],))
 
     def matmul_constant(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
-        """Add a product with a constant, which is a dense layer whose weight is the other way round."""
+        """Add a product with a constant, which is a dense layer with a transposed weight."""
         constant = layer.weights["constant"]
         weight, first = self.network.params[constant], bool(layer.attrs.get("swapped"))
         result = _product(weight, shape) if first else _product(shape, weight)
@@ -146,7 +146,7 @@ def _sides(padding: Any) -> tuple[int, int, int, int]:
 
 
 def _window(attrs: Mapping[str, Any], kernel: Shape) -> dict[str, float]:
-    """Return the geometry every sliding-window operator has; `pad` is the largest of the four."""
+    """Return the geometry common to sliding-window operators; `pad` is the largest of the four."""
     pads, (stride_h, stride_w) = _sides(attrs.get("padding", 0)), _pair(attrs.get("stride", 1))
     dilation = _pair(attrs.get("dilation", 1))
     found: dict[str, float] = {
@@ -162,13 +162,13 @@ def _window(attrs: Mapping[str, Any], kernel: Shape) -> dict[str, float]:
 
 
 def _slid(attrs: Mapping[str, Any], size: Shape, kernel: Shape, up: bool = False) -> Shape:
-    """Return height and width after a window went over them; `up`: rounded up, a window may hang over the border."""
+    """Return height and width after sliding a window; `up`: rounded up, so a window may extend past the border."""
     pads, strides, dilation = _sides(attrs.get("padding", 0)), _pair(attrs.get("stride", 1)), attrs.get("dilation", 1)
     found = []
     for axis in (0, 1):
         span = size[axis] + pads[axis] + pads[axis + 2] - _pair(dilation)[axis] * (kernel[axis] - 1) - 1
         count = (ceil(span / strides[axis]) if up else span // strides[axis]) + 1
-        # a window that would begin in the padding after the image is left out
+        # a window that would start in the padding after the image is omitted
         found.append(count - (up and (count - 1) * strides[axis] >= size[axis] + pads[axis]))
     return tuple(found)
 

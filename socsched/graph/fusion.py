@@ -1,8 +1,8 @@
-"""Operations of a network fused into operators, as analysis counts them and lowering turns them into kernels.
+"""Fusion of a network's operations into operators, the unit of analysis and of lowering to kernels.
 
-Bias and ReLU are folded into the convolution, deconvolution, dense layer or addition that feeds nothing else; the
-Pillar Feature Net (decorate, dense, ReLU, maximum over slots) becomes one operator, since its [P, slots, channels]
-intermediate must never reach memory.
+Bias and ReLU are folded into the preceding convolution, deconvolution, dense layer or addition if it feeds nothing
+else; the Pillar Feature Net (decorate, dense, ReLU, maximum over slots) becomes one operator, since its [P, slots,
+channels] intermediate must never reach memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _RECTIFIED = (*_BIASED, "add")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation before fusion: `inputs` name values, `weights` keys of `Network.params`, `type` is its result's.
+    """One operation before fusion: `inputs` name values, `weights` keys of `Network.params`; `type` is the result's.
 
-    `attrs` and `options` as of `Group`; `axes`: those a reduction goes over; `weight_first`: the weight is the left
+    `attrs` and `options` as of `Group`; `axes`: the axes of a reduction; `weight_first`: the weight is the left
     operand.
     """
 
@@ -42,7 +42,7 @@ class Operation:
 class Group:
     """One fused operator: `inputs` and `output` name values, `weights` maps role -> key of `Network.params`.
 
-    `attrs` are those of `graph.operators.Operator`; `options` what only lowering needs (pillar size, grid, ...).
+    `attrs` are those of `graph.operators.Operator`; `options` holds data only for lowering (pillar size, grid, ...).
     """
 
     name: str
@@ -79,7 +79,7 @@ class Graph:
         return value not in self.outputs and sum(group.inputs.count(value) for group in self.groups) == 1
 
     def in_place(self, group: Group) -> bool:
-        """Return whether a concatenation costs nothing, because every input can be written straight into its slice."""
+        """Return whether a concatenation costs nothing because every input can be written directly into its slice."""
         by_output = {other.output: other for other in self.groups}
         return (
             group.kind == "concat"
@@ -131,7 +131,7 @@ class _Fusion:
             self.groups.append(Group(name, op.kind, op.inputs, op.name, weights, op.attrs, op.options))
 
     def is_bias(self, producer: Group, op: Operation) -> bool:
-        """Return whether an addition is the bias its layer asks for, the last thing that can join the layer."""
+        """Return whether an addition is its layer's bias, the last operation that can be fused into the layer."""
         if producer.kind not in _BIASED or not op.weights:
             return False
         return "bias" not in producer.weights and not producer.relu and op.weights[0] in self.biases

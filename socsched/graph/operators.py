@@ -1,4 +1,4 @@
-"""Tensors and operators as planning sees them; counted by `graph.counting`."""
+"""Tensors and operators for planning; counted by `graph.counting`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DTYPE_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64":
 class TensorType:
     """Logical shape (dimension -1 where it varies per frame), dtype name of `DTYPE_BYTES`, physical layout.
 
-    The logical shape of an image tensor is always (N, C, H, W); `layout` says how it lies in memory: "NCHW", "NHWC",
+    The logical shape of an image tensor is always (N, C, H, W); `layout` is its memory layout: "NCHW", "NHWC",
     "NCHW16c" = (N, C/16, H, W, 16), or any of these with a zero border as "NCHW16c+1" (one pixel on every side).
     """
 
@@ -26,7 +26,7 @@ class Operator:
     """One operator of a stage after fusion of its element-wise epilogue.
 
     `kind` is the operator's field name (conv2d, conv2d_transpose, dense, relu, concat, reduce_max, scatter, function,
-    ...); `attrs` the numbers operator rules ask for; `flops` arithmetic operations (a multiply-add is two);
+    ...); `attrs` the numbers used by operator rules; `flops` arithmetic operations (a multiply-add is two);
     `read_bytes`/`write_bytes` activation traffic to and from DRAM at the dtype of `dtype`; `weight_bytes` constants.
     For an operator whose size varies per frame the figures hold for the nominal size of the stage's params.
     """
@@ -44,13 +44,13 @@ class Operator:
 
     @property
     def bytes(self) -> int:
-        """All DRAM traffic of the operator in bytes."""
+        """Return all DRAM traffic of the operator in bytes."""
         return self.read_bytes + self.write_bytes + self.weight_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """What one job of a stage computes and moves, in one precision.
+    """Computation and data movement of one job of a stage, in one precision.
 
     `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.
     """
@@ -63,10 +63,10 @@ class StageWork:
 
     @property
     def flops(self) -> int:
-        """Arithmetic operations of one job."""
+        """Return the arithmetic operations of one job."""
         return sum(op.flops for op in self.operators)
 
     @property
     def bytes(self) -> int:
-        """DRAM traffic of one job in bytes, operator by operator (nothing kept on chip between operators)."""
+        """Return the DRAM traffic of one job in bytes, per operator (nothing kept on chip between operators)."""
         return sum(op.bytes for op in self.operators)

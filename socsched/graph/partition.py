@@ -1,8 +1,8 @@
-"""Where a network may be cut, what crosses there, and the parts that come of it.
+"""Cuts of a network, the tensors that cross them, and the resulting parts.
 
 A cut is a frontier of the DAG: a set of layers that contains everything its members depend on.  It is named by its last
-layers, those that no other layer before the cut follows ("blocks.1.5.relu+de.0.relu"); the empty name is the beginning
-or the end.  Layers that compilers fuse (a convolution with what follows element by element) stay together unless a cut
+layers, which no other layer before the cut follows ("blocks.1.5.relu+de.0.relu"); the empty name is the beginning or
+the end.  Layers that compilers fuse (a convolution with what follows element by element) stay together unless a cut
 names a layer between them.
 """
 
@@ -27,15 +27,15 @@ EPILOGUES = (
 PILLARS = ("pillar_features", "dense", "relu", "reduce_max")
 """The Pillar Feature Net, whose [pillars, slots, channels] tensors must not reach memory."""
 MOST = 4096
-"""Frontiers listed before `frontiers` gives up: their number grows exponentially with the width of a network."""
+"""Limit on the frontiers listed by `frontiers`: their number grows exponentially with the width of a network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A frontier: `after` names its last layers, `before` all layers before it.
 
-    `crossing` are the tensors computed before and read after it, `bytes` their size; network inputs that both sides
-    read and outputs of the network that nobody reads any more are not among them.
+    `crossing` are the tensors computed before and read after it, `bytes` their size; network inputs read by both sides
+    and network outputs with no later reader are not among them.
     """
 
     after: tuple[str, ...]
@@ -64,7 +64,7 @@ def parse_part(text: str) -> Part:
 
 
 def units(network: Network, torn: bool = False) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of layers a cut keeps together, in topological order; with `torn` every layer on its own."""
+    """Return the groups of layers a cut keeps together, in topological order; with `torn`, single layers."""
     if torn:
         return tuple((layer.name,) for layer in network.layers)
     by_name = {layer.name: layer for layer in network.layers}
@@ -73,12 +73,12 @@ def units(network: Network, torn: bool = False) -> tuple[tuple[str, ...], ...]:
     groups: dict[str, list[str]] = {}
     for layer in network.layers:
         alone = [name for name in layer.inputs if name in by_name and uses[name] == 1 and name not in network.outputs]
-        # The latest producer first: the residual's other branch is there before it.
+        # The latest producer first: the residual's other branch is complete before it.
         latest = sorted(alone, key=place.__getitem__, reverse=True)
         home = next((groups[name] for name in latest if _joins(layer, groups[name], by_name)), None)
         groups[layer.name] = home if home is not None else []
         groups[layer.name].append(layer.name)
-    # Only the last layer of a group is read from outside, so the order of the last ones is topological.
+    # Only the last layer of a group is read from outside, so ordering groups by last layer is topological.
     return tuple(tuple(group) for name, group in groups.items() if name == group[-1])
 
 
@@ -92,7 +92,7 @@ def _joins(layer: Layer, group: list[str], by_name: Mapping[str, Layer]) -> bool
 
 
 def prefixes(network: Network, types: Mapping[str, TensorType], nominal: int = 0, torn: bool = False) -> Iterator[Cut]:
-    """Yield the cuts met when units run one after the other in the order of the network; see `frontiers`."""
+    """Yield the cuts between consecutive units in the order of the network; see `frontiers`."""
     before: frozenset[str] = frozenset()
     for unit in units(network, torn)[:-1]:
         before |= set(unit)
@@ -102,10 +102,10 @@ def prefixes(network: Network, types: Mapping[str, TensorType], nominal: int = 0
 def frontiers(
     network: Network, types: Mapping[str, TensorType], nominal: int = 0, torn: bool = False, most: int = MOST
 ) -> tuple[Cut, ...]:
-    """Return every cut of `network` but its two ends, by number of layers before it.
+    """Return every cut of `network` except its two ends, by number of layers before it.
 
     `types` gives the type of every layer's result, `nominal` the size of a varying dimension (for `Cut.bytes`).  Raises
-    UsageError when there are more than `most`: take `prefixes` then.
+    UsageError if there are more than `most`: use `prefixes` then.
     """
     groups = units(network, torn)
     home = {name: index for index, group in enumerate(groups) for name in group}
@@ -137,7 +137,8 @@ def _bytes(tensor: TensorType, nominal: int) -> int:
 
 
 def take(network: Network, part: Part, types: Mapping[str, TensorType]) -> Network:
-    """Return one part of `network`: its inputs are what it reads from before, its outputs what others read or get.
+    """Return one part of `network`: its inputs come from earlier layers, its outputs are read later or leave the
+    network.
 
     Network inputs come first among the inputs and network outputs among the outputs, in their order; tensors keep their
     names.  Raises UsageError for unknown layers or a part without any.
@@ -159,7 +160,7 @@ def cut(network: Network, points: Sequence[Cut | Iterable[str]], types: Mapping[
 
 
 def _closure(network: Network, names: Iterable[str]) -> frozenset[str]:
-    """The layers `names` and all they depend on."""
+    """Return the layers `names` and all they depend on."""
     layers = {layer.name: layer for layer in network.layers}
     queue, found = list(names), set[str]()
     while queue:
@@ -191,7 +192,7 @@ def _between(
 def compose(
     parts: Iterable[Network], inputs: Mapping[str, Any], run: Callable[[Network, dict[str, Any]], Iterable[Any]]
 ) -> dict[str, Any]:
-    """Run `parts` in order, handing tensors on by name, and return all of them; `run` computes the outputs of one."""
+    """Run `parts` in order, passing tensors by name, and return all of them; `run` computes the outputs of one part."""
     values = dict(inputs)
     for part in parts:
         results = run(part, {name: values[name] for name in part.inputs})

@@ -1,4 +1,4 @@
-"""Whether an engine can compute an operator or a stage: its operators against the engine's declared rules."""
+"""Checks operators and stages against the declared operator rules of an engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RUNS, FALLS_BACK = "runs", "falls back"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether an operator runs on an engine or falls back to another, and why.
+    """Result for one operator: runs on the engine or falls back to another, with reasons.
 
-    `dtype` is the one it really runs in; `reasons` says what stands against it (empty when it runs), `conditions` what
-    has to hold besides and numbers cannot decide; `sources` who says so.
+    `dtype` is the type it actually runs in; `reasons` lists the objections (empty if it runs), `conditions` the further
+    requirements that cannot be decided from numbers, `sources` the documents cited.
     """
 
     outcome: str
@@ -28,12 +28,12 @@ class Decision:
 
     @property
     def runs(self) -> bool:
-        """Whether the engine takes the operator."""
+        """Return whether the engine accepts the operator."""
         return self.outcome == RUNS
 
 
 def decide(operator: Operator, engine: Engine) -> Decision:
-    """Return whether `engine` takes an operator of given shapes, attributes and dtype, with reasons and sources."""
+    """Return the decision of `engine` on an operator of given shapes, attributes and dtype."""
     rules = engine.operators
     if operator.kind == "function":
         if rules.host_code:
@@ -53,7 +53,7 @@ def decide(operator: Operator, engine: Engine) -> Decision:
 
 
 def _case(operator: Operator, rules: OperatorRules) -> tuple[OperatorRule | None, list[str], tuple[str, ...]]:
-    """Return the case that holds, or what stands against the case that came nearest, and who says so."""
+    """Return the case that holds, or the objections of the closest case, and the sources."""
     if rules.allowed is None:
         return None, [], ()
     cases = rules.allowed.get(operator.kind, ())
@@ -88,7 +88,7 @@ def _against(operator: Operator, rule: OperatorRule) -> list[str]:
 
 
 def _general(operator: Operator, rules: OperatorRules) -> list[str]:
-    """Return what stands against any operator of these shapes."""
+    """Return the objections to any operator of these shapes."""
     problems: list[str] = []
     for tensor in (*operator.inputs, *operator.outputs):
         problems += _shape(tensor, rules)
@@ -120,9 +120,9 @@ def _size(tensor: TensorType) -> int:
 
 
 def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
-    """Return every rule of `engine` that `work` breaks, in words with numbers; empty when the engine can compute it.
+    """Return every rule of `engine` that `work` breaks, in words with numbers; empty if the engine can compute it.
 
-    Equal violations of several operators are reported once, with how many operators there are.
+    Equal violations of several operators are reported once, with the number of operators.
     """
     problems: Counter[str] = Counter()
     first: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""The task graph of a pipeline: stages with their rates, in precedence order, and chains cut where rates cross.
+"""The task graph of a pipeline: stages with their rates, in precedence order, and chains split where rates change.
 
-A stage with `after` inherits the period of what triggers it; a stage with a timer has its own.  `after` edges carry
-every frame, `reads` edges are sampled: the consumer takes the latest finished output when it starts.
+A stage with `after` inherits the period of its trigger; a stage with a timer has its own.  `after` edges carry every
+frame; `reads` edges are sampled: the consumer takes the latest finished output when it starts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from socsched.errors import UsageError
 class ChainSegment:
     """A stretch of a chain that handles every frame of one trigger: `root` is its first element, `period_ns` its rate.
 
-    `nodes` are the stages of the stretch (a leading sensor is only in `root`); `sampled` says that the stretch reads
-    the latest output of the one before it instead of being triggered by it.
+    `nodes` are the stages of the stretch (a leading sensor is only in `root`); `sampled`: the stretch reads the latest
+    output of the previous one instead of being triggered by it.
     """
 
     root: str
@@ -33,7 +33,7 @@ class ChainSegment:
 class TaskGraph:
     """Stages of a pipeline in topological order with period, first release and release jitter (ns) of each.
 
-    `sources` maps every stage to the sensors and timer stages its triggers lead back to.
+    `sources` maps every stage to the sensors and timer stages at the origin of its triggers.
     """
 
     pipeline: Pipeline
@@ -44,7 +44,7 @@ class TaskGraph:
     sources: Mapping[str, tuple[str, ...]]
 
     def stage(self, name: str) -> Stage:
-        """Return the stage of this name; KeyError when there is none."""
+        """Return the stage of this name; KeyError if there is none."""
         return self.pipeline.stage(name)
 
     def predecessors(self, name: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class TaskGraph:
         return math.lcm(*self.period_ns.values())
 
     def segments(self, chain: Chain) -> tuple[ChainSegment, ...]:
-        """Cut a chain where a stage samples its forerunner instead of being triggered by it."""
+        """Return the segments of a chain, split where a stage samples its predecessor without being triggered."""
         stages, cut = set(self.order), []
         for index, node in enumerate(chain.path):
             triggered = node in stages and index > 0 and chain.path[index - 1] in self.stage(node).after
@@ -72,7 +72,7 @@ class TaskGraph:
         return tuple(ChainSegment(root, tuple(nodes), self._rate(root, nodes), sampled) for root, nodes, sampled in cut)
 
     def gap_ns(self, name: str) -> int:
-        """Return how much longer than its period a sensor or stage may have to wait for its next frame (ns)."""
+        """Return the longest delay beyond its period of a sensor's or stage's next frame (ns)."""
         sources = self.sources.get(name, (name,))
         return max((s.gap_ns for s in self.pipeline.sensors if s.name in sources), default=0)
 

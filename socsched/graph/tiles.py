@@ -1,12 +1,12 @@
-"""Fused tiles: the first layers of a network, each tile of the last one's result computed on its own.
+"""Fused tiles: the first layers of a network, computed independently for each tile of the last layer's result.
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
-Clusters", IEEE TCAD 37(11) 2018, "fused tile partitioning": the result of layer L is divided into a
-grid; going backwards, a layer that makes rows [y0, y1) with kernel k, stride s, dilation d and padding p needs rows
-[y0 s - p, (y1 - 1) s - p + d (k - 1) + 1) of its input, cut off at the image, and what is cut off is the padding that
-remains.  Neighbouring tiles compute what they share twice.
+Clusters", IEEE TCAD 37(11) 2018, "fused tile partitioning": the result of layer L is divided into a grid; going
+backwards, a layer that produces rows [y0, y1) with kernel k, stride s, dilation d and padding p needs rows [y0 s - p,
+(y1 - 1) s - p + d (k - 1) + 1) of its input, clipped to the image; the clipped rows are the remaining padding.
+Neighbouring tiles both compute their overlap.
 
-A tile is a network like any other: a slice of the input, the same layers with paddings of their own, the same weights.
+A tile is a network like any other: a slice of the input, the same layers with individual padding, the same weights.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Region:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Return the numbers of rows and columns."""
         return self.bottom - self.top, self.right - self.left
 
 
@@ -50,7 +50,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How a network is tiled: over the first `depth` layers, in `rows` x `columns` tiles of equal size, or nearly."""
+    """Tiling of a network: its first `depth` layers, in `rows` x `columns` tiles of (nearly) equal size."""
 
     depth: int
     rows: int
@@ -62,7 +62,7 @@ class Grid:
 
 
 def fusable(network: Network) -> int:
-    """Return how many of the first layers form a chain that can be tiled, 0 for a network without one input image."""
+    """Return the number of first layers that form a tileable chain, 0 for a network without a single input image."""
     if len(network.inputs) != 1:
         return 0
     name, tensor = next(iter(network.inputs.items()))
@@ -81,7 +81,7 @@ def fusable(network: Network) -> int:
 def _tileable(network: Network, layer: Layer) -> bool:
     if layer.op not in WINDOWED:
         return layer.op in POINTWISE
-    # Padding as wide as a window makes results that see nothing of the image: a tile of these would have no input.
+    # With padding as wide as a window some results do not depend on the image: a tile of these would have no input.
     kernel, _, dilation, sides = window(network, layer)
     reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     return not layer.attrs.get("ceil", False) and all(pad <= reach[n % 2] for n, pad in enumerate(sides))
@@ -131,7 +131,7 @@ def _sides(padding: Any) -> tuple[int, int, int, int]:
 
 
 def tile_region(image: Image, grid: Grid, row: int, column: int) -> Region:
-    """Return which part of the last fused layer's result a tile makes."""
+    """Return the part of the last fused layer's result that a tile produces."""
     return Region(
         image.rows * row // grid.rows,
         image.columns * column // grid.columns,
@@ -143,7 +143,7 @@ def tile_region(image: Image, grid: Grid, row: int, column: int) -> Region:
 def needed(
     network: Network, layer: Layer, region: Region, image: Image
 ) -> tuple[Region, tuple[int, int, int, int] | None]:
-    """Return what a layer needs of its input to make `region`, and the padding that remains (None: no window)."""
+    """Return the input region a layer needs for `region`, and the remaining padding (None: no window)."""
     if layer.op not in WINDOWED:
         return region, None
     kernel, stride, dilation, padding = window(network, layer)
@@ -162,7 +162,7 @@ def _span(first: int, end: int, kernel: int, stride: int, dilation: int, pad: in
 
 
 def regions(network: Network, grid: Grid, row: int, column: int) -> list[Region]:
-    """Return what a tile needs of the input and makes of every fused layer's result."""
+    """Return a tile's region of the input and of every fused layer's result."""
     seen = images(network, grid.depth)
     found = [tile_region(seen[-1], grid, row, column)]
     for number in reversed(range(grid.depth)):
@@ -171,7 +171,7 @@ def regions(network: Network, grid: Grid, row: int, column: int) -> list[Region]
 
 
 def tile_network(network: Network, grid: Grid, row: int, column: int) -> Network:
-    """Return the network of one tile; UsageError where the first layers cannot be tiled so."""
+    """Return the network of one tile; UsageError if the first layers cannot be tiled so."""
     check(network, grid)
     seen, parts = images(network, grid.depth), regions(network, grid, row, column)
     source = next(iter(network.inputs))
@@ -205,7 +205,7 @@ def tile_types(network: Network, grid: Grid) -> dict[str, TensorType]:
 
 
 def gather_network(network: Network, grid: Grid) -> Network:
-    """Return what follows the tiles: their results put together, and the rest of the network."""
+    """Return the network after the tiles: their results combined, and the rest of the network."""
     check(network, grid)
     last, types = network.layers[grid.depth - 1].name, tile_types(network, grid)
     names = list(types)
@@ -228,7 +228,7 @@ def gather_network(network: Network, grid: Grid) -> Network:
 
 
 def check(network: Network, grid: Grid) -> None:
-    """Raise UsageError where a network's first layers cannot be tiled as `grid` says."""
+    """Raise UsageError if a network's first layers cannot be tiled by `grid`."""
     most = fusable(network)
     if not 1 <= grid.depth <= most:
         raise UsageError(
@@ -244,7 +244,7 @@ def check(network: Network, grid: Grid) -> None:
 
 
 def largest_bytes(network: Network, found: Sequence[Region], depth: int) -> int:
-    """Return the most bytes (fp32) of a layer's input and result that a tile with these regions holds."""
+    """Return the peak bytes (fp32) of a layer's input and result held by a tile with these regions."""
     seen = images(network, depth)
     sizes = [4 * image.channels * r.size[0] * r.size[1] for image, r in zip(seen, found, strict=True)]
     return max(a + b for a, b in pairwise(sizes))

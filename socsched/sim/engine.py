@@ -14,7 +14,7 @@ from socsched.limits import HORIZON_NS
 from socsched.planning.plan import Plan
 from socsched.progress import tell
 from socsched.sim.build import kernel
-from socsched.sim.conductor import Conductor
+from socsched.sim.callbacks import Conductor
 from socsched.sim.faults import Faults
 from socsched.sim.lower import Lowered, lower
 from socsched.sim.stopping import run_on

@@ -13,7 +13,7 @@ from socsched.trace.columns import CLOCK, FOREIGN, MISS_OPEN, Columns, InstantCo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from socsched.sim.conductor import Conductor, Mark
+    from socsched.sim.callbacks import Conductor, Mark
 
     Ints = NDArray[np.int64]
 

@@ -45,7 +45,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 sys.argv = ['start.sh', *sys.argv[1:]]
 try:
-    runpy.run_module('socsched.compiler.board', run_name='__main__')
+    runpy.run_module('socsched.compiler.bundle_runner', run_name='__main__')
 finally:
     libraries = {line.split('/')[-1].strip() for line in open('/proc/self/maps') if 'libtvm' in line}
     import socsched
@@ -213,7 +213,7 @@ def test_damage_and_strangers_are_told(pipeline: Pipeline, board: Platform, tmp_
 
 def test_only_what_a_board_has_is_imported() -> None:
     """The program's sources need nothing but the standard library, numpy and TVM."""
-    files = sources(["socsched.compiler.board", "socsched.models.camera", "socsched.models.centerpoint.decode"])
+    files = sources(["socsched.compiler.bundle_runner", "socsched.models.camera", "socsched.models.centerpoint.decode"])
     names = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):

@@ -19,11 +19,11 @@ import pytest
 from chains import chain
 
 from socsched.compiler.builder import compile_stage, network_of
-from socsched.compiler.handover import tensorrt
-from socsched.compiler.handover.export import to_onnx
-from socsched.compiler.handover.package import Package
-from socsched.compiler.handover.scales import aimet_encodings, checked, shared, tensorrt_cache, version_number
-from socsched.compiler.handover.write import DESCRIPTION, hand_over, has_toolchain
+from socsched.compiler.vendor_packages import tensorrt
+from socsched.compiler.vendor_packages.export import to_onnx
+from socsched.compiler.vendor_packages.package import Package
+from socsched.compiler.vendor_packages.scales import aimet_encodings, checked, shared, tensorrt_cache, version_number
+from socsched.compiler.vendor_packages.write import DESCRIPTION, hand_over, has_toolchain
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine

@@ -67,8 +67,7 @@ class Convolutions(Images):
                 first += self.graph.values[value].shape[1] // self.c
 
     def plan_siblings(self) -> None:
-        """Merge 1x1 convolutions of one input whose results all leave as plain NCHW into one kernel (a detection
-        head)."""
+        """Merge 1x1 convolutions of one input into one kernel if all results leave as plain NCHW (a detection head)."""
         heads: dict[tuple[str, Activation], list[Group]] = {}
         for group in self.graph.groups:
             if group.kind != "conv2d" or len(group.inputs) > 1 or not self.takes(group):
@@ -160,8 +159,7 @@ class Convolutions(Images):
         self.images[group.output] = replace(target, var=whole, border=0)
 
     def method(self, group: Group, source: Image, target: Image, weight: Array, window: Window) -> half.Method:
-        """Return the method of a convolution: Winograd needs 3x3, stride 1, whole blocks and enough tiles to pay
-        off."""
+        """Return the method of a convolution: Winograd needs 3x3, stride 1, whole blocks and enough tiles."""
         direct = half.Method(0, self.dtype)
         plain = window == Window((3, 3), (1, 1), (1, 1)) and weight.shape[2:] == (3, 3)
         same = self.graph.values[group.output].shape[2:] == (source.height, source.width)

@@ -203,7 +203,7 @@ class _Lowering:
                 first += self.graph.values[value].shape[1] // self.c
 
     def plan_siblings(self) -> set[str]:
-        """Merge 1x1 convolutions of one input whose sums all leave as plain NCHW into one kernel (a detection head)."""
+        """Merge 1x1 convolutions of one input into one kernel if all sums leave as plain NCHW (a detection head)."""
         heads: dict[tuple[str, bool], list[Step]] = {}
         for step in self.q.steps:
             plain = step.output in self.q.floats and self.at_border(step.output).layout == "NCHW"

@@ -49,8 +49,7 @@ def zero_sides(O, block, y, width, border, c):
 
 
 def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
-    """Return map(X, O): a function applied to every element, from blocks `source.first` to blocks `target.first`
-    onwards."""
+    """Return map(X, O): an element-wise function, from blocks `source.first` to blocks `target.first` onwards."""
     blocks, c, height = target.blocks, target.block, target.height
     sn, sh, sw, _ = source.shape
     total, ph, pw, _ = target.shape
@@ -80,8 +79,7 @@ def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
 
 
 def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
-    """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image is broadcast to every pixel of the
-    other."""
+    """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image is broadcast over the other."""
     blocks, c, height, width = target.blocks, target.block, target.height, target.width
     ln, lh, lw, _ = left.shape
     rn, rh, rw, _ = right.shape

@@ -1,7 +1,7 @@
 """The target processor (this machine's, or one known to LLVM by name) and its vector unit.
 
-Code for this machine targets an x86-64 level (v2, v3, v4) rather than the exact processor: it is as fast, and similar
-machines produce the same cached artefacts.
+Code for this machine targets an x86-64 level (v2, v3, v4) rather than the exact processor: it is as fast, and
+equivalent machines produce the same cached artefacts.
 """
 
 from __future__ import annotations

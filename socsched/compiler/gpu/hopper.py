@@ -5,9 +5,9 @@
 
 One warpgroup computes a patch of output pixels by `columns` channels.  A step of the sum is one kernel tap of 64
 channels: its patch of pixels is one box of a three-dimensional tensor map, whose out-of-bounds elements arrive as the
-zeros of the padding and whose element strides are the convolution's.  Operands lie in 128-byte swizzled rows, as wgmma
-reads them; one product stays in flight while waiting for the next step's operands.  (PTX ISA, "Asynchronous Warpgroup
-Level Matrix Instructions" and "Tensor copies".)
+zeros of the padding and whose element strides are the convolution's.  Operands are stored in 128-byte swizzled rows, as
+wgmma reads them; one product stays in flight while waiting for the next step's operands.  (PTX ISA, "Asynchronous
+Warpgroup Level Matrix Instructions" and "Tensor copies".)
 """
 
 from __future__ import annotations

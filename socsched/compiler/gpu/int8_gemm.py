@@ -70,7 +70,7 @@ def _products(shape: Convolution, rows: int, length: int, form: Form) -> Any:
 
 
 def _finish(form: Form, outputs: int) -> Any:
-    """Return a function (sum, S, n, other) -> result; the table's later rows replace missing ones."""
+    """Return a function (sum, S, n, other) -> result; the table's last row stands in for missing ones."""
     last = form.epilogue.rows - 1
 
     def finish(total: Any, S: Any, n: Any, other: Any = None) -> Any:

@@ -228,8 +228,7 @@ class _Lowering:
         return found
 
     def planned_siblings(self) -> dict[str, list[Step]]:
-        """Return the sets of 1x1 convolutions of one input whose sums all leave: one product each (a detection
-        head)."""
+        """Return sets of 1x1 convolutions of one input whose sums all leave: one product each (detection heads)."""
         heads: dict[tuple[str, bool], list[Step]] = {}
         for step in self.q.steps:
             leaves, a = step.output in self.q.floats and step.output not in self.slices, step.group.attrs

@@ -1,5 +1,4 @@
-"""A convolution's integers in the layout its GPU kernel reads: one matrix of weight bytes in pairs, one table by
-channel."""
+"""A convolution's integers in the layout its GPU kernel reads: a matrix of weight byte pairs, a table by channel."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ Layers = Sequence[tuple[Step, Layer]]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A convolution's window: kernel, stride, padding, and the output pixels per side that one window position
-    produces."""
+    """A convolution's window: kernel, stride, padding, and output pixels per side for each position."""
 
     kernel: tuple[int, int]
     stride: int

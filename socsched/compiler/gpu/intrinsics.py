@@ -33,8 +33,7 @@ class Family:
 
     @property
     def fill(self) -> str:
-        """Return the name of the intrinsic that clears a tile of sums; those below load operands, multiply, store
-        sums."""
+        """Return the name of the intrinsic that clears a tile of sums; those below load, multiply and store."""
         return f"socsched.{self.name}.fill"
 
     @property

@@ -139,8 +139,7 @@ class _Lowering:
         return self.viewed(var, self.physical(tensor))
 
     def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
-        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape; no kernel, unlike
-        reshape."""
+        """Return the memory of `var`, from byte `offset` on, in another shape; no kernel, unlike reshape."""
         place = tirx.IntImm("int64", offset)
         return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), "float16", place))
 
@@ -252,8 +251,7 @@ class _Lowering:
     def product(
         self, group: Group, shape: Convolution, weight: Array, members: list[Group], operands: list[Any]
     ) -> Any:
-        """Emit an implicit GEMM; a slice of a concatenation is written into the tensor that holds the previous
-        slice."""
+        """Emit an implicit GEMM; a slice of a concatenation goes into the tensor of the previous slice."""
         into = self.slices.get(group.output)
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])

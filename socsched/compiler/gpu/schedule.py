@@ -119,7 +119,7 @@ class _Schedule:
         sch = self.sch
         sch.reverse_compute_inline(sch.get_sblock("out"))
         row, column = sch.get_loops(staged)[-2:]
-        group, vector = sch.split(column, [None, self.tile.store])  # first, so that all later splits see the elements of a vector
+        group, vector = sch.split(column, [None, self.tile.store])  # split first: elements of a vector share indices
         _, warp, lane = sch.split(sch.fuse(row, group), [None, self.tile.warps, LANES])
         sch.bind(lane, "threadIdx.x")
         sch.bind(warp, "threadIdx.y")

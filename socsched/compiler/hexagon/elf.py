@@ -1,4 +1,4 @@
-"""Just enough of ELF to say for which processor an object is, what it defines and what it needs (numpy-free, no tools).
+"""Minimal ELF reader: the processor, defined symbols and undefined symbols of an object (no numpy, no tools).
 
 Layout: System V ABI, "Object Files"; both classes, little-endian.
 """
@@ -12,14 +12,14 @@ from pathlib import Path
 from socsched.errors import InputError
 
 X86_64, QDSP6, AARCH64 = 62, 164, 183
-"""Values of e_machine; QDSP6 is what the Hexagon was first called."""
+"""Values of e_machine; QDSP6 is the original name of Hexagon."""
 MACHINES = {X86_64: "x86-64", QDSP6: "Hexagon (QDSP6)", AARCH64: "aarch64"}
 _SYMBOL_TABLE, _UNDEFINED, _LOCAL = 2, 0, 0
 
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """An object file or library: `bits` 32 or 64, `machine` (e_machine), global symbols by where they are defined."""
+    """An object file or library: `bits` 32 or 64, `machine` (e_machine), global symbols by place of definition."""
 
     bits: int
     machine: int
@@ -28,12 +28,12 @@ class Elf:
 
     @property
     def processor(self) -> str:
-        """The processor's name, the number where it has none here."""
+        """Return the processor's name, or its number if it is not known."""
         return MACHINES.get(self.machine, f"e_machine {self.machine}")
 
 
 def read_elf(path: Path) -> Elf:
-    """Return what the ELF file says; InputError when it is none or is cut short."""
+    """Return the content of an ELF file; InputError if it is not ELF or is truncated."""
     data = path.read_bytes()
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[5] != 1:
         raise InputError(f"{path}: no little-endian ELF file")
@@ -64,14 +64,14 @@ def _read(data: bytes) -> Elf:
 
 
 def _section(data: bytes, at: int, wide: bool) -> tuple[int, int, int, int, int]:
-    """Type, offset, size, link and entry size of a section header."""
+    """Return type, offset, size, link and entry size of a section header."""
     layout = "<IIQQQQIIQQ" if wide else "<IIIIIIIIII"
     _, kind, _, _, offset, size, link, _, _, entry = struct.unpack_from(layout, data, at)
     return kind, offset, size, link, entry
 
 
 def _symbol(data: bytes, at: int, wide: bool) -> tuple[int, int, int]:
-    """Name (offset), info and section of a symbol."""
+    """Return name (offset), info and section of a symbol."""
     if wide:
         name, info, _, section = struct.unpack_from("<IBBH", data, at)
         return name, info, section

@@ -1,9 +1,9 @@
-"""Objects for the Hexagon DSP: made by LLVM's own back end, and looked at before they become an artefact.
+"""Objects for the Hexagon DSP: built by LLVM's own back end and checked before they become an artefact.
 
-TVM's hexagon target compiles the host half of a module, which for a whole stage is all of it, for the machine it runs
-on, and says nothing; so the back end is asked for by triple (see `targets`), and what comes out is checked here.  The
-code runs single operators on HVX in 128-byte mode; it needs TVM's runtime for Hexagon on the board, and was never
-executed here: there is no simulator without the vendor's kit.
+TVM's hexagon target silently compiles the host half of a module, which for a whole stage is all of it, for the machine
+it runs on; the back end is therefore selected by triple (see `targets`), and its output is checked here.  The code runs
+single operators on HVX in 128-byte mode; it needs TVM's runtime for Hexagon on the board, and has never been executed:
+there is no simulator without the vendor's SDK.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from socsched.compiler.hexagon.elf import QDSP6, read_elf
 from socsched.errors import CompileError
 
 ENTRY = "__tvm_ffi__library_bin"
-"""What the loader looks for: the serialised executable with the weights."""
+"""Symbol the loader looks up: the serialised executable with the weights."""
 
 
 def check_objects(folder: Path, files: tuple[str, ...]) -> tuple[str, ...]:

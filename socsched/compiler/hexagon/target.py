@@ -12,11 +12,11 @@ from socsched.compiler.target import Build, Built, Target, TargetSpec
 from socsched.errors import CompileError
 
 ARCHITECTURES = ("v68", "v69", "v73", "v75")
-"""Architectures with floating point on HVX, which older ones would do one number at a time."""
+"""Architectures with floating point on HVX; older ones would compute it one number at a time."""
 
 
 def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
-    """Return LLVM's own back end, asked for by triple.
+    """Return a spec for LLVM's own back end, selected by triple.
 
     TVM's hexagon tags compile the host half, all code here, for x86-64.  CompileError for an architecture without HVX
     floating point.

@@ -1,1 +1,1 @@
-"""Host loops in C, compiled once a machine."""
+"""Host loops in C, compiled once per machine."""

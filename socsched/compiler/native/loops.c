@@ -1,11 +1,11 @@
-/* Inner loops of host functions (models/loops.py).  Arithmetic is that of the numpy code beside it, operation by
+/* Inner loops of host functions (models/loops.py).  Arithmetic is that of the numpy code there, operation by
    operation: no contraction, no reassociation, float where numpy has float32. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Numbers pillars in order of first appearance; pillar[i] is a point's, -1 outside of the grid or beyond `most`.
-   `table` holds -1 for every cell, before and after; `cell` takes the cells of the pillars.  Returns their number. */
+/* Numbers pillars in order of first appearance; pillar[i] is that of point i, -1 outside of the grid or beyond `most`.
+   `table` holds -1 for every cell, before and after; `cell` receives the pillars' cells.  Returns their number. */
 int64_t number_pillars(const float *points, int64_t count, const float *low, const float *size, const int32_t *cells,
                        int64_t most, int32_t *table, int32_t *pillar, int32_t *cell)
 {
@@ -30,7 +30,7 @@ int64_t number_pillars(const float *points, int64_t count, const float *low, con
     return found;
 }
 
-/* Puts points into the slots of their pillars, in order; what remains of a pillar is zeroed. */
+/* Copies points into the slots of their pillars, in order; unused slots are zeroed. */
 void fill_pillars(const float *points, int64_t count, const int32_t *pillar, const int32_t *cell, int64_t pillars,
                   int64_t slots, int32_t columns, float *voxels, int32_t *counts, int32_t *coords)
 {
@@ -48,7 +48,7 @@ void fill_pillars(const float *points, int64_t count, const int32_t *pillar, con
     }
 }
 
-/* Sorts so that values[k] is where it would be in descending order (Hoare's selection). */
+/* Partially sorts so that values[k] has its place in descending order (Hoare's selection). */
 static float kth_of(float *values, int64_t count, int64_t k)
 {
     int64_t first = 0, last = count - 1;
@@ -78,7 +78,7 @@ static float kth_of(float *values, int64_t count, int64_t k)
 
 enum { BLOCK = 1024 };
 
-/* Best logit of every anchor; those that pass are listed in `index`, in order, their number is returned.
+/* Best logit of every anchor; those that pass are listed in `index` in order; returns their number.
    `values` and `scratch` have room for all anchors. */
 int64_t best_anchors(const float *logits, int64_t kinds, int64_t classes, int64_t cells, double floor_, int64_t most,
                      int32_t *index, float *values, float *scratch, int64_t *broken)
@@ -191,7 +191,7 @@ void overlapping(const double *rects, const double *cosines, const double *sines
     }
 }
 
-/* Members of `order` that overlap no better one that was kept; returns how many. */
+/* Keeps the members of `order` that overlap no better member kept before; returns their number. */
 int64_t suppress(const uint8_t *overlap, int64_t count, const int64_t *order, int64_t length, int64_t *kept)
 {
     int64_t found = 0;

@@ -17,20 +17,20 @@ from socsched.models.loops import Floats, Ints, Loops
 
 _ALIGNMENT = 64
 _ROOM = 1 << 20
-"""Steps in bytes of the memory kept for voxels, whose number differs from frame to frame."""
+"""Granularity in bytes of the memory kept for voxels, whose number varies from frame to frame."""
 
 
 @cache
 def loops() -> Loops | None:
-    """Return the loops compiled for this machine, None where that is not possible."""
+    """Return the loops compiled for this machine, None if that is not possible."""
     found = shared_object(Path(__file__).with_name("loops.c"))
     return None if found is None else CompiledLoops(found)
 
 
 class CompiledLoops:
-    """Loops in C; every thread has scratch memory of its own.
+    """Loops in C; every thread has its own scratch memory.
 
-    Voxels lie in memory that goes round: it is used again when nobody holds an array of it any more.
+    Memory for voxels is recycled: it is reused when no array refers to it any longer.
     """
 
     def __init__(self, code: ctypes.CDLL) -> None:
@@ -62,7 +62,7 @@ class CompiledLoops:
         return voxels, counts, coords
 
     def candidates(self, logits: Floats, floor: float, most: int) -> tuple[Ints, int]:
-        """Return which anchors of logits[kinds, classes, cells] pass, and how many are broken."""
+        """Return the indices of anchors of logits[kinds, classes, cells] that pass, and the number of broken ones."""
         kinds, classes, cells = logits.shape
         index = self._scratch("index", kinds * cells, np.int32)
         values, spare = (self._scratch(name, kinds * cells, np.float32) for name in ("values", "spare"))
@@ -74,7 +74,7 @@ class CompiledLoops:
         return index[:count].copy(), broken.value
 
     def overlaps(self, rects: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool_]:
-        """Return which of footprints[n, 5] overlap with an IoU above `least`."""
+        """Return the matrix of pairs of footprints[n, 5] that overlap with an IoU above `least`."""
         rects = np.ascontiguousarray(rects, np.float64)
         heading = -rects[:, 4] - np.pi / 2
         cosines, sines = np.cos(heading), np.sin(heading)
@@ -87,7 +87,7 @@ class CompiledLoops:
         return found
 
     def suppress(self, overlaps: npt.NDArray[np.bool_], order: npt.NDArray[np.intp]) -> list[int]:
-        """Return the members of `order` that overlap no better one that was kept."""
+        """Return the members of `order` that overlap no better member kept before."""
         order = np.ascontiguousarray(order, np.int64)
         kept = np.empty(len(order), np.int64)
         count = self._code.suppress(
@@ -98,7 +98,7 @@ class CompiledLoops:
         return found
 
     def _lent(self, size: int) -> Any:
-        """Return an aligned, uninitialised array of bytes out of the memory that goes round."""
+        """Return an aligned, uninitialised array of bytes from the recycled memory."""
         room = -(-max(size, 1) // _ROOM) * _ROOM
         free = self._free.setdefault(room, [])
         try:
@@ -108,7 +108,7 @@ class CompiledLoops:
         return np.asarray(_Lent(raw, free))[:size]
 
     def _scratch(self, name: str, count: int, kind: Any, value: int | None = None) -> Any:
-        """Return at least `count` elements that stay with this thread, filled once."""
+        """Return at least `count` elements of thread-local memory, filled once."""
         known: dict[str, Any] = self._local.__dict__
         if name not in known or len(known[name]) < count:
             known[name] = np.empty(count, kind) if value is None else np.full(count, value, kind)
@@ -116,7 +116,7 @@ class CompiledLoops:
 
 
 class _Lent:
-    """Memory while some array lies in it; goes back to `free` with the last one."""
+    """Memory in use by arrays; returns to `free` when the last one is gone."""
 
     def __init__(self, raw: Any, free: list[Any]) -> None:
         self._raw, self._free = raw, free
@@ -127,7 +127,7 @@ class _Lent:
 
 
 def _aligned(shape: tuple[int, ...], kind: Any) -> Any:
-    """Return an uninitialised array that starts on a border compiled stages want."""
+    """Return an uninitialised array with the alignment that compiled stages require."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT

@@ -1,7 +1,7 @@
-/* Where a thread waits for work: asleep, or for a short while before work is expected awake on its processor.
+/* Waiting of a thread for work: asleep, or spinning on its core for a short while before work is expected.
  *
- * A box is three words: `posts` counts what was put into it, `bell` is what the owner sleeps on, `awake` says that it is
- * not asleep.  `from` and `until` (monotonic ns) bound the time in which the owner stays awake. */
+ * A box is three words: `posts` counts the items put into it, `bell` is the futex the owner sleeps on, `awake` is set
+ * while it is not asleep.  `from` and `until` (monotonic ns) bound the interval in which the owner stays awake. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ static int64_t now_ns(void) {
   return at.tv_sec * INT64_C(1000000000) + at.tv_nsec;
 }
 
-/* Hypervisors take the processor from a guest that runs many `pause` in a row, so there is none. */
+/* Hypervisors deschedule a guest that executes many `pause` in a row, so none is used. */
 static void relax(void) {
 #if defined(__aarch64__)
   __asm__ volatile("isb");
@@ -35,26 +35,26 @@ static void ring(struct box *box) {
   syscall(SYS_futex, &box->bell, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-/* Put something into the box; its owner is woken if it sleeps. */
+/* Put an item into the box; its owner is woken if it sleeps. */
 void post(struct box *box) {
   atomic_fetch_add(&box->posts, 1);
   if (!atomic_load(&box->awake)) ring(box);
 }
 
-/* The same for an owner who is awake and needs what the caller has let go of: it is given a microsecond to take it. */
+/* Post to an owner that is awake and needs a resource the caller has released; leave it 1 us to acquire it. */
 void hand_over(struct box *box) {
   post(box);
   for (int64_t until = now_ns() + 1000; now_ns() < until;) relax();
 }
 
-/* Let the owner be awake from one moment to another, if nothing is put into the box before. */
+/* Keep the owner awake from `from` until `until`, unless an item arrives before. */
 void expect(struct box *box, int64_t from, int64_t until) {
   atomic_store(&box->from, from);
   atomic_store(&box->until, until);
   if (!atomic_load(&box->awake)) ring(box);
 }
 
-/* Wait until the number of posts is another than `seen`; returns it. */
+/* Wait until the number of posts differs from `seen`; returns it. */
 uint32_t park(struct box *box, uint32_t seen) {
   uint32_t posts;
   while ((posts = atomic_load(&box->posts)) == seen) {

@@ -1,6 +1,6 @@
-"""C compiled once a machine and kept in the cache; nothing where that is not possible.
+"""C code compiled once per machine and kept in the cache; None if that is not possible.
 
-Functions are called through ctypes, which lets the interpreter go while they run.
+Functions are called through ctypes, which releases the interpreter lock while they run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math
 
 @cache
 def shared_object(source: Path) -> ctypes.CDLL | None:
-    """Return a C file as a shared object, compiled now if it is not in the cache; None where that is not possible."""
+    """Return a C file as a shared object, compiled if it is not in the cache; None if that is not possible."""
     compiler = compilers.c_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
         return None

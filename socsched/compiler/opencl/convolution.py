@@ -1,10 +1,10 @@
-"""Direct convolution for mobile GPUs: how it is computed, and a schedule that keeps a tile in registers.
+"""Direct convolution for mobile GPUs: its computation, and a schedule that keeps a tile in registers.
 
 A work-item computes `channels` x `pixels` outputs, so that every input it reads is used for several channels and every
-weight for several pixels; neighbouring work-items take neighbouring pixels.  Nothing goes through local memory, which
-Mali GPUs do not have in hardware.  Sums are fp32 whatever the tensors' precision; bias, residual and ReLU join the
-convolution when they follow it.  A transposed convolution whose kernel equals its stride is computed phase by phase:
-all outputs of one phase use one weight a channel pair.
+weight for several pixels; neighbouring work-items take neighbouring pixels.  Local memory is not used, since Mali GPUs
+do not have it in hardware.  Sums are fp32 for every tensor precision; bias, residual and ReLU are merged into a
+preceding convolution.  A transposed convolution whose kernel equals its stride is computed phase by phase: all outputs
+of one phase use one weight per channel pair.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ BLOCK, INPUT = "direct_convolution", "padded_input"
 """Names of the blocks that the schedule looks for."""
 _REDUCTIONS = ("channel", "row", "column")
 _SHORT = 3
-"""Kernels up to this width share the inputs of a row; wider ones would take too many registers."""
+"""Kernels up to this width share the inputs of a row; wider ones would need too many registers."""
 _OUT_EWISE_FUSABLE = 4
 
 
 def legalizations() -> dict[str, Any]:
-    """Return what `relax.transform.LegalizeOps` is to use instead of its own forms."""
+    """Return the replacements for legalisations of `relax.transform.LegalizeOps`."""
     return {"relax.nn.conv2d": _conv2d, "relax.nn.conv2d_transpose": _conv2d_transpose}
 
 
 def channel_tile(channels: int) -> int:
-    """Return how many output channels a work-item computes: a divisor if there is one between 4 and 8, else 8."""
+    """Return the number of output channels per work-item: a divisor if there is one between 4 and 8, else 8."""
     if channels < 4:
         return channels
     return next((n for n in (8, 7, 6, 5, 4) if channels % n == 0), 8)
 
 
 def _pixels(width: int, channels: int) -> int:
-    """Pixels of a row a work-item computes: a divisor of the width, since tests for the edge cost more than idling.
+    """Return the pixels of a row per work-item: a divisor of the width, since edge tests cost more than idling.
 
-    A work-item has 64 registers where the GPU is to be half occupied; sums may take 40.
+    At half occupancy a work-item has 64 registers; sums may take 40.
     """
     most = min(40 // channels, 8)
     found = max(n for n in range(1, most + 1) if width % n == 0)
@@ -46,7 +46,7 @@ def _pixels(width: int, channels: int) -> int:
 
 
 def _items(count: int, most: int) -> int:
-    """Work-items a group, of `count` in all: again a divisor if there is one about the size of a hardware wave."""
+    """Return the work-items per group, of `count` in all: a divisor near the hardware wave size if there is one."""
     sizes = (*range(min(64, most), 23, -1), *range(min(128, most), 64, -1))
     return next((n for n in sizes if count % n == 0), min(64, most))
 
@@ -89,7 +89,7 @@ def _constant(expression: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _packed(weight: np.ndarray[Any, Any], tile: int) -> np.ndarray[Any, Any]:
-    """[O, I, h, w] to [O / tile, I, h, w, tile]: what a work-item reads in a step lies together."""
+    """Return [O, I, h, w] as [O / tile, I, h, w, tile], so that the reads of one step are contiguous."""
     o, i, h, w = weight.shape
     groups = -(-o // tile)
     padded = np.pad(weight, ((0, groups * tile - o), (0, 0), (0, 0), (0, 0)))
@@ -150,7 +150,7 @@ def _phases(x: Any, weight: Any, tile: int, stride: tuple[int, int], out: int) -
 
 
 def _finished(total: Any, dtype: Any) -> Any:
-    """The sum in the precision of the tensors."""
+    """Return the sum in the precision of the tensors."""
     if str(dtype) == "float32":
         return total
     return tvm.te.compute(total.shape, lambda *i: total[i].astype(str(dtype)), name="rounded")
@@ -174,7 +174,7 @@ def _scheduled(schedule: Any, blocks: dict[str, Any], most: int) -> Any:
         if name != INPUT:
             schedule.compute_inline(blocks[name])
     last = blocks[later[-1]] if later else schedule.reverse_cache_write(total)
-    if phases > 1:  # the loops of the result, too, go phase by phase
+    if phases > 1:  # the loops of the result are also split by phase
         schedule.transform_block_layout(last, lambda b, o, y, x: (b, o, y, x % phases, x // phases))
         name = str(schedule.get(last).name_hint)
         schedule = tvm.s_tir.Schedule(tvm.s_tir.transform.StmtSimplify()(schedule.mod))
@@ -196,7 +196,7 @@ def _scheduled(schedule: Any, blocks: dict[str, Any], most: int) -> Any:
     schedule.set_scope(total, 0, "local")
     depth = len(schedule.get_loops(last)) - 2
     loops = schedule.get_loops(total)[depth:]
-    # compute_at leaves out loops of one iteration.
+    # compute_at omits loops of one iteration.
     reduced = [int(v.dom.extent) for v in schedule.get(total).iter_vars if v.iter_type == tirx.IterVar.CommReduce]
     count = sum(extent > 1 for extent in reduced)
     spatial, reductions = loops[: len(loops) - count], loops[len(loops) - count :]
@@ -213,15 +213,15 @@ def _scheduled(schedule: Any, blocks: dict[str, Any], most: int) -> Any:
 
 
 def _keep_input(schedule: Any, total: Any, reductions: list[Any], width: int, inner: int) -> list[Any]:
-    """Load what a work-item needs of an input row once, into registers; return the loops that have to be unrolled.
+    """Load a work-item's part of an input row once, into registers; return the loops that have to be unrolled.
 
-    `width` is that of the kernel, `inner` the number of loops inside of the reductions.
+    `width` is the kernel's width, `inner` the number of loops inside the reductions.
     """
     source = schedule.get_sblock(INPUT)
     if not reductions:
         schedule.compute_inline(source)
         return []
-    columns = 1 if 1 < width <= _SHORT and len(reductions) > 1 else 0  # reductions inside of the loaded row
+    columns = 1 if 1 < width <= _SHORT and len(reductions) > 1 else 0  # reductions inside the loaded row
     outer = len(schedule.get_loops(total)) - inner - columns
     schedule.compute_at(source, reductions[-1 - columns])
     schedule.set_scope(source, 0, "local")

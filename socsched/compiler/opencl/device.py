@@ -1,4 +1,4 @@
-"""The few OpenCL 1.2 calls that running a stage takes, straight from the system's libOpenCL (no package needed)."""
+"""The OpenCL 1.2 calls needed to run a stage, directly from the system's libOpenCL (no package needed)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_FOUND = {-1: "no device", -1001: "no driver is installed"}
 
 
 class Device:
-    """The first OpenCL device of the machine with an in-order queue; MachineError where there is none."""
+    """The first OpenCL device of the machine with an in-order queue; MachineError if there is none."""
 
     def __init__(self) -> None:
         self._cl = _library()
@@ -31,7 +31,7 @@ class Device:
         self._queue = self._made("clCreateCommandQueue", self._id, ctypes.c_uint64(0))
 
     def build(self, source: str) -> dict[str, Any]:
-        """Return the kernels of a source by name; MachineError with the compiler's words when it refuses."""
+        """Return the kernels of a source by name; MachineError with the compiler's message if it fails."""
         text = ctypes.c_char_p(source.encode())
         program = self._made("clCreateProgramWithSource", 1, ctypes.byref(text), None)
         if self._cl.clBuildProgram(program, 1, ctypes.byref(self._id), None, None, None):
@@ -43,11 +43,11 @@ class Device:
         return {self._kernel_name(ctypes.c_void_p(kernel)): ctypes.c_void_p(kernel) for kernel in kernels}
 
     def allocate(self, size: int) -> Any:
-        """Return device memory of `size` bytes, which `release` gives back."""
+        """Return device memory of `size` bytes, to be freed with `release`."""
         return self._made("clCreateBuffer", ctypes.c_uint64(_READ_WRITE), ctypes.c_size_t(max(size, 1)), None)
 
     def part(self, memory: Any, offset: int, size: int) -> Any:
-        """Return `size` bytes from `offset` on of `memory` as memory of its own (a sub-buffer)."""
+        """Return `size` bytes from `offset` on of `memory` as a sub-buffer."""
         status, region = ctypes.c_int(), (ctypes.c_size_t * 2)(offset, size)
         create = self._returns("clCreateSubBuffer")
         made = create(memory, ctypes.c_uint64(0), _REGION, region, ctypes.byref(status))
@@ -55,7 +55,7 @@ class Device:
         return ctypes.c_void_p(made)
 
     def release(self, memory: Any) -> None:
-        """Give memory back."""
+        """Free device memory."""
         self._call("clReleaseMemObject", memory)
 
     def write(self, memory: Any, array: Array) -> None:
@@ -63,7 +63,7 @@ class Device:
         self._copy("clEnqueueWriteBuffer", memory, array)
 
     def read(self, memory: Any, array: Array) -> None:
-        """Copy the start of `memory` into a contiguous array, after all launches before."""
+        """Copy the start of `memory` into a contiguous array, after all previous launches."""
         self._copy("clEnqueueReadBuffer", memory, array)
 
     def launch(self, kernel: Any, groups: list[int], items: list[int], arguments: list[Any]) -> None:
@@ -99,7 +99,7 @@ class Device:
         raise _missing("no device")
 
     def _made(self, name: str, *arguments: Any) -> Any:
-        """What a function of the context makes; its last parameter takes the status."""
+        """Return the object created by a function of the context, whose last parameter receives the status."""
         status = ctypes.c_int()
         made = self._returns(name)(ctypes.c_void_p(self._context), *arguments, ctypes.byref(status))
         self._check(status.value, name)

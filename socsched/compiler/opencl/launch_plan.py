@@ -1,4 +1,4 @@
-"""The plan of launches: what a host program does with the kernels of a stage, read off the compiled host code.
+"""The launch plan: a host program's use of a stage's kernels, extracted from the compiled host code.
 
     symbols   name -> {input, axis}: sizes that vary, each the extent of an axis of an input
     buffers   [{name, role: input | output | constant | scratch | part, dtype, shape, bytes, offset, storage, within}]:
@@ -7,8 +7,8 @@
     launches  [{kernel, arguments: [{buffer} | {value, dtype}], groups: [x, y, z], items: [x, y, z]}], in order
     inputs, outputs  indices of buffers in port order
 
-Sizes are numbers, or strings with the symbols, integers, parentheses, + - * // % and min/max of two: Python's meaning,
-which for the non-negative operands here is C's.  A launch of no groups is left out by the host.
+Sizes are numbers, or strings with the symbols, integers, parentheses, + - * // % and min/max of two: Python's
+semantics, which for the non-negative operands here equal C's.  The host skips a launch with zero groups.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from socsched.errors import CompileError
 FORMAT = "socsched-opencl-1"
 ALIGNMENT = 128
 SUB_BUFFER = 512
-"""What the offset of a sub-buffer is a multiple of on every device met (CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes)."""
+"""Alignment of sub-buffer offsets sufficient on all known devices (CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes)."""
 _AXES = "xyz"
 _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
@@ -33,7 +33,7 @@ Size = int | str
 
 
 class Recorder:
-    """Follows the calls of `main` and what each of the functions called launches."""
+    """Follows the calls of `main` and the launches of each called function."""
 
     def __init__(self, name: str, module: Any, lowered: Any) -> None:
         self.name, self.main = name, module["main"]
@@ -48,7 +48,7 @@ class Recorder:
         self.joins: list[tuple[dict[str, Any], list[int], int]] = []
 
     def record(self) -> None:
-        """Follow `main` from its inputs to its outputs; CompileError for what a plan cannot express."""
+        """Follow `main` from its inputs to its outputs; CompileError for anything a plan cannot express."""
         for index, var in enumerate(self.main.params):
             self.values[str(var.name)] = self.buffer(str(var.name), "input", var.ty)
             for axis, size in enumerate(var.ty.shape):
@@ -70,7 +70,7 @@ class Recorder:
         self.share()
 
     def check(self, most: int) -> None:
-        """Raise CompileError for a launch whose groups have more than `most` work-items: a device would refuse it."""
+        """Raise CompileError for a launch whose groups exceed `most` work-items: a device would reject it."""
         for launch in self.launches:
             count = math.prod(size for size in launch["items"] if isinstance(size, int))
             if count > most:
@@ -102,7 +102,7 @@ class Recorder:
         return len(self.buffers) - 1
 
     def value(self, name: str, expression: Any) -> Any:
-        """Index of the buffer an expression stands for, a list of them for a tuple."""
+        """Return the index of the buffer an expression denotes, a list of indices for a tuple."""
         if isinstance(expression, relax.Var):
             return self.values[str(expression.name)]
         if isinstance(expression, relax.Tuple):
@@ -148,10 +148,10 @@ class Recorder:
         host.visit(self.lowered[function].body)
 
     def join(self, parts: list[int], whole: int) -> bool:
-        """Let the inputs of a concatenation be parts of its result, so that nothing is copied; False if they cannot.
+        """Make the inputs of a concatenation parts of its result to avoid copies; return False if not possible.
 
-        They can where channels of one image are joined, every input is nothing else, and starts where a device lets
-        sub-buffers start.
+        This is possible if channels of one image are concatenated and every input has no other role and starts at a
+        valid sub-buffer offset.
         """
         shapes = [self.buffers[index]["shape"] for index in (*parts, whole)]
         if any(len(shape) != 4 or shape[0] != 1 or not all(isinstance(n, int) for n in shape) for shape in shapes):
@@ -170,7 +170,7 @@ class Recorder:
         return True
 
     def share(self) -> None:
-        """Give scratch buffers that are never in use together one storage; only equal sizes share if they vary."""
+        """Assign one storage to scratch buffers never in use at the same time; varying sizes share only if equal."""
         last: dict[int, int] = {}
         for step, launch in enumerate(self.launches):
             last |= {self.whole(a["buffer"]): step for a in launch["arguments"] if "buffer" in a}
@@ -198,7 +198,7 @@ class Recorder:
             self.buffers[index]["storage"] = storage
 
     def whole(self, index: int) -> int:
-        """The buffer whose memory a buffer lies in."""
+        """Return the buffer that contains a buffer's memory."""
         return int(self.buffers[index].get("within", index))
 
 
@@ -244,10 +244,10 @@ class _Host:
         try:
             self.lets[variable] = _size(value, self.lets)
         except CompileError:
-            return  # a handle, a type index: part of taking the arguments apart
+            return  # a handle or type index: part of unpacking the arguments
 
     def declare(self, statement: Any) -> None:
-        """A view of another buffer, or of what a parameter points to."""
+        """Record a view of another buffer or of a parameter's target."""
         source = _pointed(statement.data)
         if source is not None and source in self.buffers:
             self.buffers[statement.buffer] = self.buffers[source]
@@ -259,7 +259,7 @@ class _Host:
     def evaluate(self, call: Any) -> None:
         name = str(getattr(call.op, "name", "")) if hasattr(call, "op") else ""
         if name != "tirx.call_ffi_kernel":
-            return  # sets the device, or nothing at all
+            return  # sets the device, or does nothing
         parameters = [str(p) for p in call.attrs.launch_params]
         arguments, extents = call.args[1 : -len(parameters)], call.args[-len(parameters) :]
         sizes = dict(zip(parameters, (_size(extent, self.lets) for extent in extents), strict=True))
@@ -281,7 +281,7 @@ class _Host:
 
 
 def _pointed(expression: Any) -> Any:
-    """The buffer whose data pointer an expression is, None for any other."""
+    """Return the buffer whose data pointer an expression is, None for any other expression."""
     args = getattr(expression, "args", None)
     return args[0] if args and isinstance(args[0], tirx.Buffer) else None
 
@@ -300,7 +300,7 @@ def _number(size: Size) -> int:
 
 
 def _size(expression: Any, lets: dict[Any, Size]) -> Size:
-    """A size as a number or as text; CompileError for what is neither arithmetic nor known."""
+    """Return a size as a number or text; CompileError if it is neither arithmetic nor known."""
     kind = type(expression).__name__
     if isinstance(expression, int):
         return expression

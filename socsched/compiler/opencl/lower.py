@@ -1,9 +1,9 @@
-"""A network as OpenCL: one source, the weights, and the plan of launches that a board's own runtime follows.
+"""A network as OpenCL: one source, the weights, and the launch plan for a board's own runtime.
 
-TVM's packages come without an OpenCL runtime, so what is built is self-contained: `launch.json` names the kernels in
-order with their arguments, sizes and memory (see `launch_plan`), `stage.cl` holds them, `weights.bin` the constants.
-Convolutions have schedules of their own, everything else the general ones.  In fp16 tensors are half precision and sums
-of convolutions fp32.
+TVM's packages lack an OpenCL runtime, so the output is self-contained: `launch.json` names the kernels in order with
+their arguments, sizes and memory (see `launch_plan`), `stage.cl` holds them, `weights.bin` the constants.  Convolutions
+have custom schedules, everything else uses the general ones.  In fp16 tensors are half precision and sums of
+convolutions fp32.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def build_opencl(
 ) -> tuple[Tensors, Tensors, tuple[str, ...], tuple[str, ...]]:
     """Write launch.json, stage.cl and weights.bin into `folder`; return (inputs, outputs, files, notes).
 
-    Tensors lie in plain NCHW.  Raises CompileError for what cannot be launched without TVM's runtime.
+    Tensors are plain NCHW.  Raises CompileError for code that cannot be launched without TVM's runtime.
     """
     target = tvm.target.Target(dict(spec.tvm))
     graph = read(import_network(network, precision), network)
@@ -66,7 +66,7 @@ def _border(values: Mapping[str, TensorType], names: tuple[str, ...], precision:
 
 
 def _pillars(graph: Graph, weights: Mapping[str, np.ndarray[Any, Any]], most: int, dtype: str) -> Any:
-    """A Pillar Feature Net: one kernel."""
+    """Return a Pillar Feature Net as one kernel."""
     (group,) = graph.groups
     weight = weights[group.weights["weight"]]
     bias = weights[group.weights["bias"]] if "bias" in group.weights else np.zeros(len(weight))
@@ -111,13 +111,13 @@ def _scheduled(module: Any, target: Any) -> Any:
                 own = convolution.schedule(function, most)
                 fused.update_func(variable, own or _by_element(function))
         gpu = dlight.gpu
-        # These take 256 work-items whatever the target allows.
+        # These use 256 work-items regardless of the target's limit.
         wide = (gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction()) if most >= _WIDE else ()
         return dlight.ApplyDefaultSchedule(gpu.Matmul(), *wide, gpu.Fallback())(fused)
 
 
 def _by_element(function: Any) -> Any:
-    """Poolings and other short reductions: a work-item an output, where the rules for reductions take a whole group."""
+    """Schedule short reductions such as pooling: one work-item per output; the general rules use a whole group."""
     from tvm.s_tir import dlight
 
     schedule = tvm.s_tir.Schedule(function)
@@ -133,7 +133,7 @@ def _by_element(function: Any) -> Any:
 
 
 def _split(module: Any, target: Any) -> Any:
-    """Kernels (by name) and, under the PrimFuncs' own names, the host code that launches them."""
+    """Return the kernels (by name) and the host code that launches them (under the PrimFuncs' own names)."""
     functions = {
         variable: function.with_attr("global_symbol", variable.name_hint)
         for variable, function in module.functions.items()
@@ -145,7 +145,7 @@ def _split(module: Any, target: Any) -> Any:
 
 
 def _source(lowered: Any, target: Any) -> str:
-    """The OpenCL source of all kernels; the generator repeats the prototypes before every one."""
+    """Return the OpenCL source of all kernels; the generator repeats the prototypes before each."""
     _, _, finalize = tvm.s_tir.pipeline.default_s_tir_pipeline()
     kernels = tirx.transform.Filter(lambda function: function.attrs["target"].kind.name == "opencl")(lowered)
     if not kernels.functions:

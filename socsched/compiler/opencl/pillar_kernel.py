@@ -12,11 +12,11 @@ from socsched.compiler.environment import T
 def pillar_net(
     slots: int, channels: int, items: int, pillar: float, origin_x: float, origin_y: float, dtype: str
 ) -> Any:
-    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): a work-item a pillar and channel.
+    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): one work-item per pillar and channel.
 
-    Work-items of a group read the same points, so decorating them anew for every channel costs less than the
-    [P, slots, channels] intermediate of the plain form would.  Only filled slots are computed; empty ones contribute
-    relu(bias).  Arithmetic is fp32.  `items` divides `channels`.
+    Work-items of a group read the same points, so decorating them again for every channel costs less than the [P,
+    slots, channels] intermediate of the plain form.  Only filled slots are computed; empty ones contribute relu(bias).
+    Arithmetic is fp32.  `items` divides `channels`.
     """
     half_x, half_y = origin_x + pillar / 2, origin_y + pillar / 2
     parts = channels // items

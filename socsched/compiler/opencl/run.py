@@ -1,6 +1,6 @@
-"""Executes OpenCL stages on the first device of the machine: reference for board programs, and how kernels are tested.
+"""Executes OpenCL stages on the first device of the machine: reference for board programs and test of kernels.
 
-PoCL (Debian: pocl-opencl-icd) is a device that runs kernels on the CPU.
+PoCL (Debian: pocl-opencl-icd) provides a device that runs kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ static _Float16 __attribute__((overloadable)) sqrt(_Float16 a) { return (_Float1
 static _Float16 __attribute__((overloadable)) floor(_Float16 a) { return (_Float16)floor((float)a); }
 static _Float16 __attribute__((overloadable)) round(_Float16 a) { return (_Float16)round((float)a); }
 """
-"""Put before fp16 sources on devices without half arithmetic whose compiler is clang (PoCL): it has _Float16."""
+"""Prefix of fp16 sources on devices without half arithmetic whose compiler is clang (PoCL), which has _Float16."""
 
 
 def evaluate(size: int | str, symbols: Mapping[str, int]) -> int:
@@ -77,9 +77,9 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
 class OpenClStage:
     """A stage ready to run on the first OpenCL device: call it with one array per input and get one per output.
 
-    Inputs and outputs lie as the artefact's `inputs` and `outputs` say.  Memory is allocated a call, which a board's
-    program would do once.  Raises MachineError without a device or when it refuses the kernels, InputError for a folder
-    that holds no launch plan and for arrays that do not fit.
+    Inputs and outputs have the layouts of the artefact's `inputs` and `outputs`.  Memory is allocated on every call; a
+    board program would do so once.  Raises MachineError without a device or if it rejects the kernels, InputError for a
+    folder without launch plan and for arrays that do not fit.
     """
 
     def __init__(self, artifact: Artifact, device: Device | None = None) -> None:
@@ -121,7 +121,7 @@ class OpenClStage:
         return found
 
     def _memory(self, symbols: Mapping[str, int]) -> dict[int, Any]:
-        """Device memory by index of all buffers but constants; scratch buffers of one storage get the same."""
+        """Return device memory by index for all buffers except constants; scratch buffers of one storage share it."""
         sizes = [evaluate(buffer["bytes"], symbols) for buffer in self.plan["buffers"]]
         storages: dict[int, int] = {}
         for buffer, size in zip(self.plan["buffers"], sizes, strict=True):

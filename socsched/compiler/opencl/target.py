@@ -17,7 +17,7 @@ def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
 
 
 def build(asked: Build) -> Built:
-    """Write kernels, launch plan and weights (`opencl.lower`); TVM is imported with it."""
+    """Write kernels, launch plan and weights (`opencl.lower`); this imports TVM."""
     from socsched.compiler.opencl.lower import build_opencl
 
     return Built(*build_opencl(asked.folder, asked.network, asked.weights, asked.spec, asked.precision))

@@ -1,4 +1,4 @@
-"""Stages in int8 as artefacts: scales chosen or taken, network in integers, kernels for the target."""
+"""Stages in int8 as artefacts: choice of scales, integer network, kernels for the target."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from socsched.compiler.fusion import Graph
 
 FLOAT_KINDS = ("pillar_features", "scatter")
-"""Operators of stages that stay fp32 in an int8 plan: coordinates in metres lose their centimetres in eight bits."""
+"""Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
 DEFAULT = "seeded normal inputs"
 
 Built = tuple[tuple[TensorType, ...], tuple[TensorType, ...], tuple[str, ...], tuple[str, ...]]
 
 
 def key_part(precision: str, scales: Scales | None, spec: TargetSpec) -> tuple[object, ...]:
-    """Return what int8 adds to an artefact's key: the scales, and the instructions used beyond the target's level."""
+    """Return the int8 part of an artefact's key: the scales, and the instructions used beyond the target's level."""
     if precision != "int8":
         return ()
     return (scales.digest if scales else DEFAULT, int8_options(spec))
@@ -42,8 +42,8 @@ def build_int8(
 ) -> Built:
     """Write the int8 code of `network` and its scales into `folder`; return (inputs, outputs, files, notes).
 
-    Tensors at the stage's border are fp32.  Without scales the network is calibrated on seeded normal inputs, which
-    says nothing about real ones, and a note says so.  Raises CompileError for what has no int8 form.
+    Tensors at the stage's border are fp32.  Without scales the network is calibrated on seeded normal inputs, which do
+    not represent real ones, and a note says so.  Raises CompileError for operators without int8 form.
     """
     from socsched.compiler.cpu.int8_lower import lower_int8
     from socsched.compiler.cpu.lower import lower
@@ -61,7 +61,7 @@ def build_int8(
         files, notes = write_library(executable, folder, spec)
         return lowered.inputs, lowered.outputs, files, (*notes, "int8: computed in fp32, as 8 bits hold no coordinates")
     if scales is None:
-        require(graph)  # before any work
+        require(graph)  # fail before any work
         scales = calibrate(network, weights, seeded_samples(network))
         scales = replace(scales, source=f"{DEFAULT}: no calibration data were given")
     integers = quantised(graph, weights, scales)

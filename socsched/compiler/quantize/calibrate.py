@@ -1,8 +1,8 @@
-"""Scales from data: the fp32 network run on real inputs with every value an output, and a histogram of each.
+"""Scales from data: runs the fp32 network on real inputs with every value as an output, one histogram each.
 
-Bounds are chosen for least squared error rather than by a percentile: how much may be clipped then follows from the
-value's own distribution, and nothing is left to be set by hand.  A second pass takes each channel's mean before and
-after rounding, from which biases are corrected.
+Bounds are chosen for least squared error rather than by a percentile: the amount clipped then follows from the value's
+own distribution, and no parameter needs tuning.  A second pass measures each channel's mean before and after rounding,
+from which biases are corrected.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Observer:
         return tuple(outputs)
 
     def _see(self, name: str, array: Array, kind: TensorType) -> None:
-        """A zero border, where the array has one, changes neither histograms nor sums."""
+        """Accumulate one value; a zero border, if the array has one, changes neither histograms nor sums."""
         if name not in self._histograms or kind.dtype != "fp32":
             return
         if not self.chosen:
@@ -83,13 +83,13 @@ class Observer:
             self._means.setdefault(name, _Means(kind)).add(array, self.chosen[name])
 
     def choose(self) -> None:
-        """Choose the scales of least squared error; values that share memory get one."""
+        """Choose the scales of least squared error; values that share memory share a scale."""
         rectified = _never_negative(self.graph)
         values = {name: h.scale(False if name in rectified else None) for name, h in self._histograms.items()}
         self.chosen = shared(self.graph, values)
 
     def scales(self) -> Scales:
-        """Return the chosen scales, with the means of the samples seen since."""
+        """Return the chosen scales with the means of the samples observed since."""
         means = {name: found.means() for name, found in self._means.items()}
         return Scales(self.chosen, f"least squared error over {self.samples} inputs", means)
 
@@ -120,7 +120,7 @@ class _Means:
 def calibrate(network: Network, weights: Mapping[str, Array], samples: Iterable[Sample]) -> Scales:
     """Return the scales of a network's values for `samples` of its inputs (names to arrays in logical shapes).
 
-    Raises UsageError without samples, CompileError for a network that has no int8 form.
+    Raises UsageError without samples, CompileError for a network without int8 form.
     """
     given = list(samples)
     if not given:
@@ -147,12 +147,12 @@ def seeded_samples(network: Network, count: int = DEFAULT_SAMPLES) -> list[Sampl
 def calibrate_pipeline(
     pipeline: Pipeline, weights: Mapping[str, Array], frames: Iterable[Mapping[str, Array]]
 ) -> dict[str, Scales]:
-    """Return the scales of every network stage that has an int8 form, from `frames` of its sensor's ports.
+    """Return the scales of every network stage with an int8 form, from `frames` of its sensor's ports.
 
-    A frame gives arrays by port name, as `{"points": scan}`.  Stages run one after the other in fp32 on this machine,
-    so that each sees the inputs it will see in service; weights that come with a network (a file's own) win, and those
-    socsched ships stand in where `weights` is empty.  Raises UsageError without frames, InputError for weights that do
-    not fit.
+    A frame maps port names to arrays, as `{"points": scan}`.  Stages run in sequence in fp32 on this machine, so that
+    each receives the inputs it will receive in service; weights included with a network file take precedence, and the
+    weights shipped with socsched are used where `weights` is empty.  Raises UsageError without frames, InputError for
+    weights that do not fit.
     """
     bound = bindings(pipeline)
     stages = [(stage, get_model(stage.model, stage.params)) for stage in pipeline.stages if stage.model]
@@ -169,7 +169,7 @@ def calibrate_pipeline(
 
 
 def networks_of(pipeline: Pipeline) -> list[Network]:
-    """Return the networks of a pipeline's stages that bring no weights of their own."""
+    """Return the networks of a pipeline's stages that do not include weights."""
     models = [get_model(stage.model, stage.params) for stage in pipeline.stages if stage.model]
     return [model.network() for model in models if model.network is not None and not model.ready]
 
@@ -180,7 +180,7 @@ def _pass(
     observers: Mapping[str, Observer],
     frame: Mapping[str, Array],
 ) -> None:
-    """One frame through all stages."""
+    """Run one frame through all stages."""
     values: dict[str, dict[str, Array]] = {}
     for stage, model in order:
         ports = bound[stage.name]
@@ -194,13 +194,13 @@ def _pass(
 
 
 def _in_order(pipeline: Pipeline, stages: list[tuple[Stage, Model]]) -> list[tuple[Stage, Model]]:
-    """Stages with a model, each behind those it depends on."""
+    """Return the stages with a model, each after those it depends on."""
     after = {stage.name: {*stage.after, *stage.reads} for stage in pipeline.stages}
     done: set[str] = {sensor.name for sensor in pipeline.sensors}
     order: list[str] = []
     while len(order) < len(after):
         ready = [name for name in after if name not in order and after[name] <= done]
-        if not ready:  # a cycle through `reads`, which wait for nothing
+        if not ready:  # a cycle through `reads` edges, which do not wait
             ready = [name for name in after if name not in order][:1]
         order += ready
         done |= set(ready)
@@ -217,9 +217,9 @@ def _observer(network: Network, model: Model, weights: Mapping[str, Array]) -> O
 
 
 def shared(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:
-    """Return scales where a value written straight into a concatenation has the concatenation's.
+    """Return scales in which a value written directly into a concatenation has the concatenation's.
 
-    The other way round every part would be brought to its step in a pass of its own.
+    Otherwise every part would need a separate rescaling pass.
     """
     found = dict(values)
     for group in reversed(graph.groups):
@@ -229,7 +229,7 @@ def shared(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:
 
 
 def _never_negative(graph: Graph) -> set[str]:
-    """Values behind a ReLU, also through pooling and concatenation."""
+    """Return the values after a ReLU, also through pooling and concatenation."""
     found: set[str] = set()
     for group in graph.groups:
         passes = group.kind in ("max_pool", "concat") and all(value in found for value in group.inputs)

@@ -1,16 +1,16 @@
-"""What int8 means here: the integers a value is stored as, and the one rule that rounds sums to them.
+"""Definition of int8: the integers that represent a value, and the single rule that rounds sums to them.
 
 A value is `step` times an integer of eight bits: 0..255 where it is never negative (after a ReLU), -128..127 elsewhere.
 A layer's sum of products is an int32; its result is
 
     q = clip((sum * multiplier + 2^(SHIFT - 1)) >> SHIFT)
 
-with one positive multiplier a channel and an arithmetic shift: halves are rounded up, towards plus infinity.  A
-multiplier of 2^(SHIFT - s) is a plain rounding shift by s, which is how integer-only accelerators requantise, so their
+with one positive multiplier per channel and an arithmetic shift: halves are rounded up, towards plus infinity.  A
+multiplier of 2^(SHIFT - s) is a plain rounding shift by s, the requantisation of integer-only accelerators, so their
 results can be reproduced bit by bit.
 
-SHIFT is the largest with which eight bits of result fit 32 bits of arithmetic, so that no target needs wider integers:
-the sum is first clipped to where the result saturates, which changes nothing.  Rounding the multiplier costs at most
+SHIFT is the largest value for which eight-bit results fit 32-bit arithmetic, so that no target needs wider integers:
+the sum is first clipped to where the result saturates, which changes no result.  Rounding the multiplier costs at most
 |sum| / 2^(SHIFT + 1) steps of the result: a sixteenth of a step for a sum of 2^19, more than trained layers reach.
 """
 
@@ -26,26 +26,26 @@ Array = np.ndarray[Any, Any]
 SHIFT = 22
 """Fraction bits of a layer's multiplier."""
 RESIDUAL_SHIFT = 20
-"""The same where a second operand is added: the sum of both needs two more bits."""
+"""The same if a second operand is added: the sum of both needs two more bits."""
 RATIO_SHIFT = 16
 """Fraction bits of a ratio of two steps, by which eight-bit values are multiplied."""
 LARGEST = 2**30
-"""Bound of the clipped product where a second operand is added."""
+"""Bound of the clipped product if a second operand is added."""
 LARGEST_MULTIPLIER = 2**28
-"""The unit of a sum may be worth 64 steps of the result; beyond, the result could take a few values only."""
+"""One unit of a sum may equal up to 64 steps of the result; beyond this the result could take only a few values."""
 INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a value is stored: `step` is what one unit is worth, `signed` chooses -128..127 over 0..255."""
+    """Representation of a value: `step` is the value of one unit, `signed` selects -128..127 over 0..255."""
 
     step: float
     signed: bool
 
     @property
     def range(self) -> tuple[int, int]:
-        """Least and greatest integer."""
+        """Return the least and greatest integer."""
         return (-128, 127) if self.signed else (0, 255)
 
 
@@ -57,7 +57,7 @@ def multiplier(ratio: Any, shift: int = SHIFT) -> Array:
 
 
 def requantise(total: Array, factor: Any, scale: Scale, shift: int = SHIFT) -> Array:
-    """Return the integers (int64) for sums `total` and multipliers that broadcast against them: the definition."""
+    """Return the integers (int64) for sums `total` and broadcastable multipliers; this defines requantisation."""
     rounded = (total.astype(np.int64) * np.asarray(factor, np.int64) + (1 << (shift - 1))) >> shift
     clipped: Array = np.clip(rounded, *scale.range)
     return clipped
@@ -71,7 +71,7 @@ def quantise(values: Array, scale: Scale) -> Array:
 
 
 def bounds(factor: Array, scale: Scale, shift: int = SHIFT) -> tuple[Array, Array]:
-    """Return int32 (low, high): clipping sums to them changes no result of `requantise` and makes its product fit."""
+    """Return int32 (low, high): clipping sums to them changes no result of `requantise` and keeps products in range."""
     m, half = factor.astype(np.int64), 1 << (shift - 1)
     least, greatest = scale.range
     high = -(-((greatest << shift) - half) // m)

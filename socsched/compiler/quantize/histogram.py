@@ -1,4 +1,4 @@
-"""How a value's magnitudes are distributed, and the step that loses least of them in eight bits."""
+"""Distribution of a value's magnitudes, and the eight-bit step of least error."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SMALLEST = 1 / 64
 
 
 class Histogram:
-    """Counts of magnitudes other than zero in equal bins from 0; the range doubles as larger ones come in."""
+    """Counts of magnitudes other than zero in equal bins from 0; the range doubles when larger ones arrive."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(BINS, np.int64)
         self.top, self.largest, self.negative = 0.0, 0.0, False
 
     def add(self, array: Array) -> None:
-        """Take in all finite elements of an array."""
+        """Count all finite elements of an array."""
         flat = np.asarray(array, np.float32).reshape(-1)
         flat = flat[flat != 0]
         flat = flat[np.isfinite(flat)]
@@ -39,9 +39,9 @@ class Histogram:
         self.counts += np.bincount(index, minlength=BINS)
 
     def scale(self, signed: bool | None = None) -> Scale:
-        """Return the scale of least squared error; unsigned unless a negative element was seen or `signed` says so.
+        """Return the scale of least squared error; unsigned unless a negative element was seen or `signed` is set.
 
-        A bound clips what lies beyond it (error: the excess) and rounds the rest (error: step^2 / 12 on average); the
+        A bound clips elements beyond it (error: the excess) and rounds the rest (error: step^2 / 12 on average); the
         candidates are bounds between 1/64 of the largest magnitude and all of it.  Zero is always exact.
         """
         signed = self.negative if signed is None else signed

@@ -1,9 +1,9 @@
 """A network in integers: every layer's weights, biases and multipliers, computed once from weights and scales.
 
-What is rounded where: weights to -127..127, symmetric, one step an output channel (their largest magnitude / 127);
-biases to the step of the sums; a layer's sums to the step of its result.  An addition that follows a convolution used
-nowhere else is done on the convolution's sums, which are never rounded to eight bits.  Results that only leave the
-network leave it as fp32 sums times their step, again without rounding to eight bits.
+Rounding: weights to -127..127, symmetric, one step per output channel (largest magnitude / 127); biases to the step of
+the sums; a layer's sums to the step of its result.  An addition that follows a convolution used nowhere else is
+computed on the convolution's sums, which are never rounded to eight bits.  Results that only leave the network leave it
+as fp32 sums times their step, again without rounding to eight bits.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ class Layer:
 class Step:
     """One operator: `group` (an absorbed addition changes its `output` and `relu`), and its integers.
 
-    `factors` are the inputs' multipliers: of an addition, a concatenation or a lone ReLU with RATIO_SHIFT fraction
-    bits; with `residual`, the value added to a convolution's sums, that value's, with RESIDUAL_SHIFT.  With `exact` the
-    operator has no int8 form and is computed in fp32, its inputs dequantised, its result quantised for int8 readers.
+    `factors` are the inputs' multipliers: for an addition, a concatenation or a standalone ReLU, with RATIO_SHIFT
+    fraction bits; with `residual` (the value added to a convolution's sums), that value's, with RESIDUAL_SHIFT.  With
+    `exact` the operator has no int8 form and is computed in fp32, its inputs dequantised, its result quantised for int8
+    readers.
     """
 
     group: Group
@@ -65,7 +66,7 @@ class Step:
 
     @property
     def shift(self) -> int:
-        """Fraction bits of the layer's multiplier."""
+        """Return the fraction bits of the layer's multiplier."""
         return RESIDUAL_SHIFT if self.residual else SHIFT
 
 
@@ -84,7 +85,7 @@ class QuantisedGraph:
 
 
 def unruled(graph: Graph, group: Group) -> str:
-    """Return why an operator has no int8 form, empty when it has one."""
+    """Return the reason an operator has no int8 form, empty if it has one."""
     if group.kind not in KINDS:
         return f"no int8 rule for {group.kind}"
     a = group.attrs
@@ -107,7 +108,7 @@ def unruled(graph: Graph, group: Group) -> str:
 
 
 def require(graph: Graph) -> None:
-    """Raise CompileError for a network of which nothing worth it can be computed in int8."""
+    """Raise CompileError for a network without any operator worth computing in int8."""
     if not has_int8(graph):
         name, reason = next((group.name, why) for group in graph.groups if (why := unruled(graph, group)))
         raise CompileError(f"{graph.network.name}: {name}: {reason}", "plan this stage in fp16 or fp32")
@@ -137,11 +138,11 @@ def make_layer(
     shift: int = SHIFT,
     means: Means | None = None,
 ) -> Layer:
-    """Return the integers of a convolution between values stored as `source` and `target` say.
+    """Return the integers of a convolution between values stored with scales `source` and `target`.
 
-    With the input's `means` the bias makes up for what rounding input and weights adds to a sum on average (Nagel et
+    With the input's `means` the bias compensates the mean error that rounding input and weights adds to a sum (Nagel et
     al., Data-Free Quantization through Weight Equalization and Bias Correction, ICCV 2019, section 4.2).  Most of a
-    bird's-eye view is background of one value a channel, whose rounding error is the same everywhere and otherwise
+    bird's-eye view is background with one value per channel, whose rounding error is the same everywhere and otherwise
     grows from layer to layer.
     """
     weight = np.asarray(weights[group.weights["weight"]], np.float64)
@@ -152,7 +153,7 @@ def make_layer(
     integers, step = quantise_weight(weight, axis, np.abs(bias) / source.step / _BIAS_LIMIT)
     factor = step * source.step
     if means is not None:
-        reached = int(group.attrs["stride_h"]) ** 2 if axis else 1  # only every so many taps meet an output pixel
+        reached = int(group.attrs["stride_h"]) ** 2 if axis else 1  # one tap in this many reaches a pixel
         exact = np.tensordot(weight.sum(axis=(2, 3)), means.real, (1 - axis, 0))
         stored = np.tensordot(integers.sum(axis=(2, 3), dtype=np.int64), means.stored, (1 - axis, 0)) * step
         bias = bias + (exact - stored) / reached
@@ -165,7 +166,7 @@ def make_layer(
 
 
 def check(group: Group, layer: Layer) -> Layer:
-    """Return `layer`; CompileError when its sums could leave 32 bits."""
+    """Return `layer`; CompileError if its sums could exceed 32 bits."""
     axis = 1 if group.kind == "conv2d_transpose" else 0
     others = tuple(i for i in range(4) if i != axis)
     largest = np.abs(layer.weight.astype(np.int64)).sum(axis=others) * 384 + np.abs(layer.bias.astype(np.int64))
@@ -175,9 +176,9 @@ def check(group: Group, layer: Layer) -> Layer:
 
 
 def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_outputs: bool = True) -> QuantisedGraph:
-    """Return `graph` in integers for the given scale of every value; CompileError for what has no int8 form.
+    """Return `graph` in integers for the given scale of every value; CompileError without int8 form.
 
-    A maximum pool's result has its input's scale, whatever `scales` says.
+    The result of max pooling has its input's scale, regardless of `scales`.
     """
     require(graph)
     known = dict(scales.values) | {
@@ -244,12 +245,12 @@ def _ratio(scales: Mapping[str, Scale], value: str, target: str, shift: int) -> 
 
 
 def _finest(shift: int) -> int:
-    """How many times finer than an operand's step the result's may be, so that products fit 32 bits."""
+    """Return the largest ratio of an operand's step to the result's for which products fit 32 bits."""
     return 1 << (21 - shift)
 
 
 def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
-    """Convolutions an addition is done inside of: convolution's output -> (addition, convolution, other operand)."""
+    """Return the convolutions that absorb an addition: their output -> (addition, convolution, other operand)."""
     order = {group.output: index for index, group in enumerate(graph.groups)}
     found: dict[str, tuple[Group, Group, str]] = {}
     for group in graph.groups:
@@ -267,7 +268,7 @@ def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
 
 
 def _floats(graph: Graph, steps: list[Step]) -> frozenset[str]:
-    """Values that only leave the network and come straight from a convolution's sums."""
+    """Return the values that only leave the network and are directly a convolution's sums."""
     by_output = {step.output: step for step in steps}
     found: set[str] = set()
     for value in graph.outputs:

@@ -1,4 +1,4 @@
-"""What an integer network computes, in plain numpy: the definition that compiled kernels equal bit by bit."""
+"""Reference for integer networks in plain numpy: compiled kernels match it bit by bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from socsched.compiler.quantize.network import QuantisedGraph, Step
 
 
 def run(quantised: QuantisedGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return every value for fp32 `inputs` (NCHW): integers (int64), or fp32 where the network leaves as sums."""
+    """Return every value for fp32 `inputs` (NCHW): integers (int64), or fp32 for outputs that leave as sums."""
     values = {name: quantise(array, quantised.scales[name]) for name, array in inputs.items()}
     for step in quantised.steps:
         if step.exact:

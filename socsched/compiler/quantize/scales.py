@@ -1,8 +1,8 @@
-"""The scales of a network's values as data: what calibration gives, what an artefact stores, what users may write.
+"""The scales of a network's values as data: produced by calibration, stored in artefacts, or written by users.
 
-The file is JSON: `source` in words, for every value `step` (what one unit is worth) and `signed`, and optionally
-`means`: a channel's mean before and after rounding to eight bits.  Values are called as in the compiler's graph: a
-layer's name with dots as underscores, of layers fused together the last one's.
+The file is JSON: `source` as text, for every value `step` (the value of one unit) and `signed`, and optionally `means`:
+a channel's mean before and after rounding to eight bits.  Values have the names of the compiler's graph: a layer's name
+with dots as underscores; for fused layers, the last one's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILE = "scales.json"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Mean of each channel of a value over the calibration data: as it is, and as its eight bits say."""
+    """Mean of each channel of a value over the calibration data: before and after rounding to eight bits."""
 
     real: tuple[float, ...]
     stored: tuple[float, ...]
@@ -56,7 +56,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """The scale of every value of one network, and means where known; `source` says where they come from."""
+    """The scale of every value of one network, and means where known; `source` describes their origin."""
 
     values: Mapping[str, Scale]
     source: str = "given"
@@ -64,7 +64,7 @@ class Scales:
 
     @property
     def digest(self) -> str:
-        """The sha256 of the scales, whatever their source."""
+        """Return the sha256 of the scales, independent of their source."""
         scales = sorted((name, scale.step, scale.signed) for name, scale in self.values.items())
         return digest(scales, sorted((name, means.real, means.stored) for name, means in self.means.items()))
 
@@ -75,7 +75,7 @@ def write_scales(path: Path, scales: Scales) -> None:
 
 
 def read_scales(path: Path) -> Scales:
-    """Return the scales in a JSON file; InputError or DescriptorError when it is none or a step is not positive."""
+    """Return the scales in a JSON file; InputError or DescriptorError if it is invalid or a step is not positive."""
     return _scales(_opened(path).load(_File))
 
 
@@ -85,7 +85,7 @@ def write_pipeline_scales(path: Path, scales: Mapping[str, Scales]) -> None:
 
 
 def read_pipeline_scales(path: Path) -> dict[str, Scales]:
-    """Return the scales of stages in a JSON file: what `write_pipeline_scales` wrote, or {stage: {tensor: number}}.
+    """Return the scales of stages in a JSON file written by `write_pipeline_scales`, or {stage: {tensor: number}}.
 
     A number is the step of a tensor in -127..127.  Raises InputError or DescriptorError for anything else.
     """
@@ -109,17 +109,17 @@ def _scales(file: _File) -> Scales:
 
 
 def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
-    """Return the scales of a stage, None without any; parts and tiles of a network have those of the whole stage."""
+    """Return the scales of a stage, None if absent; parts and tiles of a network have those of the whole stage."""
     part, tile = part_of(stage.params), tile_of(stage.params)
     names = (stage.name, *([part.stage] if part else []), *([tile.stage] if tile else []))
     return next((scales[name] for name in names if name in scales), None)
 
 
 def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
-    """Return the step of every input and layer in -127..127, as vendors' tools want it, by the layer's own name.
+    """Return the step of every input and layer in -127..127, as required by vendors' tools, by the layer's own name.
 
-    An unsigned value's step grows with its range; a layer without a scale, as it is fused with the one behind it, has
-    that one's.
+    An unsigned value's step grows with its range; a layer without a scale, because it is fused with the following one,
+    has the latter's.
     """
     readers = {name: layer.name for layer in network.layers for name in layer.inputs}
     found: dict[str, float] = {}
@@ -134,7 +134,7 @@ def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
 
 
 def key_of(name: str) -> str:
-    """Return what the value of a layer or input is called in `Scales.values`."""
+    """Return the name in `Scales.values` of a layer's or input's value."""
     return name.replace(".", "_")
 
 

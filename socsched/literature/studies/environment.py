@@ -22,7 +22,7 @@ from socsched.errors import UsageError
 from socsched.literature.studies import variation
 from socsched.planning.plan import Plan
 from socsched.sim.build import kernel
-from socsched.sim.conductor import Conductor
+from socsched.sim.callbacks import Conductor
 from socsched.sim.faults import Faults
 from socsched.sim.lower import lower
 from socsched.sim.policies import GIVEN, Policy, Term

@@ -1,7 +1,7 @@
 """Stages on a DLA core as jobs of the executor: TensorRT engines queued on CUDA streams, tensors in slots.
 
-The stage is handed over as ONNX (`compiler.handover`), built without fallback and with the planned layouts at its
-inputs and outputs, so that no reformatting runs anywhere.  Each slot has one TensorRT context bound to its buffers.
+The stage is handed over as ONNX (`compiler.vendor_packages`), built without fallback and with the planned layouts at
+its inputs and outputs, so that no reformatting runs anywhere.  Each slot has one TensorRT context bound to its buffers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from socsched.compiler.handover.package import MODEL
-from socsched.compiler.handover.tensorrt import FORMATS, PYTHON_FORMATS
-from socsched.compiler.handover.write import hand_over
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
+from socsched.compiler.vendor_packages.package import MODEL
+from socsched.compiler.vendor_packages.tensorrt import FORMATS, PYTHON_FORMATS
+from socsched.compiler.vendor_packages.write import hand_over
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType

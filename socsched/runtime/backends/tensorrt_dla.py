@@ -1,7 +1,7 @@
 """Stages on a DLA core through TensorRT's Python interface: engine built once, core chosen, placement audited.
 
-An engine is built from the stage's ONNX package (`compiler.handover`) without GPU fallback.  Every layer is checked
-first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their sources; the
+An engine is built from the stage's ONNX package (`compiler.vendor_packages`) without GPU fallback.  Every layer is
+checked first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their sources; the
 core is chosen at load time, so both cores share an engine.
 
 TensorRT documentation, "Working with DLA"; 10.7 is the last general release with DLA, 11.4.1 restores it for Orin on

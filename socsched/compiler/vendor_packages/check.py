@@ -1,4 +1,4 @@
-"""What of a stage an engine's vendor toolchain would not take, told before anything is built."""
+"""Operators of a stage that an engine's vendor toolchain would reject, reported before anything is built."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from socsched.graph.rules import decide
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Every operator of a stage under an engine's rules: what falls back, under which conditions the rest runs.
+    """A stage's operators checked against an engine's rules: fallbacks, and conditions for the rest.
 
-    `fallbacks` are (operator, why, who says so); `promoted` the operators that run in another precision than asked for,
-    as (operator, precision).
+    `fallbacks` are (operator, reason, source); `promoted` lists the operators that run in a precision other than the
+    requested one, as (operator, precision).
     """
 
     fallbacks: tuple[tuple[str, str, str], ...]
@@ -24,7 +24,7 @@ class Verdict:
 
 
 def judge(work: StageWork, engine: Engine) -> Verdict:
-    """Return what `engine` makes of the operators of `work`."""
+    """Return the verdict of `engine`'s rules on the operators of `work`."""
     fallbacks, conditions, promoted = [], [], []
     for operator in work.operators:
         decision = decide(operator, engine)
@@ -38,7 +38,7 @@ def judge(work: StageWork, engine: Engine) -> Verdict:
 
 
 def require_all(work: StageWork, engine: Engine) -> Verdict:
-    """Return the verdict on `work`; UsageError naming every operator that would fall back, why and who says so."""
+    """Return the verdict on `work`; UsageError naming every operator that would fall back, with reason and source."""
     verdict = judge(work, engine)
     if not verdict.fallbacks:
         return verdict

@@ -2,9 +2,9 @@
 
 QNN: qnn-onnx-converter, qnn-model-lib-generator and qnn-context-binary-generator, from model to context binary
 (docs.qualcomm.com 80-63442-10, Converters and ONNX to QNN for Linux host).  In INT8 every tensor has an encoding
-(--quantization_overrides, AIMET's format); the quantiser still wants a list of inputs to run at all, and one frame of
-zeros is enough for it.  --float_fallback, which would let tensors without encoding run in floating point, is left out:
-HTP V68 of QCS6490 has none.  Short options (--bias_bw) are those of 2.20 and before; later releases take them too.
+(--quantization_overrides, AIMET's format); the quantiser still requires a list of inputs to run, and one frame of zeros
+is sufficient.  --float_fallback, which would let tensors without encoding run in floating point, is omitted: HTP V68 of
+QCS6490 has no floating point.  Short options (--bias_bw) are those of 2.20 and earlier; later releases accept them too.
 
 SNPE 1.x: snpe-onnx-to-dlc, then snpe-dlc-quantize --enable_hta, which compiles the HTA's section into the DLC.
 """
@@ -16,8 +16,8 @@ import re
 import shlex
 from math import prod
 
-from socsched.compiler.handover.package import MODEL, Package
-from socsched.compiler.handover.scales import aimet_encodings
+from socsched.compiler.vendor_packages.package import MODEL, Package
+from socsched.compiler.vendor_packages.scales import aimet_encodings
 from socsched.graph.operators import DTYPE_BYTES
 from socsched.text import one_line
 
@@ -65,7 +65,7 @@ def write_snpe(package: Package) -> dict[str, str]:
 
 
 def _architecture(package: Package) -> str:
-    """The HTP architecture ("v73") that the engine's rule file is named after, empty when it says none."""
+    """Return the HTP architecture ("v73") in the name of the engine's rule file, empty if it has none."""
     found = re.search(r"htp-(v\d+)", package.engine.operators.name)
     return found[1] if found else ""
 

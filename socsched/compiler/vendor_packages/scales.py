@@ -1,4 +1,4 @@
-"""Quantisation scales in the forms vendors' tools read.
+"""Quantisation scales in the formats read by vendors' tools.
 
 A scale is symmetric and per tensor: real value = scale x integer, integers in -127..127.  Names are those of layers and
 network inputs, as in the exported ONNX file.
@@ -18,11 +18,11 @@ from socsched.graph.network import Network
 
 LARGEST = 127
 _SHARED = ("concat", "max_pool", "avg_pool", "add")
-"""Layers whose tensors a DLA wants in one range in INT8 (TensorRT, DLA layer restrictions); add: its inputs only."""
+"""Layers whose tensors must share one range in INT8 on a DLA (TensorRT, DLA layer restrictions); add: inputs only."""
 
 
 def checked(network: Network, scales: Mapping[str, float]) -> dict[str, float]:
-    """Return the scale of every input and layer of `network`; InputError naming those that are missing or no scale."""
+    """Return the scale of every input and layer of `network`; InputError naming those missing or invalid."""
     names = [*network.inputs, *(layer.name for layer in network.layers)]
     missing = [name for name in names if name not in scales]
     if missing:
@@ -38,7 +38,7 @@ def checked(network: Network, scales: Mapping[str, float]) -> dict[str, float]:
 
 
 def shared(network: Network, scales: Mapping[str, float]) -> dict[str, float]:
-    """Return `scales` with one scale, the largest, for tensors that a DLA wants in one range.
+    """Return `scales` with one scale, the largest, for tensors that must share a range on a DLA.
 
     These are the inputs and the result of a concatenation or pooling, and the two inputs of an addition.
     """
@@ -64,7 +64,7 @@ def tensorrt_cache(scales: Mapping[str, float], version: str) -> str:
     """Return a TensorRT calibration cache: a header naming the version, then `tensor: scale`, fp32 bits in hex.
 
     The scale is that of one step (1 / 127 for a tensor in -1..1, "3c010204"), as in the caches of NVIDIA's cuDLA
-    samples.  TensorRT refuses a cache whose header names another version (seen with 10.3 and a header of 8.6).
+    samples.  TensorRT rejects a cache whose header names another version (observed with 10.3 and a header of 8.6).
     """
     lines = [f"TRT-{version_number(version)}-EntropyCalibration2"]
     lines += [f"{name}: {struct.pack('>f', scale).hex()}" for name, scale in scales.items()]
@@ -72,7 +72,7 @@ def tensorrt_cache(scales: Mapping[str, float], version: str) -> str:
 
 
 def version_number(version: str) -> int:
-    """Return NV_TENSORRT_VERSION: 8.6.2 -> 8602, and from 10 on 10.3.0 -> 100300 (NvInferVersion.h)."""
+    """Return NV_TENSORRT_VERSION: 8.6.2 -> 8602; from version 10 on, 10.3.0 -> 100300 (NvInferVersion.h)."""
     major, minor, patch = ([int(part) for part in version.split(".")] + [0, 0])[:3]
     return major * 10000 + minor * 100 + patch if major >= 10 else major * 1000 + minor * 100 + patch
 
@@ -80,7 +80,7 @@ def version_number(version: str) -> int:
 def aimet_encodings(network: Network, weights: Mapping[str, Any], scales: Mapping[str, float]) -> str:
     """Return the JSON of `--quantization_overrides` (AIMET encodings 0.6.1) for QNN's and SNPE's converters.
 
-    Activations are unsigned with offset -128, weights symmetric with one scale an output channel.
+    Activations are unsigned with offset -128, weights symmetric with one scale per output channel.
     """
     activations = {name: [_encoding(scale)] for name, scale in scales.items()}
     params = {}

@@ -183,8 +183,7 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
 def _compiled(
     folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]
 ) -> tuple[Artifact, Callable[..., tuple[Array, ...]]]:
-    """Return the first artefact of a stage that loads on this machine; MachineError with the reason for each
-    failure."""
+    """Return the first artefact of a stage that loads on this machine; MachineError with all failures."""
     against = []
     for found in (manifest["artifacts"][index] for index in entry["artifacts"]):
         _check(folder, found["sha256"])

@@ -3,11 +3,11 @@
 Flags are those of trtexec 8.5 to 10.7 (NVIDIA/TensorRT, samples/common/sampleOptions.cpp): --onnx, --saveEngine,
 --useDLACore, --fp16, --int8, --calib, --inputIOFormats and --outputIOFormats as type:format with chw16, chw32 and
 dla_linear.  --buildDLAStandalone writes a loadable for cuDLA and implies that nothing is run; the trtexec of TensorRT
-8.5 does not know it (NVIDIA-AI-IOT/cuDLA-samples ships a patch, data/trtexec-dla-standalone-trtv8.5.patch), so there
-trtexec builds an engine and build.py the loadable.  --skipInference is called --buildOnly before 8.6.
---allowGPUFallback is never given: TensorRT then fails where it would otherwise move layers to the GPU without a word
-(TensorRT documentation, DLA runtime configuration, GPU fallback mode).  TensorRT 11 removed --fp16 and --int8 (ibid.,
-building and launching the loadable) and is refused.
+8.5 lacks it (NVIDIA-AI-IOT/cuDLA-samples ships a patch, data/trtexec-dla-standalone-trtv8.5.patch), so there trtexec
+builds an engine and build.py the loadable.  --skipInference is called --buildOnly before 8.6.  --allowGPUFallback is
+never given: TensorRT then fails instead of silently moving layers to the GPU (TensorRT documentation, DLA runtime
+configuration, GPU fallback mode).  TensorRT 11 removed --fp16 and --int8 (ibid., building and launching the loadable)
+and is not supported.
 
 Python: DLA standalone mode needs BuilderFlag.DIRECT_IO (TensorRT documentation, DLA standalone mode).
 """
@@ -18,15 +18,15 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from socsched.compiler.handover.package import MODEL, Package
-from socsched.compiler.handover.scales import shared, tensorrt_cache, version_number
+from socsched.compiler.vendor_packages.package import MODEL, Package
+from socsched.compiler.vendor_packages.scales import shared, tensorrt_cache, version_number
 from socsched.descriptor.operator_rules import version_key
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.text import one_line
 
 JETPACK = {"8.5.2": "5.1.1", "8.6.2": "6", "10.3.0": "6.1"}
-"""TensorRT -> the JetPack that brings it (8.5.2 and 8.6.2: NVIDIA/Deep-Learning-Accelerator-SW, operators/README.md;
+"""TensorRT -> the JetPack that includes it (8.5.2 and 8.6.2: NVIDIA/Deep-Learning-Accelerator-SW, operators/README.md;
 10.3: Torch-TensorRT documentation, JetPack 6.1)."""
 CACHE = "calibration.cache"
 FORMATS = {"NCHW16c": "chw16", "NCHW32c": "chw32", "NCHW": "dla_linear"}
@@ -34,7 +34,7 @@ PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"
 
 
 def write(package: Package) -> dict[str, str]:
-    """Return file name -> text; UsageError for a version or a border layout there is no flag for."""
+    """Return file name -> text; UsageError for an unsupported version or a border layout without a flag."""
     key = version_key(package.version)
     if key >= (11,):
         raise UsageError(
@@ -61,7 +61,7 @@ def _formats(package: Package, tensors: Mapping[str, TensorType]) -> str:
 
 
 def flags(package: Package, standalone: bool) -> list[str]:
-    """Return trtexec's arguments but those for the core, the calibration cache and the output."""
+    """Return trtexec's arguments except those for the core, the calibration cache and the output."""
     precisions = sorted({package.precision, *package.promoted})
     chosen = [f"--onnx={MODEL}", *(f"--{name}" for name in precisions)]
     chosen += [f"--inputIOFormats={_formats(package, package.inputs)}"]
@@ -70,7 +70,7 @@ def flags(package: Package, standalone: bool) -> list[str]:
 
 
 def _core(package: Package) -> int:
-    """Engines of several DLA cores are numbered: dla1 is core 1."""
+    """Return the DLA core of an engine: engines of several cores are numbered, dla1 is core 1."""
     digits = re.search(r"\d+$", package.engine.id)
     return int(digits[0]) if digits else 0
 

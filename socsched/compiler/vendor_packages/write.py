@@ -1,9 +1,9 @@
-"""Stages for engines whose code a vendor's toolchain makes: everything it needs, in one folder.
+"""Stages for engines whose code is built by a vendor's toolchain: all its inputs, in one folder.
 
 model.onnx      the network with its weights, static shapes
 build.sh        the toolchain's exact lines; for TensorRT build.py does the same through its Python interface
 calibration.cache, encodings.json   quantisation scales, in INT8
-handover.json   engine, versions, border tensors with dtype and layout, conditions nobody could check
+handover.json   engine, versions, border tensors with dtype and layout, conditions that could not be checked
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.builder import network_of, port_names, weights_for
-from socsched.compiler.handover import qualcomm, tensorrt
-from socsched.compiler.handover.check import require_all
-from socsched.compiler.handover.export import to_onnx
-from socsched.compiler.handover.package import MODEL, Package
-from socsched.compiler.handover.scales import checked
 from socsched.compiler.layouts import parse_layout
+from socsched.compiler.vendor_packages import qualcomm, tensorrt
+from socsched.compiler.vendor_packages.check import require_all
+from socsched.compiler.vendor_packages.export import to_onnx
+from socsched.compiler.vendor_packages.package import MODEL, Package
+from socsched.compiler.vendor_packages.scales import checked
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import MachineError, UsageError
@@ -37,7 +37,7 @@ TOOLCHAINS: dict[str, Callable[[Package], dict[str, str]]] = {
     "QNN": qualcomm.write_qnn,
     "SNPE": qualcomm.write_snpe,
 }
-"""Runtime that an engine's operator rules are for -> what writes its build scripts."""
+"""Runtime of an engine's operator rules -> function that writes its build scripts."""
 PRECISIONS = ("fp16", "int8")
 
 
@@ -55,12 +55,12 @@ def hand_over(
     part: Part | None = None,
     scales: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Write `stage` (or a part of it) for `engine`'s toolchain into `folder` and return what handover.json holds.
+    """Write `stage` (or a part of it) for `engine`'s toolchain into `folder` and return the content of handover.json.
 
-    `scales` are those of every network input and layer, needed in int8.  Nothing is written unless the engine takes all
-    of it: UsageError names every operator that would fall back, why, and who says so.  Raises InputError for weights or
-    scales that do not fit, CompileError for a layer without ONNX operator, MachineError when the folder cannot be
-    written.
+    `scales` are those of every network input and layer, needed in int8.  Nothing is written unless the engine accepts
+    every operator: UsageError names each that would fall back, with reason and source.  Raises InputError for weights
+    or scales that do not fit, CompileError for a layer without ONNX operator, and MachineError when the folder cannot
+    be written.
     """
     if not has_toolchain(engine):
         raise UsageError(f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(TOOLCHAINS)}")
@@ -105,7 +105,7 @@ def hand_over(
 
 
 def _border(tensors: Mapping[str, TensorType], engine: Engine, precision: str, use: str) -> dict[str, TensorType]:
-    """Border tensors in the engine's dtype and the first layout it takes there that we have a name for."""
+    """Return the border tensors in the engine's dtype and its first accepted layout known to socsched."""
     offered = [f.layout for f in engine.operators.formats.get(precision, ()) if f.use in (use, "both")]
     layout = next((name for name in offered if _known(name)), engine.precisions[precision].layout)
     return {

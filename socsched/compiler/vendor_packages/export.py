@@ -1,8 +1,8 @@
-"""A network as an ONNX model with its weights inside, for toolchains that are not ours.
+"""A network as an ONNX model including its weights, for third-party toolchains.
 
-Opset 13 (TensorRT reads it from 7.2 on: onnx-tensorrt, operators.md) and the IR version of its time, so that tools of
-some years ago read the file too; what came later (HardSwish) is spelt out.  Values keep the names of the layers
-that make them, so that scales, calibration tables and messages of the vendor's tools speak of our layers.
+Opset 13 (TensorRT reads it from 7.2 on: onnx-tensorrt, operators.md) and the IR version of that release, so that older
+tools can read the file too; later operators (HardSwish) are decomposed.  Values keep the names of the layers that
+produce them, so that scales, calibration tables and messages of the vendor's tools refer to these layers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Array = np.ndarray[Any, Any]
 def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, TensorType], nominal: int = 0) -> Any:
     """Return the ONNX ModelProto of `network`: static shapes, images in NCHW, weights in fp32.
 
-    `types` are the layers' results (`graph.expand`), `nominal` replaces a varying dimension.  Raises CompileError for
-    a layer that ONNX has no operator for, MachineError when the package onnx is missing.
+    `types` are the types of the layers' results (`graph.expand`); `nominal` replaces a varying dimension.  Raises
+    CompileError for a layer without ONNX operator, MachineError when the package onnx is missing.
     """
     try:
         import onnx
@@ -96,7 +96,7 @@ def _pair(value: Any) -> list[int]:
 
 
 def _pads(layer: Layer) -> list[int]:
-    padding = layer.attrs.get("padding", 0)  # one number, (height, width) or (top, left, bottom, right), as ONNX has it
+    padding = layer.attrs.get("padding", 0)  # one number, (height, width) or  (top, left, bottom, right), ONNX's order
     sides = [padding] * 4 if isinstance(padding, int) else [int(side) for side in padding]
     return sides * 2 if len(sides) == 2 else sides
 
@@ -156,7 +156,7 @@ def _unary(op: str, *names: str) -> Handler:
     return handle
 
 
-def _hard_swish(export: _Export, layer: Layer) -> None:  # an operator of its own from opset 14 on
+def _hard_swish(export: _Export, layer: Layer) -> None:  # a separate operator from opset 14 on
     gate = export.node("HardSigmoid", layer, list(layer.inputs), output=f"{layer.name}.gate", alpha=1 / 6, beta=0.5)
     export.node("Mul", layer, [layer.inputs[0], gate])
 
@@ -178,7 +178,7 @@ def _reduce(op: str) -> Handler:
         axis = layer.attrs["axis"]
         axes = [axis] if isinstance(axis, int) else list(axis)
         keep = int(bool(layer.attrs.get("keepdims", False)))
-        if op == "ReduceSum":  # the only one whose axes are an input in opset 13
+        if op == "ReduceSum":  # the only reduction whose axes are an input in opset 13
             axes_in = export.constant(layer, "axes", axes, np.int64)
             export.node(op, layer, [layer.inputs[0], axes_in], keepdims=keep)
         else:
@@ -199,7 +199,7 @@ def _resize(export: _Export, layer: Layer) -> None:
     attrs: dict[str, Any] = {"mode": "linear" if a["bilinear"] else "nearest"}
     if not a["bilinear"]:
         attrs["nearest_mode"] = a["rounding"]
-    # As scales: that is what accelerators ask for, and where sizes are whole multiples it says the same.
+    # As scales: accelerators require them, and for integer multiples of the size they are equivalent.
     inputs = [layer.inputs[0], "", export.constant(layer, "scales", scales, np.float32)]
     export.node("Resize", layer, inputs, coordinate_transformation_mode=a["coordinates"], **attrs)
 

@@ -1,4 +1,4 @@
-"""What a hand-over consists of, before a toolchain puts its own words around it."""
+"""Content of a hand-over, independent of the toolchain's own formats."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ MODEL = "model.onnx"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A (part of a) stage that an engine's rules have passed.
+    """A stage (or part of one) accepted by an engine's rules.
 
-    `inputs` and `outputs` are the border tensors by name, in the engine's dtype and layout; `scales` one per tensor in
-    INT8, empty otherwise; `promoted` the precisions some operators run in besides `precision`.
+    `inputs` and `outputs` are the border tensors by name, in the engine's dtype and layout; `scales` holds one per
+    tensor in INT8 and is empty otherwise; `promoted` lists precisions other than `precision` in which some operators
+    run.
     """
 
     stage: str
@@ -35,5 +36,5 @@ class Package:
 
     @property
     def version(self) -> str:
-        """The version of the toolchain the engine's rules hold for."""
+        """Return the toolchain version for which the engine's rules hold."""
         return self.engine.operators.version

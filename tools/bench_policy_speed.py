@@ -30,9 +30,10 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from bench_sim import SECOND, Workload, rows, task_plan, task_sets  # noqa: E402
 
+from socsched import plugins  # noqa: E402
 from socsched.sim.build import kernel, why_interpreted  # noqa: E402
 from socsched.sim.engine import run  # noqa: E402
-from socsched.sim.policies import POLICIES, Policy  # noqa: E402
+from socsched.sim.policies import GIVEN, GROUP, Policy  # noqa: E402
 from socsched.sim.policies.learned import ACTIONS, FEATURES  # noqa: E402
 
 
@@ -45,11 +46,11 @@ def main() -> None:
     options = parser.parse_args()
     kernel()
     print(f"kernel: {why_interpreted() or 'compiled'}; load {os.getloadavg()[0]:.1f}; processor time")
-    POLICIES["calm"] = example()
+    GIVEN["calm"] = example()
     low = Workload("10 tasks, 1 CPU, EDF, U=0.4", task_plan(rows(10, 0.4), 1, "edf", False), 0)
     busy, wide, _ = task_sets()
     with tempfile.TemporaryDirectory() as folder:
-        named = {name: name for name in POLICIES} | learned(Path(folder))
+        named = {name: name for name in [*plugins.names(GROUP, own=True), "calm"]} | learned(Path(folder))
         steered = [name for name in named if name.startswith(("adaptive", "learned"))]
         for work, names in ((busy, list(named)), (wide, list(named)), (low, ["srtf", *steered])):
             print(f"{work.name:<40}{'M jobs/s':>10}{'of EDF':>9}{'events':>9}{'starts':>9}")

@@ -5,6 +5,10 @@ set -eu
 cd "$(dirname "$0")/.."
 git diff --name-only "$1" -- | while IFS= read -r path; do
   case $path in
+    socsched/literature/sharing/*) echo tests/sharing ;;
+    socsched/literature/policies/*) echo tests/sim/test_published_policies.py ;;
+    socsched/literature/studies/* | socsched/literature/cli/*) echo tests/study ;;
+    socsched/literature/*) echo tests/planning/planners; echo tests/planning/test_mapping_search.py ;;
     socsched/*/*) echo "tests/$(echo "$path" | cut -d/ -f2)" ;;
     tests/*/test_*.py | tests/test_*.py) echo "$path" ;;
     platforms/*) echo tests/planning; echo tests/oracle ;;

@@ -1,8 +1,8 @@
 """Stages on a DLA core through TensorRT's Python interface: engine built once, core chosen, placement audited.
 
 An engine is built from the stage's ONNX package (`compiler.vendor_packages`) without GPU fallback.  Every layer is
-checked first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their sources; the
-core is chosen at load time, so both cores share an engine.
+checked first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their
+sources; the core is chosen at load time, so both cores share an engine.
 
 TensorRT documentation, "Working with DLA"; 10.7 is the last general release with DLA, 11.4.1 restores it for Orin on
 JetPack 7.2.2, and 11.0 to 11.3 have none.

@@ -84,9 +84,9 @@ def compile_bundle(
 ) -> dict[str, Any]:
     """Compile network stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
 
-    Stages of engines with a vendor's toolchain are handed over to it (`vendor_packages.write`).  `note` is called for each
-    stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when `out_dir`
-    cannot be written, and the errors of `compile_stage` and `hand_over`.
+    Stages of engines with a vendor's toolchain are handed over to it (`vendor_packages.write`).  `note` is called for
+    each stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when
+    `out_dir` cannot be written, and the errors of `compile_stage` and `hand_over`.
     """
     if request.part and not request.stage:
         raise UsageError("a part needs its stage", "add --stage")

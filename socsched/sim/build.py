@@ -2,7 +2,7 @@
 
 The kernel is Python that Cython understands (`sim.kernel`).  Its modules are merged into one (`sim.merge`), translated
 and compiled once; a file that differs from what was built, or that other users could have changed, is never loaded
-(`compiler.store.library`).
+(function `library` of `compiler.store`).
 """
 
 from __future__ import annotations

@@ -156,3 +156,6 @@ def _unpacked(data: bytes) -> list[Array]:
         arrays.append(np.frombuffer(data, dtype, count, at).reshape(shape))
         at += count * dtype.itemsize
     return arrays
+
+
+ORIN_CPU = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78ae", "num-cores": 4}

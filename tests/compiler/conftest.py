@@ -1,14 +1,18 @@
-"""Engines to compile for, and plain float64 references of the layers."""
+"""Engines to compile for, and the recorded scans with the weights they were computed with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
+from recorded import Recorded
 
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import Engine, Figure, Precision, Preemption
+from socsched.models.pointpillars.scan import read_scan
+from socsched.models.weights import Weights, load_weights
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +50,13 @@ def make_engine() -> Callable[..., Engine]:
         )
 
     return make
+
+
+@pytest.fixture(scope="module")
+def scans(recorded: Recorded) -> list[np.ndarray[Any, Any]]:
+    return [read_scan(scan) for scan in recorded.scans]
+
+
+@pytest.fixture(scope="module")
+def weights(recorded: Recorded) -> Weights:
+    return load_weights(recorded.weights)

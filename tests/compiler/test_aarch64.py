@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import aarch64_emulator
 import small_stages
+from aarch64_emulator import ORIN_CPU
 from aarch64_loops import products
 
 from socsched.compiler.builder import compile_stage
@@ -29,7 +30,6 @@ from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import seeded_weights
 
-ORIN_CPU = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78ae", "num-cores": 4}
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
 """Largest difference from the host's fp32 result, relative to the largest output."""
 

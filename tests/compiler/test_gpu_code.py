@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
@@ -15,13 +14,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gpu_networks
+from cuda_sources import needs_nvcc, report, source_of
 
-from socsched.compiler.environment import tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.gpu import gemm, hopper, intrinsics, kernels
 from socsched.compiler.gpu.cuda import build_executable, device_source
 from socsched.compiler.gpu.lower import _EMITTERS, lower
-from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
 from socsched.compiler.gpu.patch import Patch
 from socsched.compiler.gpu.rules import KINDS, unruled
 from socsched.compiler.gpu.schedule import schedule
@@ -33,8 +31,6 @@ from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.models.weights import seeded_weights
 
-needs_nvcc = pytest.mark.needs("nvcc")
-
 SHAPES = {
     "3x3 stride 2": (Convolution(20, 24, 64, 64, 3, 3, 2, 1, relu=True), Tile(64, 64, 32, 32, 32, 3)),
     "addition": (Convolution(9, 9, 64, 128, relu=True, residual=True), Tile(32, 64, 32, 32, 32, 2)),
@@ -43,22 +39,6 @@ SHAPES = {
     "planes": (Convolution(8, 8, 64, 80, planes=(18, 42, 12, 8)), Tile(32, 80, 64, 32, 80, 1, store=2)),
     "7x7 of few channels": (Convolution(30, 30, 8, 64, 7, 7, 2, 3), Tile(32, 64, 64, 32, 64, 3)),
 }
-
-
-def source_of(functions: dict[str, Any], arch: str = "sm_87") -> str:
-    target = tvm.target.Target({"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32})
-    module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
-    with target, tvm.transform.PassContext(config=OPTIONS):
-        return device_source(tvm.compile(module, target=target, tir_pipeline=tir_pipeline()).mod)
-
-
-def report(source: str, folder: Path, arch: str = "sm_87") -> str:
-    """What ptxas says about registers, stack and spills."""
-    (folder / "k.cu").write_text(source)
-    command = ["nvcc", "-cubin", f"-arch={arch}", "-O3", "-Xptxas", "-v", "-o", str(folder / "k.cubin"), "k.cu"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
-    assert not done.returncode, done.stderr
-    return done.stderr
 
 
 @needs_nvcc

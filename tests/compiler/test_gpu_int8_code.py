@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import gpu_networks
 import int8_networks
 from cuda_emulator import Emulated
-from test_gpu_code import needs_nvcc, report, source_of
+from cuda_sources import needs_nvcc, report, source_of
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu.int8_kernels import Epilogue, Stored

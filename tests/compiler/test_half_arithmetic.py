@@ -17,15 +17,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+import detections
 import mca_aarch64
 import small_stages
-import test_int8_detections as detections
+from aarch64_emulator import ORIN_CPU
 from aarch64_loops import products
+from cpu_networks import CASES, execute, inputs_of
 from recorded import Recorded
-from test_aarch64 import ORIN_CPU
-from test_cpu_rules import CASES
-from test_lowering import execute, inputs_of
-from test_winograd import network as winograd_network
+from winograd_network import network as winograd_network
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.cpu import half
@@ -226,9 +225,6 @@ def test_artefact_says_how_it_computes(
     given = [convert(a, small_stages.plain(t, a), t) for a, t in zip(arrays, compiled.inputs, strict=True)]
     found = compiled(*given)
     assert {array.dtype for array in found} == {np.dtype(np.float16)}
-
-
-scans, weights = detections.scans, detections.weights
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,74 +13,22 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 import references
+from cpu_networks import Array, execute, image, inputs_of, weights_of
 
-from socsched.compiler.aligned import from_tvm, to_tvm
+from socsched.compiler.aligned import from_tvm
 from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import native_target
 from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.fusion import read
-from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.compiler.relax_import import bind_weights, import_network
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
-from socsched.models.weights import seeded_weights
 
-Array = np.ndarray[Any, Any]
 VECTORS = st.sampled_from([AVX512, AVX2, NEON, SSE])
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def image(*shape: int) -> TensorType:
-    return TensorType((1, *shape), "fp32", "NCHW")
-
-
-def weights_of(network: Network) -> dict[str, Array]:
-    """Seeded weights with biases that are not zero, so that a forgotten bias shows."""
-    generator = np.random.default_rng(1)
-    weights = seeded_weights(network, 3)
-    return {n: generator.normal(size=a.shape).astype(np.float32) if a.ndim == 1 else a for n, a in weights.items()}
-
-
-def inputs_of(network: Network, seed: int = 0) -> dict[str, Array]:
-    generator = np.random.default_rng(seed)
-    return {n: generator.normal(size=t.shape).astype(np.float32) for n, t in network.inputs.items()}
-
-
-def execute(network: Network, inputs: dict[str, Array], vector: Vector, poison: bool = True) -> tuple[Array, ...]:
-    """Run the CPU form of `network` on plain inputs, twice, so that stale memory from the first run would show."""
-    lowered = lower(read(import_network(network), network), weights_of(network), vector)
-    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(native_target()))), tvm.cpu())[
-        "main"
-    ]
-    for scale in (1e6, 1.0) if poison else (1.0,):
-        operands = []
-        for name, kind in zip(network.inputs, lowered.inputs, strict=True):
-            given = inputs[name]
-            if kind.dtype in ("fp32", "fp16"):
-                given = (given * np.float32(scale)).astype(NUMPY_DTYPES[kind.dtype])
-            operands.append(
-                to_tvm(
-                    convert(given, TensorType(given.shape, kind.dtype, "NCHW" * (given.ndim == 4)), kind), kind, name
-                )
-            )
-        results = function(*operands)
-    arrays = []
-    for result, kind in zip(results, lowered.outputs, strict=True):
-        array = from_tvm(result)
-        assert all(a in (b, -1) or b == -1 for a, b in zip(array.shape, physical_shape(kind), strict=True))
-        check_border(array, kind)
-        plain = TensorType(tuple(array.shape) if len(kind.shape) != 4 else kind.shape, kind.dtype, "NCHW")
-        arrays.append(convert(array, kind, plain) if len(kind.shape) == 4 else array)
-    return tuple(arrays)
-
-
-def check_border(array: Array, kind: TensorType) -> None:
-    if kind.layout.endswith("+1"):
-        assert not array[:, :, [0, -1]].any() and not array[:, :, :, [0, -1]].any()
 
 
 def compare(network: Network, vector: Vector, tolerance: float = 2e-5, **inputs: Array) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import references
+from winograd_network import network
 
 from socsched.compiler.aligned import from_tvm, to_tvm
 from socsched.compiler.cpu import winograd
@@ -21,26 +22,11 @@ from socsched.compiler.environment import relax, tvm
 from socsched.compiler.fusion import read
 from socsched.compiler.layouts import convert
 from socsched.compiler.relax_import import import_network
-from socsched.graph.network import Layer, Network
+from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.weights import seeded_weights
 
 VECTORS = [AVX512, AVX2, NEON, SSE]
-
-
-def network(channels: int, outputs: int, height: int, width: int, **attrs: Any) -> Network:
-    """A convolution behind another, so that its input lies blocked whatever the channels of the image."""
-    shape = TensorType((1, 3, height, width), "fp32", "NCHW")
-    first = Layer("a", "conv2d", ("x",), {"weight": "a.w", "bias": "a.b"}, {"stride": 1, "padding": 1})
-    second = Layer("c", "conv2d", ("a",), {"weight": "c.w", "bias": "c.b"}, {"stride": 1, "padding": 1, **attrs})
-    kernel = 5 if attrs.get("padding") == 2 else 3
-    params = {
-        "a.w": (channels, 3, 3, 3),
-        "a.b": (channels,),
-        "c.w": (outputs, channels, kernel, kernel),
-        "c.b": (outputs,),
-    }
-    return Network("net", {"x": shape}, (first, second, Layer("r", "relu", ("c",))), ("r",), params)
 
 
 def lowered(net: Network, vector: Vector) -> Any:

@@ -12,7 +12,7 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Stage
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, figure, platform
+from toy_platform import MS, figure, platform
 
 
 @pytest.mark.parametrize(("accelerator", "count"), [("segment", 4), ("full", 1), ("none", 1)])

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from test_checkpoints import save
+from checkpoint_files import save
 
 from socsched.errors import InputError
 from socsched.models.npz import read_npz

@@ -15,7 +15,7 @@ from socsched.planning.admission import add, together
 from socsched.planning.planner import make_plan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, figure, platform
+from toy_platform import MS, figure, platform
 
 
 def one(name: str, costs: dict[str, int], period: int, sensor: str = "camera") -> Pipeline:

@@ -19,7 +19,7 @@ from socsched.planning.planner import judge, make_plan, solve
 from socsched.planning.workload import Workload
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, figure, platform, workloads
+from toy_platform import MS, figure, platform, workloads
 
 
 def workload(pipeline: Pipeline, policy: str) -> Workload:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cut_detector import MS, ORIN, detector
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.models.registry import bindings
 from socsched.models.work import stage_work
@@ -18,18 +18,6 @@ from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
-
-ORIN = "jetson-agx-orin-64gb"
-MS = 1_000_000
-
-
-def detector(period_ns: int, precisions: tuple[str, ...] = ("int8",)) -> Pipeline:
-    """Return a camera that feeds the detector directly, two frames under way."""
-    whole = get_pipeline("camera-detection")
-    camera = replace(whole.sensors[0], period_ns=period_ns)
-    stage = replace(whole.stage("detect"), after=(camera.name,), queue=2, precisions=precisions)
-    chain = replace(whole.chains[0], path=(camera.name, stage.name), deadline_ns=40 * MS)
-    return replace(whole, sensors=(camera,), stages=(stage,), chains=(chain,))
 
 
 def on(platform: Platform, jobs: int) -> Platform:

@@ -22,7 +22,7 @@ from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, platform
+from toy_platform import MS, platform
 
 US = 1000
 

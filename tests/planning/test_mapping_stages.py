@@ -95,7 +95,7 @@ def test_an_unknown_solver_is_refused() -> None:
 
 
 def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds() -> None:
-    from tests.planning.test_cutting import MS, ORIN, detector
+    from tests.planning.cut_detector import MS, ORIN, detector
 
     pipeline = detector(4 * MS)
     local = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work)

@@ -30,7 +30,7 @@ from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, platform, shaken
+from toy_platform import MS, platform, shaken
 
 
 def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:

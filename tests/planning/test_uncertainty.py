@@ -14,7 +14,7 @@ from socsched.planning.planner import make_plan
 from socsched.planning.uncertainty import _expected
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, platform
+from toy_platform import MS, platform
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:

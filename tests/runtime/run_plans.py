@@ -10,10 +10,13 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
+from socsched.descriptor.host_probe import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.runtime.backends.base import Call, Outputs, Setting
+from socsched.runtime.executor import execute
+from socsched.trace.trace import Trace
 
 MS = 1_000_000
 
@@ -109,3 +112,17 @@ def roomy() -> Platform:
 def sleep(milliseconds: float) -> None:
     """Keep a lane occupied without using a processor."""
     time.sleep(milliseconds / 1e3)
+
+
+FACTS = HostFacts("test", "x86_64", (0, 1, 2, 3), (), 10**9, "", 2**20, 2**30, 1e9, 1e9, 1e9, 4e9, (), "2026", {})
+HERE = host.build(FACTS)
+
+
+def run(made: Plan, backend: Scripted, pipe: Pipeline | None = None, **changes: Any) -> Trace:
+    """Run with scripted stages for whatever sort a stage is."""
+    backends = dict.fromkeys(("synthetic", "function", "network"), backend)
+    return execute(made, pipe or pipeline(made), platform=HERE, backends=backends, **changes)
+
+
+def workers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(("cpu[", "collect", "power"))]

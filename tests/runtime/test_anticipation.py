@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_plans import MS, Scripted, plan, sleep, task
-from test_executor import run
+from run_plans import MS, Scripted, plan, run, sleep, task
 
 from socsched.runtime import futex_queue, realtime
 from socsched.runtime.frame_accounting import Ledger

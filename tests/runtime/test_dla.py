@@ -10,7 +10,7 @@ import pytest
 from fake_board import Nvpmodel, orin, tegrastats
 from fake_device import FakeDevice
 from fake_dla import replaying
-from test_executor import workers
+from run_plans import workers
 
 from socsched.compiler.builder import compile_stage
 from socsched.descriptor.catalog import get_platform

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import MS, Scripted, pipeline, plan, sleep, task
+from run_plans import HERE, MS, Scripted, pipeline, plan, run, sleep, task, workers
 
-from socsched.descriptor import host
-from socsched.descriptor.host_probe import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.errors import InputError, UsageError
 from socsched.planning.plan import ChainResult, Plan
@@ -22,20 +20,6 @@ from socsched.runtime.executor import WARMUP_FRAMES, FrameReport, execute
 from socsched.runtime.input_files import InputFiles
 from socsched.runtime.inputs import Nothing
 from socsched.runtime.options import Options
-from socsched.trace.trace import Trace
-
-FACTS = HostFacts("test", "x86_64", (0, 1, 2, 3), (), 10**9, "", 2**20, 2**30, 1e9, 1e9, 1e9, 4e9, (), "2026", {})
-HERE = host.build(FACTS)
-
-
-def run(made: Plan, backend: Scripted, pipe: Pipeline | None = None, **changes: Any) -> Trace:
-    """Run with scripted stages for whatever sort a stage is."""
-    backends = dict.fromkeys(("synthetic", "function", "network"), backend)
-    return execute(made, pipe or pipeline(made), platform=HERE, backends=backends, **changes)
-
-
-def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(("cpu[", "collect", "power"))]
 
 
 def test_stages_follow_each_other_frame_after_frame() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recorded import Recorded
-from run_plans import MS, Scripted, plan, roomy, sleep, task
-from test_executor import run
+from run_plans import MS, Scripted, plan, roomy, run, sleep, task
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError

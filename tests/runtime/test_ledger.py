@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_plans import MS, Scripted, pipeline, plan, sleep, task
-from test_executor import HERE, run
+from run_plans import HERE, MS, Scripted, pipeline, plan, run, sleep, task
 
 from socsched.planning.plan import Plan
 from socsched.runtime.dispatch import Dispatcher

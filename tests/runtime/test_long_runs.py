@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import MS, Scripted, plan, task
-from test_executor import run
+from run_plans import MS, Scripted, plan, run, task
 
 from socsched.runtime import frames_file, session
 from socsched.runtime.collect import Collector

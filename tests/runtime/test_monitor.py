@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_plans import MS, Scripted, plan, sleep, task
-from test_executor import HERE, run, workers
+from run_plans import HERE, MS, Scripted, plan, run, sleep, task, workers
 
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError, InputError
@@ -331,8 +330,7 @@ _KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from run_plans import MS, Scripted, plan, sleep, task
-from test_executor import run
+from run_plans import MS, Scripted, plan, run, sleep, task
 from socsched.runtime import session
 from socsched.runtime.options import Options
 import numpy as np

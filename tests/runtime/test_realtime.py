@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy
 import pytest
-from run_plans import MS, Scripted, plan, sleep, task
-from test_executor import run
+from run_plans import MS, Scripted, plan, run, sleep, task
 
 from socsched.errors import UsageError
 from socsched.runtime import realtime

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import MS, Scripted, pipeline, plan, sleep, task
-from test_executor import HERE
+from run_plans import HERE, MS, Scripted, pipeline, plan, sleep, task
 
 from socsched.cost.profile import CoRun, Profile, load_profile, save_profile
 from socsched.descriptor.pipeline import Pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from test_bounds_hold import MS, platform, shaken, workloads
+from toy_platform import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.plan import Plan

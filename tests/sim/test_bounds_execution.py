@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_bounds_hold import MS, platform, shaken, workloads
+from toy_platform import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import PER_COST, Anchor, Degraded, Execution, Pipeline, Stage
 from socsched.descriptor.platform import Figure

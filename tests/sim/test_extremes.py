@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pytest
 from extreme_plans import LANES, case, task_set
 from reference.engine import simulate as reference
 from reference.processors import finishes
-from test_twins import compiled, content, same
+from twins import compiled, content, equal_outcomes, same
 
 from socsched.errors import UsageError
 from socsched.sim.engine import Simulated, run
@@ -18,18 +17,6 @@ from socsched.sim.lower import NARROW_LANES
 from socsched.sim.tasksets import simulate_taskset
 
 FEW, SETS, MANY = range(9), range(200), range(1000)
-
-
-def equal_outcomes(one: Simulated, other: Simulated) -> None:
-    """Raise AssertionError unless two simulations found the same, figures and trace."""
-    assert one.trace is not None and other.trace is not None
-    same(one.trace, other.trace)
-    for name in sorted(one.outcome.found.keys() - {"execs", "responses", "chains", "guest_energy"}):
-        ours, theirs = one.outcome.found[name], other.outcome.found[name]
-        assert list(ours) == list(theirs) if hasattr(ours, "__len__") else ours == theirs, name
-    for name in ("execs", "responses", "chains"):
-        for which in range(1, 5):
-            assert np.array_equal(one.outcome.ints_of(name, which), other.outcome.ints_of(name, which)), name
 
 
 def check_plan(seed: int) -> bool:

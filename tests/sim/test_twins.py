@@ -11,39 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_plans import HORIZON, faults, plans
 from reference.engine import simulate as reference
+from twins import compiled, same
 
-from socsched.errors import MachineError
 from socsched.planning.plan import Plan
-from socsched.sim.build import kernel
 from socsched.sim.engine import Simulated, run
 from socsched.sim.faults import Faults
 from socsched.sim.totals import totals
 from socsched.trace.metrics import result
 from socsched.trace.summary import result as summary
-from socsched.trace.trace import Trace
-
-
-def compiled() -> str:
-    try:
-        kernel("compiled")
-    except MachineError as error:
-        pytest.skip(str(error))
-    return "compiled"
-
-
-def content(trace: Trace) -> dict[str, Any]:
-    return {
-        "jobs": trace.jobs,
-        "slices": sorted(trace.slices, key=lambda s: (s.start_ns, s.engine, s.lanes, s.end_ns)),
-        "instants": sorted((i.time_ns, i.kind, i.subject, i.frame) for i in trace.instants),
-        "releases": trace.releases,
-        "counters": trace.counters,
-    }
-
-
-def same(one: Trace, other: Trace) -> None:
-    for name, value in content(one).items():
-        assert value == content(other)[name], name
 
 
 @settings(max_examples=40)

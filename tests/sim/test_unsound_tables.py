@@ -17,8 +17,7 @@ import pytest
 from builders import engine, plan, sensor, task
 from extreme_plans import case
 from rich_plan import rich_plan
-from test_extremes import equal_outcomes
-from test_twins import compiled
+from twins import compiled, equal_outcomes
 
 from socsched.cost.cost import Segment
 from socsched.errors import SocschedError, UsageError

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 pytest.importorskip("ray", reason="the engine needs Ray")
 
-from test_killed import ROWS, STUDY, await_rows, digest, rows, start
+from disturbed import ROWS, STUDY, await_rows, digest, rows, start
 
 pytestmark = pytest.mark.slow
 

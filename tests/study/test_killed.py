@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from disturbed import ROWS, STUDY, await_rows, digest, rows, start
 
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 
 pytestmark = pytest.mark.slow
-
-STUDY = """schema_version: "1"
-name: killed
-parameters:
-  platform: jetson-agx-orin-64gb
-  mode: [MAXN, MODE_50W, MODE_30W, MODE_15W]
-  pipeline: camera-detection
-  load: {between: [1, 4], steps: 20}
-  seed: [0, 1000, 2000, 3000]
-simulate: {duration: 20 s, runs: 8, settle: false}
-holds: {misses: 0.01}
-"""
-ROWS = 4 * 20 * 4
 
 
 @pytest.fixture(scope="module")
@@ -37,27 +23,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "killed.yaml").write_text(STUDY)
     assert start(folder, "out").wait() in (0, 1)
     return folder
-
-
-def start(folder: Path, name: str, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "socsched", "sweep", str(folder / "killed.yaml"), "-o", str(folder / name), "-q"]
-    return subprocess.Popen([*command, "--workers", "2", *more], cwd=Path(__file__).parents[2])
-
-
-def digest(folder: Path) -> str:
-    return hashlib.sha256((folder / "table.parquet").read_bytes()).hexdigest()
-
-
-def rows(folder: Path) -> int:
-    return sum(len(path.read_bytes().splitlines()) for path in folder.glob("parts/*"))
-
-
-def await_rows(process: subprocess.Popen[bytes], folder: Path, count: int) -> None:
-    deadline = time.monotonic() + 200
-    while rows(folder) < count:
-        assert process.poll() is None, "it was done before it could be disturbed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def children(pid: int) -> list[int]:

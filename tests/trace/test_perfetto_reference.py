@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import reference_perfetto
 from hypothesis import given, settings
+from perfetto_example import example
 from random_traces import recorded
-from test_perfetto import example
 
 from socsched.planning.plan import Plan
 from socsched.trace import perfetto, perfetto_events

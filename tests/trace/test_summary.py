@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from perfetto_example import example
 from random_traces import recorded
-from test_perfetto import example
 
 from socsched.planning.plan import Plan
 from socsched.trace import metrics, summary

@@ -1,0 +1,31 @@
+"""CUDA sources of scheduled functions, and what the compiler says of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.compiler.environment import tvm
+from socsched.compiler.gpu.cuda import device_source
+from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
+
+needs_nvcc = pytest.mark.needs("nvcc")
+
+
+def source_of(functions: dict[str, Any], arch: str = "sm_87") -> str:
+    target = tvm.target.Target({"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32})
+    module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
+    with target, tvm.transform.PassContext(config=OPTIONS):
+        return device_source(tvm.compile(module, target=target, tir_pipeline=tir_pipeline()).mod)
+
+
+def report(source: str, folder: Path, arch: str = "sm_87") -> str:
+    """What ptxas says about registers, stack and spills."""
+    (folder / "k.cu").write_text(source)
+    command = ["nvcc", "-cubin", f"-arch={arch}", "-O3", "-Xptxas", "-v", "-o", str(folder / "k.cubin"), "k.cu"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert not done.returncode, done.stderr
+    return done.stderr

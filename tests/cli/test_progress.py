@@ -143,7 +143,7 @@ def test_it_is_shown_on_terminals_unless_quiet(flags: list[str], env: dict[str, 
 def test_solving_tells_its_gap_and_is_not_changed_by_it() -> None:
     pytest.importorskip("ortools")
     from socsched.planning.mapping.cpsat import Program
-    from tests.planning.mapping_problems import random_problem
+    from tests.literature.mapping.mapping_problems import random_problem
 
     problem, heard = random_problem(Random(5), 2, 3, 2), list[Step]()
     with progress.heard(heard.append):

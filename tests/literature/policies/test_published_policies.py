@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
@@ -18,6 +17,7 @@ from socsched.sim.engine import run
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
 from socsched.trace.trace import Trace
+from tests.sim.builders import engine, plan, spans, task, times
 
 US = 1000
 Simulate = Callable[..., Trace]

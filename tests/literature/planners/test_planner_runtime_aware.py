@@ -23,7 +23,7 @@ from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
-from tests.planning.planners.small_graphs import graph, kernel, random_graph
+from tests.literature.planners.small_graphs import graph, kernel, random_graph
 
 
 def chain(*kernels):  # type: ignore[no-untyped-def]

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from builders import MS, engine, plan, sensor, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
@@ -27,6 +22,7 @@ from socsched.sim.engine import Simulated, run
 from socsched.sim.policies import Policy, Ready, Term, adaptive
 from socsched.sim.policies.control import View
 from socsched.sim.policies.guard import Guard
+from tests.sim.builders import MS, engine, plan, sensor, task
 
 
 def mixed(preemption: str = "full") -> Plan:

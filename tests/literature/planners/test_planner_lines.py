@@ -15,7 +15,7 @@ from socsched.literature.planners.h2h import computation_first, fetching, four_s
 from socsched.literature.planners.herald import assigned, layers_in_order, makespan_ns, postprocessed
 from socsched.literature.planners.jedi import pipelined
 from socsched.literature.planners.line import Line, choices_of, problem_of
-from tests.planning.planners.small_graphs import line, random_line, ways
+from tests.literature.planners.small_graphs import line, random_line, ways
 
 
 def changes(way: tuple[int, ...]) -> int:

@@ -25,7 +25,7 @@ from socsched.planning.mapping.problem import (
     Schedule,
 )
 from socsched.sim.engine import simulate
-from tests.planning.mapping_problems import plan_of, random_problem, random_schedule
+from tests.literature.mapping.mapping_problems import plan_of, random_problem, random_schedule
 
 
 def work(time: int, size: int = 0, fixed: int = 0) -> tuple[Segment, ...]:

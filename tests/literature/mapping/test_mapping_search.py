@@ -22,7 +22,7 @@ from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.limits import conflict
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.planning.mapping.solvers import linear
-from tests.planning.mapping_problems import brute_force, every_schedule, random_problem, random_schedule
+from tests.literature.mapping.mapping_problems import brute_force, every_schedule, random_problem, random_schedule
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
 SIZES = st.sampled_from([(2, 2, 2), (3, 1, 2), (1, 4, 2), (2, 1, 3), (1, 3, 3)])

@@ -1,16 +1,16 @@
 """Same seed, same bytes: on any machine and Python version, compiled and interpreted, again and again.
 
-`tests/golden/simulations.json` holds digests of what simulations leave; a run with SOCSCHED_UPDATE_GOLDEN=1 rewrites
-it, which is right only after a change of meaning that the commit message explains.
+`tests/golden/simulation_*.txt` hold what simulations leave, in words: figures, totals over the whole trace and how it
+begins.  A run with SOCSCHED_UPDATE_GOLDEN=1 rewrites them, which is right only after a change of meaning that the
+commit message explains.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,11 +23,14 @@ from socsched.planning.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.engine import run
 from socsched.sim.faults import Faults
+from socsched.trace.io import load as load_trace
 from socsched.trace.metrics import result
+from socsched.trace.trace import Trace
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-DIGESTS = GOLDEN / "simulations.json"
 FILES = ("trace.json.gz", "trace.pftrace", "result.json")
+BEGINNING = 40
+"""So many of the first jobs, slices and instants are listed one by one."""
 
 
 def perception_stack() -> tuple[Plan, int, Faults]:
@@ -40,28 +43,74 @@ def everything() -> tuple[Plan, int, Faults]:
     return rich_plan(), DURATION, rich_faults()
 
 
-CASES: dict[str, tuple[Callable[[], tuple[Plan, int, Faults]], int]] = {
-    "perception-stack, Orin, 0.5 s, seed 0": (perception_stack, 0),
-    "everything at once, seed 1": (everything, 1),
-    "everything at once, seed 2": (everything, 2),
+CASES: dict[str, tuple[Callable[[], tuple[Plan, int, Faults]], int, str]] = {
+    "perception-stack, Orin, 0.5 s, seed 0": (perception_stack, 0, "perception_stack"),
+    "everything at once, seed 1": (everything, 1, "everything_1"),
+    "everything at once, seed 2": (everything, 2, "everything_2"),
 }
 
 
 @lru_cache
 def left(case: str, implementation: str, folder: Path) -> dict[str, bytes]:
     """Return the files a simulation leaves."""
-    make, seed = CASES[case]
+    make, seed, name = CASES[case]
     made, duration, faults = make()
     trace = run(made, duration, seed, None, faults, implementation=implementation).trace
     assert trace is not None
-    target = folder / hashlib.sha256(f"{case}{implementation}".encode()).hexdigest()[:8]
+    target = folder / f"{name}_{implementation}"
     save(target, made, trace, result(trace, made), page=False)
     return {name: (target / name).read_bytes() for name in FILES}
 
 
-def digest(name: str, data: bytes) -> str:
-    # what deflate makes of it is zlib's own affair
-    return hashlib.sha256(gzip.decompress(data) if name.endswith(".gz") else data).hexdigest()
+def words(folder: Path) -> Iterator[str]:
+    """Yield lines that say what is in a simulation's result.json and trace.json.gz."""
+    for section, content in json.loads((folder / "result.json").read_text()).items():
+        parts = {f"{section} {key}": value for key, value in content.items()} if isinstance(content, dict) else {}
+        yield from (f"{name}: {json.dumps(value)}" for name, value in (parts or {section: content}).items())
+    trace = load_trace(folder / "trace.json.gz")
+    yield from totals(trace)
+    yield "job, status: activation, start, finish, executed, blocked, preempted, migrated, frames read"
+    for job in trace.jobs[:BEGINNING]:
+        spent = (job.activation_ns, job.start_ns, job.finish_ns, job.exec_ns, job.blocking_ns)
+        read = dict(job.sampled)
+        yield f"{job.task}#{job.frame}, {job.status}: {row((*spent, job.preemptions, job.migrations))}, {read}"
+    yield "start, end, engine, lanes, job, part"
+    for piece in trace.slices[:BEGINNING]:
+        job = trace.jobs[piece.job]
+        lanes = "-".join(map(str, piece.lanes))
+        yield f"{piece.start_ns}, {piece.end_ns}, {piece.engine}, {lanes}, {job.task}#{job.frame}, {piece.name}"
+    yield "time, event, subject, frame, text"
+    for note in trace.instants[:BEGINNING]:
+        yield f"{note.time_ns}, {note.kind}, {note.subject}, {note.frame}, {note.text}"
+
+
+def totals(trace: Trace) -> Iterator[str]:
+    """Yield sums over all jobs, slices, instants, releases and steps of counters, by what they belong to."""
+    jobs, slices, notes = (defaultdict[str, list[Iterable[int]]](list) for _ in range(3))
+    for job in trace.jobs:
+        response = job.finish_ns - job.activation_ns if job.finish_ns >= 0 else 0
+        spent = (1, response, job.exec_ns, job.blocking_ns, job.preemptions, job.migrations)
+        jobs[f"{job.task}, {job.status}"].append(spent)
+    for piece in trace.slices:
+        slices[f"{piece.engine}, {piece.name}"].append((1, (piece.end_ns - piece.start_ns) * len(piece.lanes)))
+    for note in trace.instants:
+        notes[f"{note.kind}, {note.subject}"].append((1, note.time_ns))
+    releases = {name: [(1, time) for time in times] for name, times in trace.releases.items()}
+    for title, groups in (
+        ("task, status: jobs, response, executed, blocked, preemptions, migrations", jobs),
+        ("engine, part: slices, time of lanes", slices),
+        ("event, subject: how many, times", notes),
+        ("released: frames, times", releases),
+    ):
+        yield title
+        yield from (f"{name}: {row(map(sum, zip(*rows, strict=True)))}" for name, rows in sorted(groups.items()))
+    yield "counter: steps, times, values"
+    for name, steps in sorted(trace.counters.items()):
+        yield f"{name}: {len(steps)}, {sum(time for time, _ in steps)}, {sum(value for _, value in steps):.6f}"
+
+
+def row(values: Iterable[int]) -> str:
+    return ", ".join(map(str, values))
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +120,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("case", CASES)
 def test_files_are_those_of_the_record(case: str, folder: Path) -> None:
-    found = {name: digest(name, data) for name, data in left(case, "python", folder).items()}
+    left(case, "python", folder)
+    name = CASES[case][2]
+    found = [*words(folder / f"{name}_python")]
+    golden = GOLDEN / f"simulation_{name}.txt"
     if os.environ.get("SOCSCHED_UPDATE_GOLDEN"):
-        known = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
-        DIGESTS.write_text(json.dumps({**known, case: found}, indent=2, sort_keys=True) + "\n")
-    assert found == json.loads(DIGESTS.read_text())[case]
+        golden.write_text("\n".join(found) + "\n")
+    assert found == golden.read_text().splitlines()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -95,7 +146,7 @@ def test_a_repeat_leaves_the_same_bytes_and_another_seed_others(folder: Path, tm
 
 
 def test_everything_happens_in_the_record() -> None:
-    """The digests are worth something only if what can differ occurs."""
+    """The record is worth something only if what can differ occurs."""
     made, duration, faults = everything()
     trace = run(made, duration, 1, None, faults).trace
     assert trace is not None

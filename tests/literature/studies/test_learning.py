@@ -240,7 +240,7 @@ def test_a_controller_of_one_s_own_serves_every_unit() -> None:
         made = plan([task("long", 30, priority=0, period_ns=1000), task("short", 20, priority=1, period_ns=1000)])
         trace = run(made, 100, policy="alternating").trace
         assert trace is not None
-        from builders import spans
+        from tests.sim.builders import spans
 
         # by priority until 10, the shorter until 20, by priority again
         assert spans(trace) == [("long", 0, 10), ("short", 10, 20), ("long", 20, 40), ("short", 40, 50)]

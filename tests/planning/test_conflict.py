@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from socsched.cost.model import CostModel
-from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.graph.taskgraph import task_graph
 from socsched.planning.impossible import impossible
 from socsched.planning.infeasible_subset import Search, all_keys, conflict, key, relaxed, restored
@@ -19,7 +19,7 @@ from socsched.planning.planner import judge, make_plan, solve
 from socsched.planning.workload import Workload
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, figure, platform, workloads
+from toy_platform import MS, figure, lines, platform, takes, workloads
 
 
 def workload(pipeline: Pipeline, policy: str) -> Workload:
@@ -32,15 +32,11 @@ def tightened(pipeline: Pipeline, percent: int) -> Pipeline:
     return replace(pipeline, chains=chains, stages=tuple(replace(s, queue=1) for s in pipeline.stages))
 
 
-def lines(*costs: tuple[int, int, int]) -> Pipeline:
+def accelerated(*costs: tuple[int, int, int]) -> Pipeline:
     """Return stages on the accelerator alone, each with a sensor: (cost, period, deadline) in ms."""
-    sensors, stages, chains = [], [], []
-    for number, (cost, period, deadline) in enumerate(costs):
-        sensors.append(Sensor(f"s{number}", "lidar", period * MS))
-        anchor = Anchor("toy", "only", "acc", "fp32", figure(cost * MS), slice_ns=MS)
-        stages.append(Stage(f"t{number}", "t", None, (f"s{number}",), costs=(anchor,), queue=2))
-        chains.append(Chain(f"c{number}", (f"s{number}", f"t{number}"), deadline * MS))
-    return Pipeline("lines", "lines", tuple(sensors), tuple(stages), tuple(chains))
+    times = (takes("acc", figure(cost * MS), slice_ns=MS) for cost, _, _ in costs)
+    stages = (Stage(f"t{number}", "t", None, costs=(time,), queue=2) for number, time in enumerate(times))
+    return lines(*((p * MS, d * MS, (stage,)) for stage, (_, p, d) in zip(stages, costs, strict=True)))
 
 
 @pytest.mark.slow
@@ -72,7 +68,7 @@ def test_without_any_member_the_rest_can_be_met_and_with_all_it_cannot(
 
 def test_two_of_three_deadlines_conflict_and_the_third_is_not_named() -> None:
     """One accelerator: 6 and 6 ms cannot both be done in 8 ms, while the third has all the time there is."""
-    pipeline = lines((6, 20, 8), (6, 20, 8), (1, 40, 40))
+    pipeline = accelerated((6, 20, 8), (6, 20, 8), (1, 40, 40))
     load = workload(pipeline, "fp")
     candidate = solve(load, "latency", 40).candidate
     (found,) = conflict(load, judge, candidate.violations)
@@ -82,16 +78,16 @@ def test_two_of_three_deadlines_conflict_and_the_third_is_not_named() -> None:
 
 
 def test_what_no_mapping_can_do_is_proved_by_its_fastest_stages() -> None:
-    (late,) = impossible(workload(lines((6, 20, 5), (1, 20, 20)), "edf"))
+    (late,) = impossible(workload(accelerated((6, 20, 5), (1, 20, 20)), "edf"))
     assert (late.requirement, late.demand, late.bound) == ("deadline of chain c0", 6 * MS, 5 * MS)
-    (full,) = impossible(workload(lines((12, 20, 20), (9, 20, 20)), "edf"))
+    (full,) = impossible(workload(accelerated((12, 20, 20), (9, 20, 20)), "edf"))
     assert (full.requirement, full.demand, full.bound) == ("utilisation of acc", 1_050_000_000, 10**9)
     assert dict(full.terms) == {"t0": 600_000_000, "t1": 450_000_000}
 
 
 def test_levers_close_the_gap_when_they_are_pulled() -> None:
     """What a lever says is done to the pipeline by hand; a plan of that pipeline no longer violates the requirement."""
-    pipeline = lines((6, 20, 8), (6, 20, 8))
+    pipeline = accelerated((6, 20, 8), (6, 20, 8))
     board = platform("full", "segment")
     plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
     (violation,) = plan.violations
@@ -107,7 +103,7 @@ def test_levers_close_the_gap_when_they_are_pulled() -> None:
 
 
 def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
-    pipeline = lines((12, 20, 20), (9, 20, 20))
+    pipeline = accelerated((12, 20, 20), (9, 20, 20))
     board = platform("full", "segment")
     plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
     full = next(v for v in plan.violations if v.requirement == "utilisation of acc")
@@ -122,7 +118,7 @@ def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
 
 
 def test_an_engine_that_is_not_asked_for_has_lanes_for_everybody() -> None:
-    load = workload(lines((12, 20, 20), (9, 20, 20)), "fp")
+    load = workload(accelerated((12, 20, 20), (9, 20, 20)), "fp")
     everything = frozenset(all_keys(load))
     free = relaxed(load, everything - {"utilisation of acc"})
     mapping = {name: free.model.candidates(free.graph.stage(name))[0] for name in free.graph.order}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Figure, OperatingPoint, OperatingPoints, Platform, Preemption, WeightsMemory
 from socsched.errors import UsageError
 from socsched.planning.engine_levels import governed
@@ -22,7 +22,7 @@ from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, platform
+from toy_platform import MS, lines, platform, takes
 
 US = 1000
 
@@ -39,13 +39,9 @@ def board(**changes: Any) -> Platform:
 
 def two_on_the_accelerator() -> Pipeline:
     """Return an urgent stage every 10 ms and a long one every 40 ms, both on the accelerator."""
-    stages, sensors, chains = [], [], []
-    for name, period, cost in (("urgent", 10 * MS, 2 * MS), ("long", 40 * MS, 12 * MS)):
-        sensors.append(Sensor(f"s_{name}", "lidar", period))
-        time = Anchor("toy", "only", "acc", "fp32", known(cost))
-        stages.append(Stage(name, name, None, (f"s_{name}",), costs=(time,), queue=2))
-        chains.append(Chain(f"c_{name}", (f"s_{name}", name), 2 * period))
-    return Pipeline("two", "two", tuple(sensors), tuple(stages), tuple(chains))
+    made = (("urgent", 10 * MS, 2 * MS), ("long", 40 * MS, 12 * MS))
+    stages = (Stage(name, name, None, costs=(takes("acc", known(cost)),), queue=2) for name, _, cost in made)
+    return lines(*((period, 2 * period, (stage,)) for stage, (_, period, _) in zip(stages, made, strict=True)))
 
 
 def planned(made: Platform, policy: str = "fp") -> Plan:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cost.cost import Segment
-from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.planner import make_plan
@@ -30,7 +30,7 @@ from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, platform, shaken
+from toy_platform import MS, lines, platform, shaken, takes
 
 
 def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:
@@ -133,16 +133,13 @@ def test_deadlines_relax_by_the_tightest_chain_and_stay_within_the_period() -> N
 
 def board_plan(policy: str) -> Plan:
     """Return a plan of two sensors' stages on a core and a segmented accelerator that share the memory."""
-    stages, sensors, chains = [], [], []
+    made = []
     for name, period, first, second in (("a", 20, 3, 4), ("b", 40, 6, 7)):
-        sensors.append(Sensor(f"s_{name}", "lidar", period * MS))
-        core = Anchor("toy", "only", "cpu", "fp32", Figure(first * MS, "measured"), 1)
-        acc = Anchor("toy", "only", "acc", "fp32", Figure(second * MS, "measured"))
-        stages.append(Stage(f"{name}0", "", None, (f"s_{name}",), costs=(core,), share=1, output_bytes=40_000_000))
-        stages.append(Stage(f"{name}1", "", None, (f"{name}0",), costs=(acc,), output_bytes=60_000_000))
-        chains.append(Chain(f"c_{name}", (f"s_{name}", f"{name}0", f"{name}1"), period * MS * 3 // 2))
-    pipeline = Pipeline("two", "two", tuple(sensors), tuple(stages), tuple(chains))
-    return make_plan(pipeline, platform("full", "segment"), policy=policy, work=lambda *_: None, budget=4)
+        core, acc = takes("cpu", Figure(first * MS, "measured"), 1), takes("acc", Figure(second * MS, "measured"))
+        begin = Stage(f"{name}0", "", None, costs=(core,), share=1, output_bytes=40_000_000)
+        end = Stage(f"{name}1", "", None, costs=(acc,), output_bytes=60_000_000)
+        made.append((period * MS, period * MS * 3 // 2, (begin, end)))
+    return make_plan(lines(*made), platform("full", "segment"), policy=policy, work=lambda *_: None, budget=4)
 
 
 def late(plan: Plan, faults: Faults | None = None) -> int:

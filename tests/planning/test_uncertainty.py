@@ -7,31 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.uncertainty import _expected
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, platform
+from toy_platform import MS, lines, platform, takes
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
     """Return the plan of stages, each with a sensor: times (ms) and errors by engine, and a deadline (ms)."""
-    sensors, made, chains = [], [], []
+    made = []
     for number, (costs, deadline) in enumerate(stages):
-        sensors.append(Sensor(f"s{number}", "lidar", 40 * MS))
-        anchors = tuple(
-            Anchor(
-                "toy", "only", e, "fp32", Figure(time * MS, "derived", f"bench of {e}", error=error), int(e == "cpu")
-            )
+        times = tuple(
+            takes(e, Figure(time * MS, "derived", f"bench of {e}", error=error), int(e == "cpu"))
             for e, (time, error) in costs.items()
         )
-        made.append(Stage(f"t{number}", "", None, (f"s{number}",), costs=anchors, share=1))
-        chains.append(Chain(f"c{number}", (f"s{number}", f"t{number}"), deadline * MS))
-    pipeline = Pipeline("toy", "toy", tuple(sensors), tuple(made), tuple(chains))
-    return make_plan(pipeline, platform("full", "segment"), work=lambda *_: None, time_limit=None)
+        made.append((40 * MS, deadline * MS, (Stage(f"t{number}", "", None, costs=times, share=1),)))
+    return make_plan(lines(*made), platform("full", "segment"), work=lambda *_: None, time_limit=None)
 
 
 def test_a_plan_closer_than_its_error_is_a_tie_and_the_weak_figure_is_to_be_measured() -> None:

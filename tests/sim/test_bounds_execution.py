@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toy_platform import MS, platform, shaken, workloads
+from toy_platform import MS, lines, platform, shaken, takes, workloads
 
 from socsched.descriptor.pipeline import PER_COST, Anchor, Degraded, Execution, Pipeline, Stage
 from socsched.descriptor.platform import Figure
@@ -69,11 +69,8 @@ def test_no_simulated_response_exceeds_its_bound(policy: str, cores: str, accele
 
 
 def one_stage(**changes: Any) -> Pipeline:
-    from socsched.descriptor.pipeline import Chain, Sensor
-
-    cost = Anchor("toy", "only", "cpu", "fp32", Figure(4 * MS, "measured"), 1)
-    stage = Stage("work", "work", None, ("s",), costs=(cost,), share=1, **changes)
-    return Pipeline("one", "one", (Sensor("s", "lidar", 10 * MS),), (stage,), (Chain("c", ("s", "work"), 20 * MS),))
+    cost = takes("cpu", Figure(4 * MS, "measured"), 1)
+    return lines((10 * MS, 20 * MS, (Stage("work", "work", None, costs=(cost,), share=1, **changes),)))
 
 
 def test_the_worst_case_is_the_longest_time() -> None:

@@ -50,6 +50,27 @@ def platform(cores: str, accelerator: str) -> Platform:
     return Platform("toy", "toy", "none", engines, memory, (mode,), {})
 
 
+def takes(engine: str, time: Figure, units: int = 0, slice_ns: int = 0) -> Anchor:
+    """Return the time of a stage on an engine of the platform; 0 units are the whole engine."""
+    return Anchor("toy", "only", engine, "fp32", time, units, slice_ns=slice_ns)
+
+
+def lines(*given: tuple[int, int, tuple[Stage, ...]]) -> Pipeline:
+    """Return lines of stages, each behind a sensor of its own, from (period, deadline, stages); times are ns.
+
+    Sensors are s0, s1 ..., chains c0, c1 ....
+    """
+    sensors, stages, chains = [], [], []
+    for number, (period, deadline, line) in enumerate(given):
+        path = [f"s{number}"]
+        sensors.append(Sensor(path[0], "lidar", period))
+        for stage in line:
+            stages.append(replace(stage, after=(path[-1],)))
+            path.append(stage.name)
+        chains.append(Chain(f"c{number}", tuple(path), deadline))
+    return Pipeline("lines", "lines", tuple(sensors), tuple(stages), tuple(chains))
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> Pipeline:
     """Up to three sensors, each with a line of stages; some lines end in a timer that samples the line before."""

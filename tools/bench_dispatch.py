@@ -27,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.planning.search_report import SearchReport
 from socsched.runtime.executor import execute
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import dispatch_waits, overheads, summary
@@ -69,8 +71,9 @@ def plan(lanes: tuple[int, ...], count: int) -> tuple[Plan, Pipeline]:
         platform="host", mode="default", pipeline="bench", verdict="undecided", policy="edf",
         engines=(PlannedEngine("cpu", "cpu", count, "none", 0, "edf", 10**10, 0, 0),),
         sensors=(PlannedSensor("sensor", 10 * MS, 0, 0, 0),), tasks=tasks, transitions=(),
-        chains=(ChainResult("chain", path, 50 * MS, 0, None, None, ()),), violations=(), power={}, bandwidth={},
-        solver={}, inputs={},
+        chains=(ChainResult("chain", path, 50 * MS, 0, None, None, ()),), violations=(),
+        power=Power(), bandwidth=Bandwidth(),
+        solver=SearchReport(), inputs={},
     )  # fmt: skip
     stages = tuple(Stage(name, name, None, task.after) for name, task in zip(STAGES, tasks, strict=True))
     chain = Chain("chain", path, 50 * MS)

@@ -41,7 +41,9 @@ from socsched.models.pointpillars.network import backbone_network, head_network,
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition
+from socsched.planning.search_report import SearchReport
 from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
 from socsched.runtime.faults import Dropout, Faults
@@ -117,7 +119,7 @@ def plan(pipe: Pipeline, here: Platform) -> Plan:
     chains = tuple(ChainResult(c.name, c.path, c.deadline_ns, 0, None, None, ()) for c in pipe.chains)
     return Plan(
         "host", "default", "pointpillars", "undecided", "edf", engines, sensors, tuple(tasks), tuple(moves), chains, (),
-        {}, {}, {}, {},
+        Power(), Bandwidth(), SearchReport(), {},
     )  # fmt: skip
 
 

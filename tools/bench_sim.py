@@ -27,7 +27,9 @@ from pathlib import Path
 from random import Random
 
 from socsched.cost.cost import Segment
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import Plan, PlannedEngine, Task
+from socsched.planning.search_report import SearchReport
 from socsched.sim.build import kernel, why_interpreted
 from socsched.sim.engine import Simulated, run
 
@@ -140,13 +142,16 @@ def task_plan(tasks: list[tuple[int, int, int]], lanes: int, policy: str, everyw
         cost = wcet * 1000
         made.append(
             Task(
-                f"t{number}", "stage", "cpu", where, "", (), (), True, period * 1000, offset * 1000, 1 << 40, cost,
-                cost, 0, 0, (Segment(f"t{number}", cost, 0, 0),), 0, period * 1000, 0, "firm", "assumed", "", 0.0,
+                name=f"t{number}", kind="stage", engine="cpu", lanes=where, precision="", after=(), reads=(),
+                timer=True, period_ns=period * 1000, offset_ns=offset * 1000, queue=1 << 40, cost_ns=cost,
+                wcet_ns=cost, bytes=0, energy_uj=0, segments=(Segment(f"t{number}", cost, 0, 0),), priority=0,
+                deadline_ns=period * 1000, jitter_ns=0, criticality="firm", provenance="assumed", source="", error=0.0,
                 width=int(everywhere),
             )
         )  # fmt: skip
     engine = PlannedEngine("cpu", "cpu", lanes, "full", 0, policy, 0, 0, 0)
-    return Plan("bench", "-", "-", "undecided", policy, (engine,), (), tuple(made), (), (), (), {}, {}, {}, {})
+    parts = (Power(), Bandwidth(), SearchReport())
+    return Plan("bench", "-", "-", "undecided", policy, (engine,), (), tuple(made), (), (), (), *parts, {})
 
 
 def simso(work: Workload, seconds: int) -> float | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.calibrate import Half, Row, all_halves, fit_pairwise, try_half
 from socsched.cost.cost import Segment
+from socsched.descriptor.contention import ContentionChoice
 
 
 def _row(board: str, run: str, engine: str, beside: tuple[str, ...], alone_ms: float, together_ms: float) -> Row:
@@ -57,7 +58,7 @@ def predict(fitted: tuple[Row, ...], held: tuple[Row, ...]) -> list[Prediction]:
         factors = fit_pairwise([other for other in fitted if other.board == row.board])
         names = [f"{kind}{i}" for i, kind in enumerate((row.engine, *row.beside))]
         engines = dict(zip(names, (row.engine, *row.beside), strict=True))
-        model = contention_model({"model": "pairwise", "parameters": factors}, 0, engines)
+        model = contention_model(ContentionChoice("pairwise", factors), 0, engines)
         running = [(name, Segment(name, row.alone_ns, 0, 1)) for name in names]
         result.append(Prediction(row, model.paces(running)[0]))
     return result

@@ -30,7 +30,9 @@ from pathlib import Path
 from random import Random
 
 from socsched.cost.cost import Segment
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.planning.search_report import SearchReport
 from socsched.sim.engine import run
 
 MS = 1_000_000
@@ -97,10 +99,9 @@ def plan(alone: Latency, how: Sharing, offset_ns: int = 0) -> Plan:
         tasks.append(_task(f"{name}.host", number, "cpu", number, (Segment("host", MS, 0, 0),), "", offset, infer))
         tasks[-1] = replace(tasks[-1], period_ns=period, gap_ns=gap, times=ExecutionTimes(host, True))
         tasks.append(_task(infer, number, "dla", 0, (*loadable * parts, *submit), f"{name}.host", 0, ""))
-    nothing: dict[str, str] = {}
+    parts = (Power(), Bandwidth(), SearchReport())
     return Plan(
-        "jetson-agx-orin", "-", "two processes", "undecided", "-", engines, (), tuple(tasks), (), (), (), nothing,
-        nothing, nothing, nothing,
+        "jetson-agx-orin", "-", "two processes", "undecided", "-", engines, (), tuple(tasks), (), (), (), *parts, {},
     )  # fmt: skip
 
 
@@ -113,8 +114,10 @@ def _task(
 ) -> Task:
     cost = sum(segment.time_ns for segment in segments)
     return Task(
-        name, "stage", engine, (lane,), "fp16", (after,) if after else (), (), not after, 1, offset, 4, cost, cost, 0,
-        0, segments, process, 1 << 40, 0, "firm", "derived", "", 0.0, closed_by=closed, process=f"process {process}",
+        name=name, kind="stage", engine=engine, lanes=(lane,), precision="fp16", after=(after,) if after else (),
+        reads=(), timer=not after, period_ns=1, offset_ns=offset, queue=4, cost_ns=cost, wcet_ns=cost, bytes=0,
+        energy_uj=0, segments=segments, priority=process, deadline_ns=1 << 40, jitter_ns=0, criticality="firm",
+        provenance="derived", source="", error=0.0, closed_by=closed, process=f"process {process}",
     )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ from socsched.cost.cost import Segment
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Engine, Figure
 from socsched.graph.operators import TensorType
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import Plan, PlannedEngine, Task
+from socsched.planning.search_report import SearchReport
 from socsched.sim.engine import simulate
 
 MS = 1_000_000
@@ -159,7 +161,7 @@ def _plan(tasks: list[Task]) -> Plan:
         for name in ("gpu", "dla")
     )
     empty: dict[str, Any] = dict.fromkeys(("sensors", "transitions", "chains", "violations"), ())
-    empty.update({name: {} for name in ("power", "bandwidth", "solver", "inputs")})
+    empty.update(power=Power(), bandwidth=Bandwidth(), solver=SearchReport(), inputs={})
     names = {"platform": "jetson-agx-xavier", "mode": "MAXN", "pipeline": "googlenet", "verdict": "undecided"}
     return Plan(**names, policy="fifo", engines=engines, tasks=tuple(tasks), **empty)
 

@@ -19,7 +19,10 @@ import click
 from socsched.cli.root import cli
 from socsched.cost.cost import Segment
 from socsched.descriptor import limits
+from socsched.descriptor.contention import ContentionChoice
+from socsched.planning import evidence, search_report
 from socsched.planning import plan as plans
+from socsched.planning import task as tasks
 from socsched.reporting.compare import Comparison, Row
 from socsched.reporting.diff import Figure, Move
 from socsched.sim.engine import simulate
@@ -145,7 +148,8 @@ def _type(node: Mapping[str, Any]) -> str:
 
 def dataclass_section(kind: type[Any], level: int = 2) -> str:
     """Return what a dataclass says of itself, and its fields."""
-    found = [(f"`{field.name}`", _annotation(field.type), _initial(field)) for field in dataclasses.fields(kind)]
+    own = [field for field in dataclasses.fields(kind) if field.name in inspect.get_annotations(kind)]
+    found = [(f"`{field.name}`", _annotation(field.type), _initial(field)) for field in own]
     return f"{'#' * level} {kind.__name__}\n\n{prose(kind.__doc__)}\n\n" + rows(("field", "type", "default"), found)
 
 
@@ -162,8 +166,11 @@ def _initial(field: dataclasses.Field[Any]) -> str:
 
 
 PLAN = (
-    plans.Plan, plans.PlannedEngine, plans.Level, plans.PlannedSensor, plans.Task, Segment, plans.ExecutionTimes,
-    plans.Transition, plans.ChainResult, plans.Violation, plans.Conflict, plans.Throttle,
+    plans.Plan, plans.PlannedEngine, plans.Level, plans.PlannedSensor, plans.Task, tasks.Activation, tasks.Placement,
+    tasks.Execution, tasks.Scheduling, Segment, plans.ExecutionTimes, plans.Transition, plans.ChainResult,
+    plans.Violation, plans.Conflict, plans.Throttle, evidence.Power, evidence.Bandwidth, search_report.SearchReport,
+    search_report.ModeResult, search_report.Proof, ContentionChoice, evidence.Provenance, evidence.Uncertainty,
+    evidence.Tie, evidence.Measurement,
 )  # fmt: skip
 
 
@@ -174,7 +181,7 @@ def types_section() -> str:
         if get_origin(kind) is Annotated:
             base, *notes = get_args(kind)
             told = [_limit(item) for note in notes for item in getattr(note, "metadata", ())]
-            found.append((f"`{name}`", f"`{base.__name__}`", ", ".join(told)))
+            found.append((f"`{name}`", _annotation(base), ", ".join(told)))
     return "## Types\n\n" + rows(("type", "of", "limits"), sorted(found))
 
 
@@ -231,13 +238,16 @@ def result_page() -> str:
 def _smallest() -> tuple[Any, plans.Plan]:
     """Return the trace of a plan of one task, and the plan."""
     task = plans.Task(
-        "STAGE", "stage", "ENGINE", (0,), "fp32", (), (), True, 100, 0, 1, 10, 10, 0, 0, (Segment("STAGE", 10, 0, 0),),
-        0, 100, 0, "firm", "assumed", "", 0.0,
+        name="STAGE", kind="stage", engine="ENGINE", lanes=(0,), precision="fp32", after=(), reads=(), timer=True,
+        period_ns=100, offset_ns=0, queue=1, cost_ns=10, wcet_ns=10, bytes=0, energy_uj=0,
+        segments=(Segment("STAGE", 10, 0, 0),), priority=0, deadline_ns=100, jitter_ns=0, criticality="firm",
+        provenance="assumed", source="", error=0.0,
     )  # fmt: skip
     engine = plans.PlannedEngine("ENGINE", "cpu", 1, "full", 0, "edf", 0, 1, 1)
     chain = plans.ChainResult("CHAIN", ("STAGE",), 100, 10, 10, None, ())
     names = ("x", "x", "x", "feasible", "edf")
-    plan = plans.Plan(*names, (engine,), (), (task,), (), (chain,), (), {}, {}, {}, {})
+    parts = (evidence.Power(), evidence.Bandwidth(), search_report.SearchReport())
+    plan = plans.Plan(*names, (engine,), (), (task,), (), (chain,), (), *parts, {})
     return simulate(plan, 1000), plan
 
 

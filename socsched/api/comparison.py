@@ -95,7 +95,7 @@ def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float
     periods |= {task.name: task.period_ns for task in plan.tasks}
     round_ns = max((periods[c.path[0]] for c in plan.chains if c.path[0] in periods), default=10**9)
     # Use the planned value where the trace has no such counter.
-    power = round(figures["power_mw"]["mean"] or plan.power.get("expected_mw") or 0)
+    power = round(figures["power_mw"]["mean"] or plan.power.expected_mw or 0)
     return Outcome(
         planner=name,
         options=options,

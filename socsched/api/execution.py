@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from socsched.runtime.boards.base import Board
     from socsched.runtime.executor import FrameReport
     from socsched.runtime.options import Options
+    from socsched.trace.document import RunDocument
 
 Note = Callable[[str], None]
 
@@ -85,9 +86,15 @@ def run(
     )
     from socsched.runtime.overheads import overheads
 
-    how = {"executor": options.executor, "in_flight": options.in_flight, "realtime": options.realtime}
-    known = {"accounts": accounts, **overheads(trace), **how, "board": dict(place.facts())}
-    return Run(made, trace, result(trace, made) | {"run": known}, accounts)
+    known: RunDocument = {
+        "accounts": accounts,
+        **overheads(trace),
+        "executor": options.executor,
+        "in_flight": options.in_flight,
+        "realtime": options.realtime,
+        "board": dict(place.facts()),
+    }
+    return Run(made, trace, {**result(trace, made), "run": known}, accounts)
 
 
 def list_inputs(given: Path | None) -> list[Path] | None:

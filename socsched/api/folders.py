@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from socsched import __version__, plugins
 from socsched.errors import InputError, UsageError, unwritable
@@ -18,6 +18,7 @@ from socsched.trace.generation import FILES, MADE, require_one
 if TYPE_CHECKING:
     from socsched.api.results import Result
     from socsched.planning.plan import Plan
+    from socsched.trace.document import ResultDocument
     from socsched.trace.trace import Trace
 
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
@@ -38,7 +39,7 @@ def save(
     folder: Path,
     plan: Plan,
     trace: Trace,
-    result: Mapping[str, Any],
+    result: ResultDocument,
     page: bool = True,
     kept: Sequence[str] = (),
 ) -> None:
@@ -76,7 +77,7 @@ def written(folder: Path, also: str = "") -> str:
     return f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)"
 
 
-def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
+def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
     """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal.
 
     For a plan file, the trace is a simulation of its first hyperperiods.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.expected import critical_path
 from socsched.planning.plan import Plan, Task
+from socsched.planning.search_report import gap
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.sim.engine import run
 from socsched.trace.columns import DONE
@@ -50,7 +51,7 @@ def refined(plan: Plan, again: Planner | None = None, clock: Clock = NO_CLOCK) -
     if plan.verdict != "feasible" or clock.over() or jobs(plan) > MOST:
         return plan
     best, seen, rounds, settled = plan, _simulated(plan), 1, True
-    goal = str(plan.solver.get("objective", "")).partition(",")[0]
+    goal = next(iter(plan.solver.objective), None)
     value = max if goal == "longest" else sum
     if again is not None and goal in ("latency", "longest"):
         tried, observed = [_places(plan)], _observed(plan, seen)
@@ -67,17 +68,12 @@ def refined(plan: Plan, again: Planner | None = None, clock: Clock = NO_CLOCK) -
                 best, seen = other, there
             observed = _joined(observed, _observed(other, there))
     chains = tuple(replace(chain, expected_ns=seen.chains.get(chain.name, chain.expected_ns)) for chain in best.chains)
-    told = {**best.solver.get("notes", {}), **plan.solver.get("notes", {})}
-    solver = {**best.solver, "notes": told, "rounds": rounds, "fixed_point": settled}
+    notes = {**(best.solver.notes or {}), **(plan.solver.notes or {})}
+    report = replace(best.solver, notes=notes, rounds=rounds, fixed_point=settled)
     if goal in ("latency", "longest"):
-        solver = {**solver, **_values(best, value([chain.expected_ns for chain in chains]))}
-    return replace(best, chains=chains, solver=solver)
-
-
-def _values(plan: Plan, value: int) -> dict[str, float | None]:
-    bound = plan.solver.get("bound")
-    gap = None if bound is None or not value else round(max(value - bound, 0) / value, 6)
-    return {"value": float(value), "gap": gap}
+        reached = float(value(chain.expected_ns for chain in chains))
+        report = replace(report, value=reached, gap=gap(reached, report.bound))
+    return replace(best, chains=chains, solver=report)
 
 
 def jobs(plan: Plan) -> int:

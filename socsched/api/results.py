@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
+    from socsched.trace.document import ChainDocument, ResultDocument
     from socsched.trace.trace import Trace
 
 
@@ -50,30 +51,40 @@ class ChainFigures:
         return not self.missed and not self.dropped
 
 
+def _chain(name: str, deadline_ns: int, found: ChainDocument) -> ChainFigures:
+    times = found["response_time_ns"]
+    return ChainFigures(
+        name=name,
+        deadline=Duration(deadline_ns),
+        released=found["released"],
+        completed=found["completed"],
+        missed=found["missed"],
+        dropped=found["dropped"],
+        mean=_duration(times["mean"]),
+        p50=_duration(times["p50"]),
+        p99=_duration(times["p99"]),
+        p99_9=_duration(times["p99_9"]),
+        max=_duration(times["max"]),
+    )
+
+
+def _duration(time_ns: int | None) -> Duration | None:
+    return None if time_ns is None else Duration(time_ns)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A plan, its outcome, and its figures in the form of result.json (`trace.metrics`); `trace` if it was kept."""
+    """A plan, its outcome, and its figures in the form of result.json; `trace` if it was kept."""
 
     plan: Plan
     trace: Trace | None
-    figures: Mapping[str, Any]
+    figures: ResultDocument
 
     @property
     def chains(self) -> Mapping[str, ChainFigures]:
         """Return the figures of every chain by name."""
         deadlines = {chain.name: chain.deadline_ns for chain in self.plan.chains}
-        return {
-            name: ChainFigures(
-                name,
-                Duration(deadlines[name]),
-                *(found[key] for key in ("released", "completed", "missed", "dropped")),
-                *(
-                    None if found["response_time_ns"][key] is None else Duration(round(found["response_time_ns"][key]))
-                    for key in ("mean", "p50", "p99", "p99_9", "max")
-                ),
-            )
-            for name, found in self.figures["chains"].items()
-        }
+        return {name: _chain(name, deadlines[name], found) for name, found in self.figures["chains"].items()}
 
     @property
     def met(self) -> bool:

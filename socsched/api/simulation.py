@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from socsched.sim.engine import Simulated
     from socsched.sim.faults import Faults
     from socsched.sim.policies import Key, Policy
+    from socsched.trace.document import ResultDocument
     from socsched.trace.trace import Trace
 
 SECOND = 10**9
@@ -121,7 +122,7 @@ def many_jobs(plan: Plan, length_ns: int) -> bool:
     return sum(length_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
 
 
-def figures(done: Simulated) -> dict[str, Any]:
+def figures(done: Simulated) -> ResultDocument:
     """Return the figures of a simulation in the form of result.json."""
     if done.trace is None:
         from socsched.sim.totals import totals
@@ -133,7 +134,7 @@ def figures(done: Simulated) -> dict[str, Any]:
 
     found = of_trace(done.trace, done.lowered.plan)
     lost = given_up(done.trace)
-    return found | ({"given_up": lost} if lost else {})
+    return {**found, "given_up": lost} if lost else found
 
 
 def duration_ns(duration: str | int | None) -> int | None:

@@ -1,13 +1,21 @@
-"""Limits on fields of generated files (plan, profile, scales, manifest): name patterns and number ranges.
+"""Limits on fields of generated files (plan, profile, scales, manifest): name patterns, number ranges, plain data.
 
 The classes written to such files use these types, and `json_file` validates a file against them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import FailFast, Field
+from pydantic import (
+    FailFast,
+    Field,
+    JsonValue,
+    PlainValidator,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from socsched.limits import MOST_BYTES, MOST_LANES, MOST_MW, MOST_RATE
 from socsched.text import LINE_PATTERN
@@ -23,6 +31,8 @@ NoName = Annotated[str, Field(pattern=f"{PLAN_NAME_PATTERN}|^$", max_length=200)
 """A name in a plan, or empty."""
 Line = Annotated[str, Field(pattern=LINE_PATTERN, max_length=4000)]
 """Text of one line without control characters."""
+LongLine = Annotated[str, Field(pattern=LINE_PATTERN, max_length=100_000)]
+"""A long text of one line, such as a proof that names every stage."""
 Text = Annotated[str, Field(max_length=100_000)]
 """Any text, such as a library's error message."""
 Ns = Annotated[int, Field(ge=0, le=MOST_NS)]
@@ -40,6 +50,18 @@ Amount = Annotated[int, Field(ge=-(2**62), le=2**62)]
 """A figure of any unit, of either sign."""
 Real = Annotated[float, Field(ge=-1e18, le=1e18)]
 Positive = Annotated[float, Field(ge=0, le=1e18)]
+
+
+def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Return a number as it is in the file after checking it as a float, so that whole numbers stay whole."""
+    check(value)
+    return value
+
+
+Number = Annotated[float, Field(ge=-1e18, le=1e18), WrapValidator(_as_written)]
+"""A figure of any unit and sign, whole or not, that is written again exactly as it was read."""
+NonNegative = Annotated[float, Field(ge=0, le=1e18), WrapValidator(_as_written)]
+"""A `Number` that is not negative."""
 Step = Annotated[float, Field(gt=0, le=1e30)]
 """Scale of an integer: the value of one unit."""
 Preempts = Annotated[str, Field(pattern="^(full|segment|none|restart)$")]
@@ -48,5 +70,38 @@ Overflow = Annotated[str, Field(pattern="^(newest|oldest)$")]
 OnLate = Annotated[str, Field(pattern="^(continue|skip|abort|degrade)$")]
 Status = Annotated[str, Field(pattern="^(unfinished|done|dropped|aborted)$")]
 Verdict = Literal["feasible", "infeasible", "undecided"]
+Objective = Literal["latency", "longest", "energy", "throughput", "slack"]
+"""A value that planning minimises; see `planning.candidate.objective_value`."""
+
+
+def _objectives(value: Any) -> tuple[Objective, ...]:
+    """Return the objectives in a text such as "energy,latency", none for null or an empty text."""
+    names = str(value).split(",") if value else []
+    found = tuple(known for name in names for known in get_args(Objective) if known == name.strip())
+    if not isinstance(value, str | None) or len(found) < len(names):
+        raise ValueError(f"expected one or more of {', '.join(get_args(Objective))}, separated by commas")
+    return found
+
+
+_ONE = f" *({'|'.join(get_args(Objective))}) *"
+Objectives = Annotated[
+    tuple[Objective, ...],
+    PlainValidator(_objectives),
+    WithJsonSchema({"type": ["string", "null"], "pattern": f"^({_ONE}(,{_ONE})*)?$"}),
+]
+"""Objectives, the most important first; one text in a file."""
+Scalar = bool | int | float | str
+Json = JsonValue
+"""Plain data of any structure: parameters that only a model, a planner or a contention model interprets."""
+
+
+def _scalar(value: Any) -> Scalar:
+    if not isinstance(value, Scalar):
+        raise ValueError("expected text, a number, true or false")
+    return value
+
+
+Setting = Annotated[Scalar, PlainValidator(_scalar), WithJsonSchema({"type": ["boolean", "number", "string"]})]
+"""The value of an option."""
 Rows = FailFast()
 """Annotation of a long list: stop at its first wrong entry, as a hostile file may hold a million of them."""

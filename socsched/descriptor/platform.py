@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from socsched.descriptor.operator_rules import OperatorRules
+
+if TYPE_CHECKING:
+    from socsched.descriptor.contention import ContentionChoice
 
 PROVENANCE = ("measured", "published", "derived", "assumed")
 """Kinds of figure, from most to least trusted."""
@@ -288,16 +291,16 @@ class Platform:
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
 
-    def contention(self) -> dict[str, Any]:
-        """Return the choice of contention model in the form a plan carries, empty for the default.
+    def contention(self) -> ContentionChoice:
+        """Return the choice of contention model, empty for the default."""
+        # imported here, so that looking up a platform's name does not load pydantic
+        from socsched.descriptor.contention import ContentionChoice
 
-        `engines` (id -> kind) lists all, because parameters may name one that the planned mode switches off.
-        """
         chosen = self.dram.contention
         if not chosen.model:
-            return {}
+            return ContentionChoice()
         engines = {engine.id: engine.kind for engine in self.engines}
-        return {"model": chosen.model, "parameters": dict(chosen.parameters), "engines": engines}
+        return ContentionChoice(chosen.model, dict(chosen.parameters), engines)
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

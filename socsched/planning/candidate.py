@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from socsched.cost.cost import Cost
+from socsched.descriptor.limits import Objective
 from socsched.errors import UsageError
 from socsched.planning.assess import Assessment, assess
 from socsched.planning.deployment import Deployment, deploy
@@ -15,19 +17,20 @@ from socsched.planning.plan import Violation
 from socsched.planning.verdict import Balance, balance, overrun, utilisations, verdict, violations
 from socsched.planning.workload import Unconnectable, Workload
 
-OBJECTIVES = ("latency", "longest", "energy", "throughput", "slack")
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 _UNBOUNDED = 1e6
 
 
-def objectives(text: str) -> tuple[str, ...]:
+def objectives(text: str) -> tuple[Objective, ...]:
     """Return the objectives in a list such as "energy,latency", most important first; UsageError for a bad list."""
     names = tuple(name.strip() for name in text.split(","))
+    known = {str(goal): goal for goal in OBJECTIVES}
     for name in names:
-        if name not in OBJECTIVES:
+        if name not in known:
             raise UsageError(f"no objective {name!r}", f"one of {', '.join(OBJECTIVES)}, or several: energy,latency")
     if len(set(names)) < len(names):
         raise UsageError(f"objectives {text!r} name one twice", "a second one decides between equals in the first")
-    return names
+    return tuple(known[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
@@ -15,16 +15,27 @@ from socsched.files import write_file
 from socsched.models.parts import part_of
 from socsched.planning import ranges, references
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Task, Transition
-from socsched.planning.summaries import Head, Summaries
+from socsched.planning.search_report import SearchReport
+from socsched.planning.task import FILE_ORDER
 
+_PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty")
+"""Parts of which nothing is written when nothing is known."""
 _HINT = "write it anew with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The version, checked before anything else."""
+
+    schema_version: Literal["1"]
 
 
 def to_document(plan: Plan) -> dict[str, Any]:
     """Return a plan in the form of plan.json: the fields of `Plan`, plus `stages` as a summary of `tasks`."""
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(Plan):
-        document[field.name] = _plain(getattr(plan, field.name))
+        value = getattr(plan, field.name)
+        document[field.name] = {} if field.name in _PARTS and value == type(value)() else _plain(value)
     document["stages"] = [_stage(task) for task in plan.tasks if task.kind == "stage"]
     for entry, transition in zip(document["transitions"], plan.transitions, strict=True):
         entry.update(_ends(transition))
@@ -49,7 +60,19 @@ def _ends(transition: Transition) -> dict[str, str]:
     return {"from": transition.source, "to": transition.sink}
 
 
+def _report(report: SearchReport) -> dict[str, Any]:
+    """Return the report of a search without the entries after `gap` that do not apply to it."""
+    found = {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
+    found["objective"] = ",".join(report.objective) or None
+    always = ("name", "status", "objective", "value", "bound", "gap")
+    return {name: value for name, value in found.items() if name in always or value is not None}
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, Task):
+        return {name: _plain(getattr(value, name)) for name in FILE_ORDER}
+    if isinstance(value, SearchReport):
+        return _report(value)
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -85,7 +108,6 @@ def _checked(raw: bytes, file: str) -> Plan:
     source = JsonFile(raw, file, _HINT)
     source.load(Head)
     plan: Plan = source.load(Plan)
-    source.load(Summaries)
     source.check(references.faults(plan))
     source.check(ranges.faults(plan))
     return plan

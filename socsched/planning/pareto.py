@@ -72,7 +72,7 @@ def _point(pipeline: Pipeline, work: WorkOf, objective: str, plan: Plan) -> Poin
     sources |= {task.name: task.period_ns for task in plan.tasks}
     ends = [sources[chain.path[0]] for chain in plan.chains if chain.path[0] in sources]
     period = max(ends, default=_SECOND)
-    power = int(plan.power.get("expected_mw") or 0)
+    power = int(plan.power.expected_mw or 0)
     longest = max(plan.chains, key=lambda chain: chain.expected_ns, default=None)
     return Point(
         mode=plan.mode,

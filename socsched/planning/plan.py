@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
-from socsched.cost.cost import Segment
+from socsched.descriptor.contention import ContentionChoice
 from socsched.descriptor.limits import (
     Amount,
     Bytes,
-    Count,
-    Criticality,
-    Lane,
     Lanes,
     Line,
     Milliwatts,
     NoName,
     Ns,
-    OnLate,
-    Overflow,
     PerSecond,
     PlanName,
     Positive,
     Preempts,
     Rows,
-    SignedNs,
     SomeNs,
     Verdict,
 )
+from socsched.planning.evidence import Bandwidth, Power, Provenance, Uncertainty
+from socsched.planning.search_report import SearchReport
+from socsched.planning.task import ExecutionTimes, Task
 
 SCHEMA_VERSION = "1"
+__all__ = [
+    "SCHEMA_VERSION", "ChainResult", "Conflict", "ExecutionTimes", "Level", "Plan", "PlannedEngine", "PlannedSensor",
+    "Task", "Throttle", "Transition", "Violation",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,80 +79,6 @@ class PlannedEngine:
     levels: tuple[Level, ...] = ()
     governor: Line = "static"
     linger_ns: Ns = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionTimes:
-    """Execution times of a task's jobs (ns, ascending): equally likely measured samples, or quantiles at equal steps.
-
-    With `interpolate`, values between neighbouring quantiles are drawn too.
-    """
-
-    values_ns: tuple[Ns, ...]
-    interpolate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One schedulable task of the plan: a stage, or a conversion on a transition.
-
-    Trigger: `after` (task or sensor names, all of which must deliver frame k) or `period_ns` with `offset_ns`; a
-    data-triggered task also has the period of its sensor in `period_ns`, and `timer` False.  `reads`: latest outputs
-    sampled at start.  `lanes`: the lanes of `engine` a job occupies, all of them together.  `cost_ns` alone, `wcet_ns`
-    under the worst co-running traffic.  `priority`: 0 is highest.  `deadline_ns`: relative to the release of the frame
-    at the sensor or timer, the deadline EDF orders by.  `jitter_ns`: latest activation after that release, as analysed.
-
-    `width`: number of `lanes` a job takes wherever they are free; 0: all of them.  `overflow`: the frame dropped when
-    more than `queue` wait: the newest, or the oldest.  `on_late`: treatment of a job that cannot meet its deadline:
-    continue | skip (never started) | abort (at its deadline) | degrade (runs `degraded` instead).  `times`: execution
-    times drawn for each job, None for `cost_ns`.  `release_jitter_ns`: how much later than its nominal instant a
-    timer's job becomes ready (deadlines count from the instant); `gap_ns`: how much later than its period a sporadic
-    job arrives.  `weights_bytes`: weights that must be in the engine's memory.  `budget_ns` of every `server_ns`:
-    reservation of a task under a policy that serves reservations.
-
-    `closed_by`: for a timer in a closed loop; its next frame waits until this task has completed the last one, and
-    until `period_ns` (and up to `gap_ns`) after that one arrived.  `process`: the process that lingering engines stay
-    with; empty: the task's own.
-    """
-
-    name: PlanName
-    kind: PlanName
-    engine: PlanName
-    lanes: tuple[Lane, ...]
-    precision: NoName
-    after: tuple[PlanName, ...]
-    reads: tuple[PlanName, ...]
-    timer: bool
-    period_ns: SomeNs
-    offset_ns: Ns
-    queue: Count
-    cost_ns: Ns
-    wcet_ns: Ns
-    bytes: Bytes
-    energy_uj: Amount
-    segments: tuple[Segment, ...]
-    priority: Count
-    deadline_ns: SignedNs
-    jitter_ns: Ns
-    criticality: Criticality
-    provenance: Line
-    source: Line
-    error: Positive
-    model: Line | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    why: Line = ""
-    width: Count = 0
-    overflow: Overflow = "newest"
-    on_late: OnLate = "continue"
-    degraded: tuple[Segment, ...] = ()
-    times: ExecutionTimes | None = None
-    release_jitter_ns: Ns = 0
-    gap_ns: Ns = 0
-    weights_bytes: Bytes = 0
-    budget_ns: Ns = 0
-    server_ns: Ns = 0
-    closed_by: NoName = ""
-    process: NoName = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +174,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A deployment and its verdict (feasible | infeasible | undecided).
-
-    `contention`: DRAM contention model and its parameters (`cost.contention`), empty for max-min fair sharing.
-    """
+    """A deployment and its verdict (feasible | infeasible | undecided)."""
 
     platform: PlanName
     mode: PlanName
@@ -263,16 +187,16 @@ class Plan:
     transitions: Annotated[tuple[Transition, ...], Rows]
     chains: Annotated[tuple[ChainResult, ...], Rows]
     violations: Annotated[tuple[Violation, ...], Rows]
-    power: Mapping[str, Any]
-    bandwidth: Mapping[str, Any]
-    solver: Mapping[str, Any]
+    power: Power
+    bandwidth: Bandwidth
+    solver: SearchReport
     inputs: Mapping[Line, Line]
     base_mw: Milliwatts = 0
     dram_bandwidth: PerSecond = 0
     dram_picojoule_per_byte: Positive = 0.0
-    contention: Mapping[str, Any] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    contention: ContentionChoice = field(default_factory=ContentionChoice)
+    provenance: Provenance = field(default_factory=Provenance)
     tool: Mapping[Line, Line] = field(default_factory=dict)
     throttle: Throttle | None = None
     conflicts: Annotated[tuple[Conflict, ...], Rows] = ()
-    uncertainty: Mapping[str, Any] = field(default_factory=dict)
+    uncertainty: Uncertainty = field(default_factory=Uncertainty)

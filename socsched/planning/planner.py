@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from socsched.cost.cost import Cost
 from socsched.cost.model import WorkOf
 from socsched.cost.profile import Profile
 from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
 from socsched.errors import UsageError
@@ -19,6 +19,7 @@ from socsched.planning.assess import Assessment
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
+from socsched.planning.evidence import Bandwidth, Power, Provenance
 from socsched.planning.exact_search import prove
 from socsched.planning.explain import reasons
 from socsched.planning.infeasible_subset import Search, conflict
@@ -28,6 +29,7 @@ from socsched.planning.mapping.solvers import SOLVERS, available, require
 from socsched.planning.plan import SCHEMA_VERSION, Conflict, Plan, Task
 from socsched.planning.refutation import by_bounds, by_search, met
 from socsched.planning.rejected_options import refusals
+from socsched.planning.search_report import ModeResult, Proof, SearchReport, gap
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mended, solve
 from socsched.planning.uncertainty import uncertainty
@@ -73,7 +75,7 @@ def make_plan(
     mode's; `explain` adds conflicts, levers and uncertainty, which take a while; `known` keeps costs from one plan of
     the pipeline on the platform to the next.
 
-    The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" if no mapping was found that meets
+    The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
     every requirement.  A stage that no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
     unknown names, MachineError for cpsat without OR-Tools.
     """
@@ -106,17 +108,17 @@ def make_plan(
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
-        return unplaceable(graph, known.model(option), policy, objective)
+        return unplaceable(graph, known.model(option), policy, goals)
     best = min(solutions, key=_order)
     if not explain:
-        return written(best, solutions, objective, None, pipeline)
+        return written(best, solutions, goals, None, pipeline)
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
-    alternatives = _alternatives(best, solutions, graph, known, policy, objective, clock.part(SEARCH))
-    plan = written(best, solutions, objective, alternatives, pipeline, clock)
+    alternatives = _alternatives(best, solutions, graph, known, policy, goals, clock.part(SEARCH))
+    plan = written(best, solutions, goals, alternatives, pipeline, clock)
     deployment = best.candidate.deployment
     open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0], clock)
     return replace(plan, conflicts=conflicts, uncertainty=open_)
@@ -194,7 +196,7 @@ def _alternatives(
     graph: TaskGraph,
     known: Known,
     policy: str,
-    objective: str,
+    goals: Sequence[str],
     clock: Clock,
 ) -> list[Solution]:
     """Return quick solutions in the other modes, as levers for a plan that is not feasible."""
@@ -207,14 +209,14 @@ def _alternatives(
         if mode.name not in names and not clock.over():
             model = known.model(mode)
             if not unmappable_stages(graph, model):
-                tried.append(solve(Workload.of(graph, model, policy), objectives(objective), 24, clock.part(0.5)))
+                tried.append(solve(Workload.of(graph, model, policy), goals, 24, clock.part(0.5)))
     return tried
 
 
 def written(
     best: Solution,
     solutions: Sequence[Solution],
-    objective: str,
+    goals: Sequence[Objective],
     alternatives: Sequence[Solution] | None,
     pipeline: Pipeline,
     clock: Clock = NO_CLOCK,
@@ -246,13 +248,13 @@ def written(
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=found,
-        power={"expected_mw": sums.power_mw, "cap_mw": sums.power_cap, "terms": [list(t) for t in sums.power]},
-        bandwidth={
-            "expected_gbps": round(sums.bytes_per_s / 1e9, 6),
-            "cap_gbps": round(sums.traffic_cap / 1e9, 6),
-            "terms": [[name, round(value / 1e9, 6)] for name, value in sums.traffic],
-        },
-        solver=_solver(best, solutions, objective, pipeline) | _proof(best, solutions, proved),
+        power=Power(sums.power_mw, sums.power_cap, sums.power),
+        bandwidth=Bandwidth(
+            expected_gbps=round(sums.bytes_per_s / 1e9, 6),
+            cap_gbps=round(sums.traffic_cap / 1e9, 6),
+            terms=tuple((name, round(value / 1e9, 6)) for name, value in sums.traffic),
+        ),
+        solver=replace(_report(best, solutions, goals, pipeline), proof=_proof(best, solutions) if proved else None),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
@@ -278,49 +280,50 @@ def _told(task: Task) -> Task:
     return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
 
 
-def _solver(best: Solution, solutions: Sequence[Solution], objective: str, pipeline: Pipeline) -> dict[str, Any]:
-    """Return a summary of the search; `bound`: sum of chain latencies with every stage at its fastest (latency only).
+def _report(
+    best: Solution, solutions: Sequence[Solution], goals: Sequence[Objective], pipeline: Pipeline
+) -> SearchReport:
+    """Return the report of the search.
 
-    `gap` is that between value and bound of a plan that meets every requirement; for any other plan, `overrun` is the
-    share by which requirements are exceeded in total.
+    Its `bound` is the sum of chain latencies with every stage at its fastest (latency only).
     """
     value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
-    if objectives(objective)[0] == "latency":
+    if goals[0] == "latency":
         workload = best.candidate.deployment.workload
         bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
     ended = "time limit" if best.search.late else "budget used up"
     name, status = "heft+improve", "local optimum" if best.search.complete else ended
-    more: dict[str, Any] = {}
+    exact = SearchReport()
     if best.exact is not None:
         name, status = "cpsat", best.exact.status
         bound = max(bound or 0, best.exact.bound)
-        more = {"proposed": best.exact.tried, "conflict": list(best.exact.conflict)}
+        exact = SearchReport(proposed=best.exact.tried, conflict=tuple(best.exact.conflict))
         if best.floors:
-            more |= {"scope": "stages whole, or in parts that follow each other", "whole_stages": best.whole}
-    return {
-        "name": name,
-        "status": status,
-        "objective": objective,
-        "value": value,
-        "bound": bound,
-        "gap": None if bound is None or not value or not met else round(max(value - bound, 0) / value, 6),
-        "overrun": round(overrun(best.candidate.violations), 6),
-        "evaluated": sum(s.search.evaluated for s in solutions),
-        "modes": {
-            s.candidate.deployment.workload.model.mode.name: {"verdict": s.candidate.verdict, "value": s.score[1]}
+            scope = "stages whole, or in parts that follow each other"
+            exact = replace(exact, scope=scope, whole_stages=best.whole)
+    return replace(
+        exact,
+        name=name,
+        status=status,
+        objective=tuple(goals),
+        value=value,
+        bound=bound,
+        gap=gap(value, bound) if met else None,
+        overrun=round(overrun(best.candidate.violations), 6),
+        evaluated=sum(s.search.evaluated for s in solutions),
+        modes={
+            s.candidate.deployment.workload.model.mode.name: ModeResult(s.candidate.verdict, s.score[1])
             for s in solutions
         },
-        "notes": dict(best.notes),
-        **more,
-    }
+        notes=dict(best.notes),
+    )
 
 
-def _proof(best: Solution, solutions: Sequence[Solution], proved: bool) -> dict[str, Any]:
-    if not proved or best.proof is None:
-        return {}
+def _proof(best: Solution, solutions: Sequence[Solution]) -> Proof | None:
+    if best.proof is None:
+        return None
     others = len(solutions) - 1
-    told = best.proof.document()
-    return {"proof": {**told, "text": told["text"] + (f"; the other {others} modes likewise" if others else "")}}
+    return Proof(best.proof.method, best.proof.text + (f"; the other {others} modes likewise" if others else ""))
 
 
 def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
@@ -341,7 +344,7 @@ def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
     return total
 
 
-def provenance(tasks: Sequence[Task], assessment: Assessment) -> dict[str, Any]:
+def provenance(tasks: Sequence[Task], assessment: Assessment) -> Provenance:
     """Return the share of critical-path time that rests on each kind of figure, and the overall relative error."""
     by_name = {task.name: task for task in tasks}
     critical: set[str] = set()
@@ -353,4 +356,4 @@ def provenance(tasks: Sequence[Task], assessment: Assessment) -> dict[str, Any]:
         for kind in PROVENANCE
     }
     error = sum(by_name[n].cost_ns * by_name[n].error for n in critical) / max(total, 1)
-    return {"critical_path": shares, "error": round(error, 6)}
+    return Provenance(shares, round(error, 6))

@@ -33,10 +33,6 @@ class Refutation:
     text: str
     bounds: tuple[Violation, ...] = ()
 
-    def document(self) -> dict[str, str]:
-        """Return the proof in the form of plan.json, for `solver`."""
-        return {"method": self.method, "text": self.text}
-
 
 def by_bounds(workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str] = ()) -> Refutation | None:
     """Return the proof by lower bounds, None if they prove nothing; `unknown`: stages that may or may not be cut."""

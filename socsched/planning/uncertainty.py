@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from socsched.cost.cost import Cost
+from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.deadlines import stretches
 from socsched.planning.deployment import Deployment, deploy
+from socsched.planning.evidence import Measurement, Tie, Uncertainty
 from socsched.planning.expected import expected_latency
 from socsched.planning.infeasible_subset import Judge
 from socsched.planning.plan import Plan
@@ -31,28 +32,28 @@ MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """A cost to measure (ns, with its interval), its chance of overturning the verdict, or else its expected gain."""
+class _Option:
+    """A cost that may be measured, its chance of overturning the verdict, or else its expected gain."""
 
     cost: Cost
     flips: float
     gain: float
     why: str
 
-    def document(self) -> dict[str, Any]:
-        """Return the measurement in the form of plan.json."""
+    def measurement(self) -> Measurement:
+        """Return the measurement as a plan names it."""
         low, high = interval_ns(self.cost)
-        return {
-            "stage": self.cost.stage,
-            "engine": self.cost.engine,
-            "precision": self.cost.precision,
-            "estimate_ns": self.cost.time_ns,
-            "low_ns": low,
-            "high_ns": high,
-            "verdict_flips": round(self.flips, 6),
-            "gain": round(self.gain, 3),
-            "why": self.why,
-        }
+        return Measurement(
+            stage=self.cost.stage,
+            engine=self.cost.engine,
+            precision=self.cost.precision,
+            estimate_ns=self.cost.time_ns,
+            low_ns=low,
+            high_ns=high,
+            verdict_flips=round(self.flips, 6),
+            gain=round(self.gain, 3),
+            why=self.why,
+        )
 
 
 def interval_ns(cost: Cost) -> tuple[int, int]:
@@ -71,25 +72,28 @@ def at(cost: Cost, time_ns: int) -> Cost:
 
 
 def uncertainty(
-    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, objective: str, clock: Clock = NO_CLOCK
-) -> dict[str, Any]:
-    """Return ties and the measurement to make first, in the form of plan.json; nothing for the objective slack.
+    plan: Plan,
+    workload: Workload,
+    mapping: Mapping[str, Cost],
+    judge: Judge,
+    objective: Objective,
+    clock: Clock = NO_CLOCK,
+) -> Uncertainty:
+    """Return ties and the measurement to make first; no ties for the objective slack.
 
     Alternatives not evaluated before the `clock` runs out are left out.
     """
     worth = _worth(objective)
     wishes = list(_verdict(plan, workload, mapping, judge, clock))
-    ties: list[dict[str, Any]] = []
+    ties: list[Tie] = []
     if worth and plan.verdict == "feasible":
         for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
             place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
-            ties.append(
-                {"stage": cost.stage, "instead": place, "difference": round(difference, 3), "error": round(error, 3)}
-            )
+            ties.append(Tie(cost.stage, place, round(difference, 3), round(error, 3)))
             why = f"{cost.stage} may be better on {place}"
-            wishes += [Measurement(which, 0.0, gain, why) for which, gain in gains if gain > 0]
+            wishes += [_Option(which, 0.0, gain, why) for which, gain in gains if gain > 0]
     best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
-    return {"objective": objective, "ties": ties, "measure": best.document() if best else None}
+    return Uncertainty(objective, tuple(ties), best.measurement() if best else None)
 
 
 Worth = Callable[[Deployment], float]
@@ -170,7 +174,7 @@ def _expected(best: float, worst: float) -> float:
 
 def _verdict(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
-) -> Iterator[Measurement]:
+) -> Iterator[_Option]:
     """Yield the costs that can overturn the verdict within their interval."""
     for name, cost in mapping.items():
         low, high = interval_ns(cost)
@@ -185,11 +189,9 @@ def _verdict(
                 holds = found.factor if found else 1.0
                 flips = (factor - min(holds, factor)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
-                yield Measurement(
-                    cost, flips, 0.0, f"{name} may take {share} longer, and {holds - 1:.0%} can be proved"
-                )
+                yield _Option(cost, flips, 0.0, f"{name} may take {share} longer, and {holds - 1:.0%} can be proved")
         elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
             candidate = judge(workload, {**mapping, name: at(cost, low)}, True)
             lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)
             if not candidate.violations and not lost:
-                yield Measurement(cost, 0.5, 0.0, f"if {name} is as fast as it may be, every requirement is met")
+                yield _Option(cost, 0.5, 0.0, f"if {name} is as fast as it may be, every requirement is met")

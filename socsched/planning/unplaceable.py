@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.limits import Objective
 from socsched.graph.taskgraph import TaskGraph
+from socsched.planning.evidence import Bandwidth, Power, Provenance
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Violation
+from socsched.planning.search_report import Proof, SearchReport
 from socsched.planning.workload import Workload
 
 
@@ -16,7 +19,7 @@ def unmappable_stages(graph: TaskGraph, model: CostModel) -> list[str]:
     return [name for name in graph.order if not model.candidates(graph.stage(name))]
 
 
-def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str) -> Plan:
+def unplaceable(graph: TaskGraph, model: CostModel, policy: str, goals: Sequence[Objective]) -> Plan:
     """Return an infeasible plan that names every stage without an engine, and why each engine refuses it."""
     workload = Workload.of(graph, model, policy)
     cap = model.mode.cap_mw
@@ -36,25 +39,21 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, objective: str)
         transitions=(),
         chains=(),
         violations=found,
-        power={"expected_mw": 0, "cap_mw": round(cap.value) if cap else None, "terms": []},
-        bandwidth={"expected_gbps": 0.0, "cap_gbps": round(model.dram / 1e9, 6), "terms": []},
-        solver={
-            "name": "none",
-            "status": "no engine for some stages",
-            "objective": objective,
-            "value": None,
-            "bound": None,
-            "gap": None,
-            "evaluated": 0,
-            "modes": {},
-            "proof": {"method": "no engine", "text": f"no engine can run {', '.join(unmappable_stages(graph, model))}"},
-        },
+        power=Power(0, round(cap.value) if cap else None),
+        bandwidth=Bandwidth(0.0, round(model.dram / 1e9, 6)),
+        solver=SearchReport(
+            name="none",
+            status="no engine for some stages",
+            objective=tuple(goals),
+            evaluated=0,
+            proof=Proof("no engine", f"no engine can run {', '.join(unmappable_stages(graph, model))}"),
+        ),
         inputs=input_hashes(model.platform, graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
         dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
         contention=model.platform.contention(),
-        provenance={"critical_path": {}, "error": 0.0},
+        provenance=Provenance({}, 0.0),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )
 

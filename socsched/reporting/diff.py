@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, Task
 from socsched.reporting import view_model
 from socsched.units import format_bandwidth, format_duration, format_power
@@ -199,10 +200,10 @@ def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Itera
         slower = _above(old.expected_ns, new.expected_ns, allowed)
         because = _because(_costs(new, found), found, _growth(old.expected_ns, new.expected_ns)) if slower else ""
         yield Figure(old.name, "expected", "ns", old.expected_ns, new.expected_ns, slower, because)
-    old_mw, new_mw = a.power.get("expected_mw"), b.power.get("expected_mw")
+    old_mw, new_mw = a.power.expected_mw, b.power.expected_mw
     worse = _above(old_mw, new_mw, allowed)
     yield Figure("power", "expected", "mW", old_mw, new_mw, worse, _grown(a.power, b.power) if worse else "")
-    before, now = (plan.bandwidth.get("expected_gbps") for plan in (a, b))
+    before, now = (plan.bandwidth.expected_gbps for plan in (a, b))
     flows = [None if rate is None else rate * 1e9 for rate in (before, now)]
     worse = _above(before, now, allowed)
     yield Figure(
@@ -218,10 +219,10 @@ def _above(a: float | None, b: float | None, allowed: float) -> bool:
     return a is not None and b is not None and b > a * (1 + allowed)
 
 
-def _grown(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+def _grown(a: Power | Bandwidth, b: Power | Bandwidth) -> str:
     """Return the term of a sum that grew most."""
-    before = dict(a.get("terms") or ())
-    grown = {name: value - before.get(name, 0) for name, value in b.get("terms") or ()}
+    before = dict(a.terms)
+    grown = {name: value - before.get(name, 0) for name, value in b.terms}
     name = max(grown, key=lambda name: grown[name], default="")
     return f"mostly {name}" if name and grown[name] > 0 else ""
 

@@ -61,8 +61,8 @@ def _proved(suite: Node, plan: Plan) -> None:
     names += [f"data age of chain {chain.name}" for chain in plan.chains if chain.max_age_ns is not None]
     names += [f"utilisation of {engine.id}" for engine in plan.engines]
     names += [f"queue of {task.name}" for task in plan.tasks]
-    names += ["mean power"] if plan.power.get("cap_mw") else []
-    names += ["DRAM traffic"] if plan.bandwidth.get("cap_gbps") else []
+    names += ["mean power"] if plan.power.cap_mw else []
+    names += ["DRAM traffic"] if plan.bandwidth.cap_gbps else []
     chains = {f"deadline of chain {chain.name}": chain for chain in plan.chains}
     for name in dict.fromkeys([*names, *broken]):
         case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
@@ -87,13 +87,13 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
         case.set("time", f"{(worst or 0) / 1e9:.9f}")
         if text := lateness(entry, chain):
             _fail(case, "failure", "late or dropped", text)
-    cap, mean = plan.power.get("cap_mw"), (result.get("power_mw") or {}).get("mean")
+    cap, mean = plan.power.cap_mw, (result.get("power_mw") or {}).get("mean")
     if cap and mean is not None:
         case = ElementTree.SubElement(suite, "testcase", classname=group, name="mean power", time="0")
         if mean > cap:
             told = f"mean power {format_power(mean)} exceeds the cap {format_power(cap)}"
             _fail(case, "failure", "violated", f"{told} by {format_power(mean - cap)}")
-    limit, moved = plan.bandwidth.get("cap_gbps"), (result.get("bandwidth_gbps") or {}).get("mean")
+    limit, moved = plan.bandwidth.cap_gbps, (result.get("bandwidth_gbps") or {}).get("mean")
     if limit and moved is not None:
         case = ElementTree.SubElement(suite, "testcase", classname=group, name="DRAM traffic", time="0")
         if moved > limit:

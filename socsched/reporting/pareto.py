@@ -90,7 +90,7 @@ def _against(plan: Plan) -> Iterator[tuple[str, str, str]]:
     for violation in plan.violations:
         show = view_model.formatter(violation.unit)
         yield plan.mode, violation.requirement, f"{show(violation.demand)} > {show(violation.bound)}"
-    notes = plan.solver.get("notes", {})
+    notes = plan.solver.notes or {}
     for task in plan.tasks:
         if task.name in notes:
             yield plan.mode, task.name, f"{task.why}; {notes[task.name]}"

@@ -24,8 +24,8 @@ MOST_OTHERS = 12
 
 def power(plan: Plan, trace: Trace, result: Result) -> str:
     """Return power over time against the cap, and utilisation and energy per engine."""
-    columns, cap = trace.columns, plan.power.get("cap_mw")
-    expected = plan.power.get("expected_mw")
+    columns, cap = trace.columns, plan.power.cap_mw
+    expected = plan.power.expected_mw
     budget = f"Planned: {format_power(expected or 0, 3)} on average"
     budget += f" of {format_power(cap, 3)} allowed." if cap else "; no cap is stated for this mode."
     levels = [(cap / 1000, f"cap {cap / 1000:g} W", "limit")] if cap else []
@@ -73,7 +73,7 @@ def _energy(plan: Plan, result: Result) -> str:
 def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
     """Return DRAM traffic over time against the achievable bandwidth; empty if it was not recorded."""
     columns = trace.columns
-    planned, most = plan.bandwidth.get("expected_gbps"), plan.bandwidth.get("cap_gbps")
+    planned, most = plan.bandwidth.expected_gbps, plan.bandwidth.cap_gbps
     said = ""
     if planned is not None:
         said = f"Planned: {format_bandwidth(planned * 1e9)} on average"

@@ -29,7 +29,7 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
     lines += ["", *table(_CHAIN, (_chain_row(chain, result) for chain in plan.chains))]
     power = (result.get("power_mw") or {}).get("mean")
     if power is not None:
-        cap = plan.power.get("cap_mw")
+        cap = plan.power.cap_mw
         lines += ["", f"Mean power {format_power(power)}" + (f" of {format_power(cap)} cap." if cap else ".")]
     if lost and trace:
         worst = Why(trace, plan).worst()

@@ -102,11 +102,11 @@ def chains(plan: Plan) -> RenderableType:
 def budget(plan: Plan) -> str:
     """Return power and bandwidth against their caps in one line."""
     power, bandwidth = plan.power, plan.bandwidth
-    text = f"Power {format_power(power.get('expected_mw') or 0)}"
-    text += f" of {format_power(power['cap_mw'])} cap" if power.get("cap_mw") else " (no cap stated for this mode)"
-    if bandwidth.get("expected_gbps") is not None:
-        text += f"   DRAM {format_bandwidth(bandwidth['expected_gbps'] * 1e9)}"
-        text += f" of {format_bandwidth((bandwidth.get('cap_gbps') or 0) * 1e9)}"
+    text = f"Power {format_power(power.expected_mw or 0)}"
+    text += f" of {format_power(power.cap_mw)} cap" if power.cap_mw else " (no cap stated for this mode)"
+    if bandwidth.expected_gbps is not None:
+        text += f"   DRAM {format_bandwidth(bandwidth.expected_gbps * 1e9)}"
+        text += f" of {format_bandwidth((bandwidth.cap_gbps or 0) * 1e9)}"
     shares = ", ".join(f"{kind} {share:.0%}" for kind, share in view_model.provenance_shares(plan).items())
     return f"{text}   evidence: {shares}"
 
@@ -119,20 +119,20 @@ def violations(plan: Plan) -> RenderableType:
 def open_questions(plan: Plan) -> list[str]:
     """Return the questions that cost errors leave open: ties, and the stages to measure first."""
     found, lines = plan.uncertainty, []
-    unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.get("objective", ""), "")
+    unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.objective or "", "")
     show = view_model.formatter(unit) if unit else lambda value: f"{value:.3g}"
-    for tie in found.get("ties", [])[:3]:
+    for tie in found.ties[:3]:
         lines.append(
-            f"Tie: {tie['stage']} on {tie['instead']} differs by {show(round(tie['difference'], 6))} "
-            f"of {found['objective']}, the error is ±{show(round(tie['error'], 6))}"
+            f"Tie: {tie.stage} on {tie.instead} differs by {show(round(tie.difference, 6))} "
+            f"of {found.objective}, the error is ±{show(round(tie.error, 6))}"
         )
-    more = len(found.get("ties", [])) - 3
+    more = len(found.ties) - 3
     lines += [f"     and {more} more ties"] if more > 0 else []
-    wish = found.get("measure")
+    wish = found.measure
     if wish:
-        span = f"{format_duration(wish['low_ns'])} to {format_duration(wish['high_ns'])}"
-        lines.append(f"Measure first: {wish['stage']} on {wish['engine']} {wish['precision']} ({span}): {wish['why']}")
-    elif found:
+        span = f"{format_duration(wish.low_ns)} to {format_duration(wish.high_ns)}"
+        lines.append(f"Measure first: {wish.stage} on {wish.engine} {wish.precision} ({span}): {wish.why}")
+    elif found.objective:
         lines.append(
             "No single measurement of a cost, wherever in its interval it ends, changes this plan or its verdict."
         )
@@ -255,7 +255,7 @@ def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
             if result.get("kind") == "measured"
             else ""
         )
-    cap = plan.power.get("cap_mw")
+    cap = plan.power.cap_mw
     against = f" of {format_power(cap)} cap" if cap else " (no cap stated for this mode)"
     return f"Power mean {format_power(power['mean'])}{against}, peak {format_power(power.get('peak') or 0)}"
 

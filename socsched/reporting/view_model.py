@@ -98,7 +98,7 @@ def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tup
         told = f"worst response of {format_duration(chain.deadline_ns)} allowed ({chain.name})"
         figures.append((told, format_duration(arrived[0].response_ns)))
     power = result.get("power_mw") or {}
-    cap = plan.power.get("cap_mw")
+    cap = plan.power.cap_mw
     if power.get("mean"):
         allowed = f", cap {format_power(cap, 3)}" if cap else ""
         figures.append(
@@ -112,7 +112,7 @@ def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tup
 
 def provenance_shares(plan: Plan) -> dict[str, float]:
     """Return kind of evidence -> share of the time on the chains' critical paths based on it."""
-    recorded: Mapping[str, float] = plan.provenance.get("critical_path") or {}
+    recorded: Mapping[str, float] = plan.provenance.critical_path or {}
     if sum(recorded.values()) > 0:
         return {kind: share for kind, share in recorded.items() if share > 0}
     total = sum(task.cost_ns for task in plan.tasks) or 1

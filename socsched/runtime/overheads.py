@@ -7,15 +7,15 @@ only for the executor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from socsched.trace.document import Overhead, Overheads
 from socsched.trace.trace import Trace
 
 RELEASE = "release_late_ns."
 """Prefix of the counters in which a run records the lateness of each release."""
 
 
-def overheads(trace: Trace) -> dict[str, Any]:
+def overheads(trace: Trace) -> Overheads:
     """Return `dispatch_ns` by stage and overall, and `release_jitter_ns` by source: p50, p99, max and count."""
     waits = dispatch_waits(trace)
     late = {n.removeprefix(RELEASE): [int(v) for _, v in s] for n, s in trace.counters.items() if n.startswith(RELEASE)}
@@ -40,7 +40,7 @@ def dispatch_waits(trace: Trace) -> dict[str, list[int]]:
     return found
 
 
-def summary(values: Sequence[int]) -> dict[str, int] | None:
+def summary(values: Sequence[int]) -> Overhead | None:
     """Return p50, p99, max and count (nearest rank); None without values."""
     if not values:
         return None

@@ -15,7 +15,9 @@ from socsched.descriptor.limits import PLAN_NAME_PATTERN
 from socsched.descriptor.taskset import PeriodicTask, TaskSet
 from socsched.errors import UsageError
 from socsched.limits import MOST_CHAINS
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, PlannedEngine, Task
+from socsched.planning.search_report import SearchReport
 from socsched.sim.engine import Simulated, run
 from socsched.trace.trace import Job
 
@@ -41,7 +43,8 @@ def taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = N
     name = re.sub(
         r"[^\w.+:#>@-]", "_", f"tasks-{tasks.name}" if tasks.name[:1] in ".+:#>@- " else tasks.name, flags=re.A
     )
-    return Plan(name, "any", name, "undecided", rule, (engine,), (), planned, (), (), (), {}, {}, {}, {})
+    parts = (Power(), Bandwidth(), SearchReport())
+    return Plan(name, "any", name, "undecided", rule, (engine,), (), planned, (), (), (), *parts, {})
 
 
 def _task(tasks: TaskSet, task: PeriodicTask, rank: int, execution: str) -> Task:

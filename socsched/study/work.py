@@ -157,7 +157,7 @@ def _facts(plan: Plan, platform: Platform, price: float | None) -> dict[str, Any
         "tdp_mw": round(cap.value) if cap else most,
         "platform_tdp_mw": most,
         "price": price,
-        "planned_power_mw": int(plan.power.get("expected_mw") or 0),
+        "planned_power_mw": int(plan.power.expected_mw or 0),
         "latency_ns": sum(chain.expected_ns for chain in plan.chains) if plan.tasks else None,
         "longest_chain": longest.name if longest else None,
         "longest_latency_ns": longest.expected_ns if longest else None,

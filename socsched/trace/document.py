@@ -1,11 +1,17 @@
-"""The fields of result.json, typed; `schemas/result.schema.json` is generated from them."""
+"""The fields of result.json, typed, as all figures of a simulation or run are passed on.
+
+`schemas/result.schema.json` is generated from them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from socsched.descriptor.limits import Json
+
+Kind = Literal["simulated", "measured"]
 Figure = int | None
 """A statistic in integer nanoseconds; null without any value."""
 
@@ -72,11 +78,42 @@ class Level(TypedDict):
     peak: float | None
 
 
+class Overhead(TypedDict):
+    """Times the executor takes (ns), and how many there were."""
+
+    p50: int
+    p99: int
+    max: int
+    count: int
+
+
+class Overheads(TypedDict):
+    """Dispatch latency of ready jobs, in all and by stage, and lateness of releases by source; null without any."""
+
+    dispatch_ns: Overhead | None
+    dispatch_ns_by_stage: dict[str, Overhead | None]
+    release_jitter_ns: dict[str, Overhead | None]
+
+
+class RunDocument(Overheads):
+    """The run behind the figures: frames by outcome for each source, overheads, options, and facts about the board."""
+
+    accounts: dict[str, dict[str, int]]
+    executor: str
+    in_flight: int
+    realtime: str
+    board: dict[str, Json]
+
+
 class ResultDocument(TypedDict):
-    """result.json: the figures of a simulation or a run."""
+    """result.json: the figures of a simulation or a run.
+
+    `given_up`: stage -> reason -> number of its jobs that were skipped, aborted or lost.  `resolution`: maximum
+    relative error of percentiles that come from histograms.
+    """
 
     schema_version: Literal["1"]
-    kind: Literal["simulated", "measured"]
+    kind: Kind
     duration_ns: int
     chains: dict[str, ChainDocument]
     stages: dict[str, StageDocument]
@@ -87,4 +124,4 @@ class ResultDocument(TypedDict):
     seed: int
     given_up: NotRequired[dict[str, dict[str, int]]]
     resolution: NotRequired[str]
-    run: NotRequired[dict[str, Any]]
+    run: NotRequired[RunDocument]

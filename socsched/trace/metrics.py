@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, cast
 
 from socsched.files import write_file
 from socsched.planning.plan import ChainResult, Plan
@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 
     from socsched.trace.chains import Fates, Record
     from socsched.trace.columns import Columns, Ints
+    from socsched.trace.document import (
+        Ages,
+        ChainDocument,
+        EngineDocument,
+        ExecutionTimes,
+        Kind,
+        ResponseTimes,
+        ResultDocument,
+        StageDocument,
+    )
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION: Final = "1"
 PER_MILLE = {"p50": 500, "p99": 990, "p99_9": 999}
 RESPONSE = ("mean", "p50", "p99", "p99_9", "max")
 AGE = ("p50", "p99", "max")
@@ -31,7 +41,7 @@ EXEC = ("mean", "p50", "p99", "max")
 """Statistics of response time, data age and execution time."""
 
 
-def result(trace: Trace, plan: Plan) -> dict[str, Any]:
+def result(trace: Trace, plan: Plan) -> ResultDocument:
     """Return the figures of `trace` under `plan` in the form of ``result.json``.
 
     `chains`: see `chain_figures`.  `stages` covers every task of the plan, conversions included: completed `jobs` and
@@ -48,7 +58,7 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
     bandwidth = Steps(columns, "bandwidth_gbps", trace.duration_ns)
     return {
         "schema_version": SCHEMA_VERSION,
-        "kind": trace.kind,
+        "kind": cast("Kind", trace.kind),
         "duration_ns": trace.duration_ns,
         "chains": {chain.name: _chain_figures(record, chain) for chain in plan.chains},
         "stages": {name: _stage_figures(columns, record.rows(name)) for name in tasks_of(columns, plan)},
@@ -60,14 +70,14 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
     }
 
 
-def write_result(trace: Trace, plan: Plan, path: str | Path) -> dict[str, Any]:
+def write_result(trace: Trace, plan: Plan, path: str | Path) -> ResultDocument:
     """Write ``result.json`` to `path` and return it; the same trace gives the same bytes."""
     figures = result(trace, plan)
     write_file(path, json.dumps(figures, indent=2, allow_nan=False) + "\n")
     return figures
 
 
-def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any]:
+def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> ChainDocument:
     """Return the outcomes of the frames of a chain's source, and the data ages at completions of its last stage.
 
     If every stage of the path is triggered by its predecessor, the response of frame k is that of the last stage's job
@@ -82,7 +92,7 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
     return _chain_figures(record_of(trace, plan), chain)
 
 
-def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
+def _chain_figures(record: Record, chain: ChainResult) -> ChainDocument:
     arrivals = record.arrivals(chain)
     fates = record.fates(chain, arrivals)
     response = fates.response_ns
@@ -91,8 +101,8 @@ def _chain_figures(record: Record, chain: ChainResult) -> dict[str, Any]:
         "completed": len(response),
         "missed": int(fates.missed.sum()),
         "dropped": int(fates.dropped.sum()),
-        "response_time_ns": _summary(response, RESPONSE),
-        "data_age_ns": _summary(record.ages(chain, arrivals), AGE),
+        "response_time_ns": cast("ResponseTimes", _summary(response, RESPONSE)),
+        "data_age_ns": cast("Ages", _summary(record.ages(chain, arrivals), AGE)),
     }
 
 
@@ -120,12 +130,12 @@ def tasks_of(columns: Columns, plan: Plan) -> list[str]:
     return list(known)
 
 
-def _stage_figures(columns: Columns, rows: Ints) -> dict[str, Any]:
+def _stage_figures(columns: Columns, rows: Ints) -> StageDocument:
     jobs = columns.jobs
     done = jobs.exec_ns[rows[jobs.status[rows] == DONE]]
     return {
         "jobs": len(done),
-        "exec_ns": _summary(done, EXEC),
+        "exec_ns": cast("ExecutionTimes", _summary(done, EXEC)),
         "blocking_ns": int(jobs.blocking_ns[rows].max(initial=0)),
         "preemptions": int(jobs.preemptions[rows].sum()),
     }
@@ -170,9 +180,9 @@ def _time_at(columns: Columns, engine: str, clock_hz: int, instants: Ints) -> In
     return found
 
 
-def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def engine_figures(plan: Plan, duration_ns: int, busy_ns: Mapping[str, Sequence[int]]) -> dict[str, EngineDocument]:
     """Return utilisation, energy and busy time of every engine of `plan`, given its `busy_ns` at each clock."""
-    figures = {}
+    figures: dict[str, EngineDocument] = {}
     for engine in plan.engines:
         powers = [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
         lanes, times = max(engine.lanes, 1), busy_ns.get(engine.id, (0,) * len(powers))

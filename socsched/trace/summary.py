@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -25,6 +25,16 @@ from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Ints
+    from socsched.trace.document import (
+        Ages,
+        ChainDocument,
+        ExecutionTimes,
+        Kind,
+        Level,
+        ResponseTimes,
+        ResultDocument,
+        StageDocument,
+    )
 
 RESOLUTION = "2^-10"
 """Maximum relative error of a percentile, as stated in ``result.json``."""
@@ -144,7 +154,7 @@ class Totals:
     bandwidth_gbps: tuple[float, float] | None
 
 
-def result(totals: Totals, plan: Plan) -> dict[str, Any]:
+def result(totals: Totals, plan: Plan) -> ResultDocument:
     """Return the figures of `totals` under `plan` in the form of ``result.json``; see `metrics.result`.
 
     The fields are those of a trace's figures, plus `resolution`, the maximum relative error by which percentiles may
@@ -154,7 +164,7 @@ def result(totals: Totals, plan: Plan) -> dict[str, Any]:
     stages |= {name: task for name, task in totals.tasks.items() if name not in stages}
     return {
         "schema_version": metrics.SCHEMA_VERSION,
-        "kind": totals.kind,
+        "kind": cast("Kind", totals.kind),
         "duration_ns": totals.duration_ns,
         "chains": {chain.name: _chain(totals.chains[chain.name]) for chain in plan.chains},
         "stages": {name: _task(task) for name, task in stages.items()},
@@ -167,27 +177,27 @@ def result(totals: Totals, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _chain(chain: ChainTotals) -> dict[str, Any]:
+def _chain(chain: ChainTotals) -> ChainDocument:
     return {
         "released": chain.released,
         "completed": chain.completed,
         "missed": chain.missed,
         "dropped": chain.dropped,
-        "response_time_ns": chain.response_ns.summary(metrics.RESPONSE),
-        "data_age_ns": chain.age_ns.summary(metrics.AGE),
+        "response_time_ns": cast("ResponseTimes", chain.response_ns.summary(metrics.RESPONSE)),
+        "data_age_ns": cast("Ages", chain.age_ns.summary(metrics.AGE)),
     }
 
 
-def _task(task: TaskTotals) -> dict[str, Any]:
+def _task(task: TaskTotals) -> StageDocument:
     return {
         "jobs": task.done,
-        "exec_ns": task.exec_ns.summary(metrics.EXEC),
+        "exec_ns": cast("ExecutionTimes", task.exec_ns.summary(metrics.EXEC)),
         "blocking_ns": task.blocking_ns,
         "preemptions": task.preemptions,
     }
 
 
-def _level(level: tuple[float, float] | None) -> dict[str, float | None]:
+def _level(level: tuple[float, float] | None) -> Level:
     mean, peak = level or (None, None)
     return {"mean": mean if mean is None else round(mean, 6), "peak": peak if peak is None else round(peak, 6)}
 

@@ -55,7 +55,7 @@ def test_expected_times_are_the_simulators_within_one_percent(pipeline: str, pla
     seen = means(plan, 3 * steady_ns(plan) + SECOND, seed=5)
     for chain in plan.chains:
         assert chain.expected_ns == pytest.approx(seen[chain.name], rel=0.01), chain.name
-    assert plan.solver["rounds"] >= 1 and plan.solver["value"] == sum(chain.expected_ns for chain in plan.chains)
+    assert plan.solver.rounds >= 1 and plan.solver.value == sum(chain.expected_ns for chain in plan.chains)
     # Refining compares simulations, so what it ends with is no slower than what it began with.
     assert sum(seen.values()) <= sum(means(first, 3 * steady_ns(first) + SECOND, seed=5).values()) * 1.01
 

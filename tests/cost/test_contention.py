@@ -20,6 +20,7 @@ from socsched.cost.contention.fit_pccs import fit_pccs
 from socsched.cost.contention.linear import Linear
 from socsched.cost.contention.pccs import Curve
 from socsched.cost.cost import Segment
+from socsched.descriptor.contention import ContentionChoice
 from socsched.errors import UsageError
 
 GB = 10**9
@@ -48,7 +49,7 @@ def segment(gbps: float, time_ns: int = 1_000_000, fixed_ns: int = 0) -> Segment
 
 
 def model(choice: dict[str, Any], capacity: float = 100 * GB) -> contention.ContentionModel:
-    return contention_model(choice, capacity, ENGINES)
+    return contention_model(ContentionChoice(**choice), capacity, ENGINES)
 
 
 @st.composite
@@ -190,7 +191,7 @@ def test_calibration_finds_the_factors_rows_were_made_with(factors: list[float])
     assert all(predicted(found, row) == pytest.approx(row.slowdown, rel=1e-6) for row in rows)
     assert found["cpu"]["dla"] == found["dla"]["cpu"] == pytest.approx(cpu_dla, rel=1e-6)
     # What is fitted is what the model takes.
-    assert contention_model({"model": "pairwise", "parameters": found}, 0, {"cpu": "cpu", "gpu": "gpu", "dla": "dla"})
+    assert contention_model(ContentionChoice("pairwise", found), 0, {"cpu": "cpu", "gpu": "gpu", "dla": "dla"})
 
 
 def test_calibration_without_evidence_is_refused() -> None:
@@ -236,7 +237,7 @@ def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path
     assert not coverage(read(file)).uncovered
     made = make_plan(get_pipeline("pointpillars"), platform, "MAXN", work=stage_work, budget=20)
     assert made.contention == platform.contention()
-    assert made.contention["parameters"]["cpu"]["dla"] == 1.1
+    assert made.contention.parameters["cpu"] == {"gpu": 1.25, "dla": 1.1, "cpu": 1.02}
     save(made, tmp_path / "plan.json")
     assert load(tmp_path / "plan.json") == made
     slowest = max(task.wcet_ns / task.cost_ns for task in made.tasks if task.bytes)

@@ -22,6 +22,7 @@ import reference_dla
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.linear import Linear
 from socsched.cost.cost import Segment
+from socsched.descriptor.contention import ContentionChoice
 from socsched.descriptor.platform_file import load_platform
 
 
@@ -153,7 +154,7 @@ def test_gpulet_constants_make_a_model(data: Path, board: str) -> None:
         "constant": constants["constant"],
         "l2_per_dram": ratio,
     }
-    model = contention_model({"model": "linear", "parameters": parameters}, 400 * 10**9, {"gpu": "gpu"})
+    model = contention_model(ContentionChoice("linear", parameters), 400 * 10**9, {"gpu": "gpu"})
     assert isinstance(model, Linear)
     slowdowns = [model.slowdown(mine[0], yours[0], mine[1], yours[1]) for mine in loads for yours in loads]
     assert len(slowdowns) > 1000

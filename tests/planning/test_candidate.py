@@ -62,7 +62,7 @@ def test_a_second_objective_decides_between_equals_only() -> None:
         goal: make_plan(pipeline, platform, "30W", goal, work=stage_work, cuts=False)
         for goal in ("energy", "energy,latency", "latency")
     }
-    power = {goal: plan.power["expected_mw"] for goal, plan in plans.items()}
+    power = {goal: plan.power.expected_mw for goal, plan in plans.items()}
     latency = {goal: sum(chain.expected_ns for chain in plan.chains) for goal, plan in plans.items()}
     assert power["energy,latency"] <= power["energy"] <= power["latency"]
     assert latency["latency"] <= latency["energy,latency"] <= latency["energy"]
@@ -101,9 +101,9 @@ def test_a_budget_no_precision_keeps_is_a_verdict_with_levers() -> None:
 def test_caps_beside_the_modes_are_requirements() -> None:
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
     free = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False)
-    power, traffic = int(free.power["expected_mw"]), int(free.bandwidth["expected_gbps"] * 1e9)
+    power, traffic = int(free.power.expected_mw), int(free.bandwidth.expected_gbps * 1e9)
     capped = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False, limits=Limits(power - 1, None))
-    assert capped.power["cap_mw"] == power - 1
-    assert capped.verdict == "infeasible" or capped.power["expected_mw"] < power
+    assert capped.power.cap_mw == power - 1
+    assert capped.verdict == "infeasible" or capped.power.expected_mw < power
     starved = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False, limits=Limits(None, traffic // 100))
     assert [v.requirement for v in starved.violations] == ["DRAM traffic"]

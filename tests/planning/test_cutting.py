@@ -39,7 +39,7 @@ def test_what_no_engine_keeps_up_with_alone_two_do_together(plan: Plan) -> None:
     assert whole.verdict == "infeasible"
     assert plan.verdict == "feasible"
     assert len({task.engine for task in plan.tasks if task.kind == "stage"}) > 1
-    assert plan.solver["bound"] <= plan.solver["value"]
+    assert plan.solver.bound <= plan.solver.value
 
 
 def test_frames_in_flight_are_legitimate_and_happen(plan: Plan) -> None:
@@ -82,7 +82,7 @@ def test_loadables_are_counted_by_part(plan: Plan) -> None:
 def test_a_cut_that_gains_nothing_is_not_made_but_told() -> None:
     plan = make_plan(detector(33 * MS), get_platform(ORIN), "MAXN", work=stage_work)
     (task,) = plan.tasks
-    assert task.name == "detect" and plan.solver["notes"]["detect"].startswith("cut after ")
+    assert task.name == "detect" and plan.solver.notes["detect"].startswith("cut after ")
 
 
 @pytest.mark.parametrize(("queue", "verdict"), [(1, "infeasible"), (2, "feasible")])
@@ -113,8 +113,8 @@ def test_throughput_takes_the_rate_as_far_as_engines_allow() -> None:
     pipeline, platform = detector(4 * MS), get_platform(ORIN)
     fastest = make_plan(pipeline, platform, "15W", work=stage_work)
     widest = make_plan(pipeline, platform, "15W", "throughput", work=stage_work)
-    assert widest.solver["value"] <= max(task.wcet_ns / task.period_ns for task in fastest.tasks)
-    period = int(widest.solver["value"] * 4 * MS) + 1
+    assert widest.solver.value <= max(task.wcet_ns / task.period_ns for task in fastest.tasks)
+    period = int(widest.solver.value * 4 * MS) + 1
     quicker = replace(pipeline, sensors=(replace(pipeline.sensors[0], period_ns=period + period // 50),))
     stages = tuple(replace(stage, queue=4) for stage in quicker.stages)
     assert (

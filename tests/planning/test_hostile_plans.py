@@ -108,6 +108,16 @@ DAMAGE = {
     "engines[0].capacities: expected one for each": _set("engines", 0, "capacities", to=[1, 2]),
     "power.cap_mw: expected a number": _set("power", to={"cap_mw": "60 W"}),
     "solver.modes.X.verdict: expected text": _set("solver", to={"modes": {"X": {"verdict": 3}}}),
+    "solver.objective: expected one or more of latency, longest": _set("solver", to={"objective": "latency,speed"}),
+    "solver.options.share: expected text, a number": _set("solver", to={"options": {"share": [1]}}),
+    "solver.proof.text: expected text": _set("solver", to={"proof": {"method": "bounds", "text": 1}}),
+    "solver.value: expected a number": _set("solver", to={"value": True}),
+    "bandwidth.terms: expected a list": _set("bandwidth", to={"terms": {"a": 1}}),
+    "uncertainty.ties[0].stage: expected text": _set(
+        "uncertainty", to={"ties": [{"stage": 1, "instead": "", "difference": 0, "error": 0}]}
+    ),
+    "provenance.error: expected a number not below 0": _set("provenance", to={"error": -0.5}),
+    "contention.engines.cpu: expected text": _set("contention", to={"engines": {"cpu": 1}}),
     "throttle.period_ns: expected a number not below 1": _set("throttle", to={"period_ns": 0}),
     "schema_version: expected one of '1', got \"2\"": _set("schema_version", to="2"),
     "file: expected valid JSON": _set("dram_picojoule_per_byte", to=float("nan")),
@@ -147,6 +157,21 @@ def test_what_is_no_plan_is_refused_with_a_reason(raw: bytes, expected: str, tmp
     with pytest.raises((DescriptorError, InputError), match=r"plan\.json") as caught:
         load(tmp_path / "plan.json")
     assert expected in str(caught.value)
+
+
+def test_every_fault_of_a_plan_is_listed_at_once(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(to_document(rich_plan())))
+    document["power"] = {"cap_mw": -1}
+    document["solver"] = {"objective": "speed"}
+    document["tasks"][0]["queue"] = "2"
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(DescriptorError) as caught:
+        load(tmp_path / "plan.json")
+    assert {finding.field for finding in caught.value.findings} == {
+        "power.cap_mw",
+        "solver.objective",
+        "tasks[0].queue",
+    }
 
 
 def test_an_endless_device_is_not_read_to_its_end() -> None:

@@ -16,11 +16,22 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
 from random_plans import HORIZON, plans
 from rich_plan import rich_plan
 
+from socsched.descriptor.contention import ContentionChoice
+from socsched.planning.evidence import Bandwidth, Measurement, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
+from socsched.planning.search_report import ModeResult, Proof, SearchReport
+from socsched.planning.task import FILE_ORDER, Task
 from socsched.sim.engine import run
 
 VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
+REPORT = SearchReport(
+    name="heft", status="done", objective=("energy", "latency"), value=3, bound=2.5, gap=0.5, overrun=1.0, evaluated=7,
+    modes={"any": ModeResult("feasible", 1)}, notes={"a": "cut"}, proposed=8, conflict=("deadline",), scope="all",
+    whole_stages="open", proof=Proof("bounds", "x"), source="a paper",
+    options={"on": True, "share": 0.5, "n": 1, "s": ""}, facts={"steps": [1, {"b": None}]}, rounds=2,
+    fixed_point=False, compared_latency_ns={"heft": 9},
+)  # fmt: skip
 
 
 def everything() -> Plan:
@@ -52,17 +63,15 @@ def everything() -> Plan:
         ),
         violations=(VIOLATED,),
         conflicts=(Conflict((VIOLATED,), True, True, 5),),
-        uncertainty={
-            "objective": "latency",
-            "ties": [{"stage": "a", "instead": "gpu", "difference": 1.0, "error": 2.0}],
-            "measure": None,
-        },
-        power={"mean_mw": 1.5, "rails": {"cpu": [1, 2]}},
-        bandwidth={"peak": 1},
-        solver={"name": "heft", "gap": None},
+        uncertainty=Uncertainty(
+            "latency", (Tie("a", "gpu", 1.0, 2),), Measurement("a", "cpu", "fp32", 1, 2.5, 3, 4, 5.0, "may be better")
+        ),
+        power=Power(1.5, 2, (("cpu", 1), ("gpu", 0.5))),
+        bandwidth=Bandwidth(1.5, 2, (("a", 1),)),
+        solver=REPORT,
         inputs={"pipeline": "sha256:1"},
-        contention={"model": "linear", "parameters": {"a": 0.25}},
-        provenance={"gpu": {"kind": "measured"}},
+        contention=ContentionChoice("linear", {"a": 0.25, "b": {"c": 1}}, {"cpu": "cpu"}),
+        provenance=Provenance({"measured": 1.0}, 0.5),
         tool={"version": "0"},
         throttle=Throttle(1, 2, 0.5, 3, 4, 5, 6, 7),
     )
@@ -99,3 +108,17 @@ def test_random_plans_come_back_and_run_alike(data: st.DataObject) -> None:
     assert again == made
     one, other = (run(p, HORIZON, 1, implementation="python").trace for p in (made, again))
     assert one == other
+
+
+def test_parts_without_content_are_empty_in_the_file() -> None:
+    document = to_document(replace(rich_plan(), solver=SearchReport("heft", objective=("energy", "latency"))))
+    assert document["power"] == document["contention"] == document["uncertainty"] == {}
+    assert document["solver"] == {
+        "name": "heft", "status": None, "objective": "energy,latency", "value": None, "bound": None, "gap": None,
+        "modes": {},
+    }  # fmt: skip
+
+
+def test_tasks_keep_the_order_of_their_fields_in_the_file() -> None:
+    (first, *_) = to_document(rich_plan())["tasks"]
+    assert tuple(first) == FILE_ORDER and set(FILE_ORDER) == {field.name for field in fields(Task)}

@@ -73,8 +73,8 @@ def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
         get_pipeline("waters2019"), get_platform("jetson-tx2"), "MAXN", work=stage_work, solver="cpsat", budget=40
     )
     assert plan.verdict == "infeasible"
-    assert plan.solver["status"] == "infeasible"
-    assert plan.solver["conflict"] == ["deadline of chain planner-deadline"]
+    assert plan.solver.status == "infeasible"
+    assert plan.solver.conflict == ("deadline of chain planner-deadline",)
 
 
 @pytest.mark.slow
@@ -82,9 +82,9 @@ def test_the_plan_says_how_far_the_proof_came() -> None:
     board, pipeline = get_platform("jetson-agx-xavier"), get_pipeline("pointpillars")
     plain = make_plan(pipeline, board, "MAXN", work=stage_work)
     exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", time_limit=4.0)
-    assert exact.verdict == "feasible" and exact.solver["name"] == "cpsat"
-    assert plain.solver["bound"] <= exact.solver["bound"] <= exact.solver["value"] <= plain.solver["value"]
-    assert exact.solver["gap"] <= plain.solver["gap"]
+    assert exact.verdict == "feasible" and exact.solver.name == "cpsat"
+    assert plain.solver.bound <= exact.solver.bound <= exact.solver.value <= plain.solver.value
+    assert exact.solver.gap <= plain.solver.gap
 
 
 def test_an_unknown_solver_is_refused() -> None:
@@ -100,8 +100,8 @@ def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds()
     pipeline = detector(4 * MS)
     local = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work)
     exact = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work, solver="cpsat", time_limit=30)
-    assert exact.verdict == "feasible" and exact.solver["status"] == "optimal"
-    assert exact.solver["bound"] == exact.solver["value"] <= local.solver["value"]
+    assert exact.verdict == "feasible" and exact.solver.status == "optimal"
+    assert exact.solver.bound == exact.solver.value <= local.solver.value
     assert any("part" in task.params for task in exact.tasks)
 
 

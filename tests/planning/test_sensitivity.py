@@ -11,10 +11,12 @@ import pytest
 from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.planner import make_plan
 from socsched.planning.schedulability.plan_analysis import respond, unmet
 from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.planning.search_report import SearchReport
 from socsched.planning.sensitivity import (
     ACCURACY,
     LARGEST,
@@ -78,9 +80,9 @@ def plan_of(policy: str, *tasks: Task) -> Plan:
         transitions=(),
         chains=chains,
         violations=(),
-        power={},
-        bandwidth={},
-        solver={},
+        power=Power(),
+        bandwidth=Bandwidth(),
+        solver=SearchReport(),
         inputs={},
     )
 

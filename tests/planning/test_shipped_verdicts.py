@@ -88,7 +88,7 @@ def test_few_of_the_requirements_violated_stand_in_each_others_way(many: dict[tu
     (found,) = plan.conflicts
     names = {v.requirement.split(" lane")[0] for v in found.requirements}
     assert "utilisation of cpu0" in names and len(names) < len(plan.violations), "the others follow from these"
-    assert found.minimal and found.proved and plan.solver["proof"]["method"] == "lower bound"
+    assert found.minimal and found.proved and plan.solver.proof.method == "lower bound"
     assert any(lever.startswith("mode MODE_30W") for lever in plan.violations[0].levers)
 
 
@@ -98,7 +98,7 @@ def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_i
     hasty = replace(pipeline, chains=tuple(replace(c, deadline_ns=c.deadline_ns // 2) for c in pipeline.chains))
     plan = make_plan(hasty, platform, "30W", work=stage_work, budget=5, time_limit=1.0)
     assert plan.verdict == "undecided" and plan.tasks and plan.violations
-    assert plan.solver["gap"] is None and plan.solver["overrun"] > 0 and plan.solver["status"] == "budget used up"
+    assert plan.solver.gap is None and plan.solver.overrun > 0 and plan.solver.status == "budget used up"
 
 
 def test_tasks_are_sound(plans: dict[tuple[str, str | None], Plan]) -> None:
@@ -108,7 +108,7 @@ def test_tasks_are_sound(plans: dict[tuple[str, str | None], Plan]) -> None:
             assert task.lanes and all(0 <= lane < lanes[task.engine] for lane in task.lanes)
             assert sum(segment.time_ns for segment in task.segments) == task.cost_ns <= task.wcet_ns
             assert task.why and task.source is not None and task.error > 0
-        assert plan.power["expected_mw"] == pytest.approx(plan.power["expected_mw"])
+        assert plan.power.expected_mw == pytest.approx(plan.power.expected_mw)
 
 
 def test_the_gpu_takes_about_as_long_as_published(plans: dict[tuple[str, str | None], Plan]) -> None:
@@ -138,7 +138,7 @@ def test_energy_never_draws_more_than_latency() -> None:
         for objective in ("latency", "energy")
     }
     assert {plan.verdict for plan in made.values()} == {"feasible"}
-    assert made["energy"].power["expected_mw"] < made["latency"].power["expected_mw"]
+    assert made["energy"].power.expected_mw < made["latency"].power.expected_mw
     assert made["latency"].chains[0].expected_ns < made["energy"].chains[0].expected_ns
     assert made["latency"].mode == "MAXN" and made["energy"].mode != "MAXN"
 

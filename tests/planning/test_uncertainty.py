@@ -32,32 +32,32 @@ def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
 def test_a_plan_closer_than_its_error_is_a_tie_and_the_weak_figure_is_to_be_measured() -> None:
     plan = planned(({"acc": (4.0, 0.05), "cpu": (4.4, 0.5)}, 40))
     assert plan.tasks[0].engine == "acc"
-    (tie,) = plan.uncertainty["ties"]
-    assert (tie["stage"], tie["instead"]) == ("t0", "cpu fp32")
-    assert tie["difference"] == pytest.approx(0.4 * MS) and tie["error"] == pytest.approx((0.2 + 2.2) * MS)
-    wish = plan.uncertainty["measure"]
-    assert (wish["stage"], wish["engine"]) == ("t0", "cpu")
+    (tie,) = plan.uncertainty.ties
+    assert (tie.stage, tie.instead) == ("t0", "cpu fp32")
+    assert tie.difference == pytest.approx(0.4 * MS) and tie.error == pytest.approx((0.2 + 2.2) * MS)
+    wish = plan.uncertainty.measure
+    assert (wish.stage, wish.engine) == ("t0", "cpu")
     # cpu in 2.2 to 6.6 ms: better by (4 - t) where t < 4, that is on 1.8 of 4.4 ms, by 0.9 ms on average
-    assert wish["gain"] == pytest.approx(1.8 / 4.4 * 0.9 * MS, rel=1e-3) and wish["verdict_flips"] == 0
+    assert wish.gain == pytest.approx(1.8 / 4.4 * 0.9 * MS, rel=1e-3) and wish.verdict_flips == 0
 
 
 def test_what_differs_by_more_than_the_error_is_no_tie() -> None:
     plan = planned(({"acc": (4.0, 0.05), "cpu": (8.0, 0.1)}, 40))
-    assert plan.uncertainty["ties"] == [] and plan.uncertainty["measure"] is None
+    assert plan.uncertainty.ties == () and plan.uncertainty.measure is None
 
 
 def test_what_may_overturn_the_verdict_comes_first() -> None:
     plan = planned(({"acc": (4.0, 0.05), "cpu": (4.4, 0.5)}, 40), ({"acc": (16.0, 0.5)}, 22))
     assert plan.verdict == "feasible"
-    wish = plan.uncertainty["measure"]
-    assert (wish["stage"], wish["engine"]) == ("t1", "acc") and 0 < wish["verdict_flips"] <= 0.5
-    assert (wish["low_ns"], wish["high_ns"]) == (8 * MS, 24 * MS)
+    wish = plan.uncertainty.measure
+    assert (wish.stage, wish.engine) == ("t1", "acc") and 0 < wish.verdict_flips <= 0.5
+    assert (wish.low_ns, wish.high_ns) == (8 * MS, 24 * MS)
 
 
 def test_a_refused_plan_names_the_figure_that_would_save_it() -> None:
     plan = planned(({"acc": (16.0, 0.5)}, 14), ({"cpu": (3.0, 0.1)}, 40))
     assert plan.verdict == "infeasible"
-    assert plan.uncertainty["measure"]["stage"] == "t0" and plan.uncertainty["ties"] == []
+    assert plan.uncertainty.measure.stage == "t0" and plan.uncertainty.ties == ()
 
 
 def test_the_mean_of_the_positive_part() -> None:

@@ -29,10 +29,10 @@ def judged(seed: int, platform: str, mode: str, networks: bool, solver: str = "h
     plan = make_plan(
         pipeline, board, mode, work=stage_work, known=known, solver=solver, time_limit=limit, explain=False, budget=120
     )
-    assert (plan.verdict == "infeasible") == ("proof" in plan.solver)
+    assert (plan.verdict == "infeasible") == (plan.solver.proof is not None)
     if plan.verdict == "infeasible":
         found = feasible_neighbour(plan, pipeline, known.model(board.mode(mode)))
-        assert not found, f"seed {seed} on {platform}: {plan.solver['proof']['text']}, and yet feasible: {found}"
+        assert not found, f"seed {seed} on {platform}: {plan.solver.proof.text}, and yet feasible: {found}"
     return plan
 
 
@@ -63,8 +63,8 @@ def test_what_the_exact_solver_calls_infeasible_has_no_feasible_neighbour(platfo
 def test_a_proof_by_bounds_names_the_requirement_and_the_least_it_asks_for() -> None:
     plan = make_plan(get_pipeline("waters2019"), get_platform("jetson-tx2"), "MAXN", work=stage_work, budget=40)
     assert plan.verdict == "infeasible"
-    assert plan.solver["proof"]["method"] == "lower bound"
-    assert plan.solver["proof"]["text"].startswith("deadline of chain planner-deadline: at least 12.6 ms")
+    assert plan.solver.proof.method == "lower bound"
+    assert plan.solver.proof.text.startswith("deadline of chain planner-deadline: at least 12.6 ms")
     assert plan.conflicts[0].proved
 
 
@@ -75,7 +75,7 @@ def test_a_proof_by_bounds_names_the_requirement_and_the_least_it_asks_for() -> 
 def test_a_cap_below_what_stages_need_at_least_is_refused_with_a_proof(limits: Limits, requirement: str) -> None:
     pipeline = replace(get_pipeline("perception-stack"), name="capped")
     plan = make_plan(pipeline, get_platform(ORIN), "50W", work=stage_work, budget=20, limits=limits, explain=False)
-    assert plan.verdict == "infeasible" and plan.solver["proof"]["text"].startswith(requirement)
+    assert plan.verdict == "infeasible" and plan.solver.proof.text.startswith(requirement)
     (found,) = [v for v in plan.violations if v.requirement == requirement]
     assert found.demand > found.bound
 
@@ -91,9 +91,9 @@ def assert_own_figures_are_possible(pipeline: Pipeline, platform: str, mode: str
 
     for objective in ("energy", "latency"):
         free = planned(objective, NO_LIMITS)
-        traffic = round(free.bandwidth["expected_gbps"] * 1e9) + 1000  # a plan rounds to kB/s
-        capped = planned(objective, Limits(free.power["expected_mw"], traffic))
-        ruled = str(capped.solver.get("proof", {}).get("text", ""))
+        traffic = round(free.bandwidth.expected_gbps * 1e9) + 1000  # a plan rounds to kB/s
+        capped = planned(objective, Limits(free.power.expected_mw, traffic))
+        ruled = capped.solver.proof.text if capped.solver.proof else ""
         assert not ruled.startswith(("mean power", "DRAM")), f"{pipeline.name} on {platform}: {ruled}"
 
 
@@ -114,4 +114,4 @@ def test_the_least_power_of_pointpillars_is_near_that_of_its_plan() -> None:
     board, pipeline = get_platform(ORIN), get_pipeline("pointpillars")
     plan = make_plan(pipeline, board, "MAXN", work=stage_work, limits=Limits(10_000))
     (bound,) = [v for v in plan.conflicts[0].requirements if v.requirement == "mean power"]
-    assert 0.98 * plan.power["expected_mw"] < bound.demand <= plan.power["expected_mw"]
+    assert 0.98 * plan.power.expected_mw < bound.demand <= plan.power.expected_mw

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from socsched.cost.cost import Segment
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition, Violation
+from socsched.planning.search_report import SearchReport
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 MS = 1_000_000
@@ -97,9 +99,9 @@ def make_plan() -> Plan:
             ChainResult("planning", ("planning",), 20 * MS, 4 * MS, 5 * MS, None, ()),
         ),
         violations=(),
-        power={"expected_mw": 14_000, "cap_mw": 60_000},
-        bandwidth={"expected_gbps": 4.2, "cap_gbps": 170.0},
-        solver={"name": "heft", "status": "done"},
+        power=Power(14_000, 60_000),
+        bandwidth=Bandwidth(4.2, 170.0),
+        solver=SearchReport("heft", "done"),
         inputs={"toy.yaml": "ab" * 32},
         base_mw=5000,
         tool={"socsched": "0.1.0"},

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from socsched.planning.evidence import Power
 from socsched.planning.plan import ChainResult, Plan
 from socsched.reporting.compare import compare
 from socsched.reporting.compare_view import markdown, view
@@ -127,8 +128,8 @@ def test_what_cannot_be_weighed_is_a_regression(plan: Plan) -> None:
 
 
 def test_power_and_traffic_count_and_name_their_largest_term(plan: Plan) -> None:
-    a = replace(plan, power={"expected_mw": 1000, "terms": [["gpu dynamic", 400], ["base", 600]]})
-    b = replace(plan, power={"expected_mw": 2000, "terms": [["gpu dynamic", 1400], ["base", 600]]})
+    a = replace(plan, power=Power(1000, terms=(("gpu dynamic", 400), ("base", 600))))
+    b = replace(plan, power=Power(2000, terms=(("gpu dynamic", 1400), ("base", 600))))
     assert diff(a, b, 0.05).regressions == ("power expected 1 W → 2 W: mostly gpu dynamic",)
 
 

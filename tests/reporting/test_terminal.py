@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from socsched.cli.outcomes import outcome_code
+from socsched.planning.evidence import Power
 from socsched.planning.plan import ExecutionTimes, Plan
 from socsched.reporting import terminal, view_model
 
@@ -51,7 +52,7 @@ def test_outcome_shows_misses_and_percentiles(result: dict[str, Any]) -> None:
 
 def test_power_is_set_against_the_cap(plan: Plan, result: dict[str, Any]) -> None:
     assert terminal.power_line(plan, result) == "Power mean 13.2 W of 60 W cap, peak 21 W"
-    uncapped = replace(plan, power={"expected_mw": 1, "cap_mw": None})
+    uncapped = replace(plan, power=Power(1))
     assert "no cap stated" in terminal.power_line(uncapped, result)
     assert "not observed" in terminal.power_line(plan, {"kind": "measured", "power_mw": {"mean": None}})
 

@@ -13,7 +13,9 @@ from socsched.descriptor import host
 from socsched.descriptor.host_probe import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.planning.search_report import SearchReport
 from socsched.runtime.backends.base import Call, Outputs, Setting
 from socsched.runtime.executor import execute
 from socsched.trace.trace import Trace
@@ -47,7 +49,8 @@ def plan(*tasks: Task, sensors: Mapping[str, int] | None = None, policy: str = "
         platform="host", mode="default", pipeline="toy", verdict="undecided", policy=policy,
         engines=(PlannedEngine("cpu", "cpu", lanes, "none", 0, policy, 10**10, 0, 0),),
         sensors=tuple(PlannedSensor(name, period, 0, 0, 0) for name, period in (sensors or {}).items()),
-        tasks=tasks, transitions=(), chains=chains, violations=(), power={}, bandwidth={}, solver={}, inputs={},
+        tasks=tasks, transitions=(), chains=chains, violations=(),
+        power=Power(), bandwidth=Bandwidth(), solver=SearchReport(), inputs={},
     )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from socsched.cost.cost import Segment
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.planning.search_report import SearchReport
 from socsched.trace.trace import Trace
 
 MS = 1_000_000
@@ -46,7 +48,8 @@ def plan(tasks: Sequence[Task], engines: Sequence[PlannedEngine] = (engine(),), 
     """Return a plan of these tasks."""
     base: dict[str, Any] = {"platform": "test", "mode": "test", "pipeline": "test", "verdict": "undecided"}
     base.update(policy="edf")
-    base.update(sensors=(), transitions=(), chains=(), violations=(), power={}, bandwidth={}, solver={}, inputs={})
+    base.update(sensors=(), transitions=(), chains=(), violations=(), inputs={})
+    base.update(power=Power(), bandwidth=Bandwidth(), solver=SearchReport())
     return Plan(tasks=tuple(tasks), engines=tuple(engines), **{**base, **changes})
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
+from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
@@ -32,7 +33,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 def made_of(tasks: list[Any], choice: dict[str, Any]) -> Plan:
     engines = [engine("cpu", lanes=3), engine("gpu", kind="gpu", preemption="segment")]
-    return plan(tasks, engines, dram_bandwidth=10 * GB, contention=choice)
+    return plan(tasks, engines, dram_bandwidth=10 * GB, contention=ContentionChoice(**choice))
 
 
 def finishes(trace: Trace) -> dict[str, int]:

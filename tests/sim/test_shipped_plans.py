@@ -37,10 +37,10 @@ def test_no_frame_takes_longer_than_its_bound(made: Plan) -> None:
 @pytest.mark.slow
 def test_mean_power_and_traffic_are_as_planned(made: Plan) -> None:
     figures = result(simulate(made, 20 * SECOND), made)
-    assert figures["power_mw"]["mean"] == pytest.approx(made.power["expected_mw"], rel=0.01)
+    assert figures["power_mw"]["mean"] == pytest.approx(made.power.expected_mw, rel=0.01)
     # The plan also counts what sensors write into memory; the simulator moves the bytes of jobs only.
     arriving = sum(sensor.bytes_per_frame / sensor.period_ns for sensor in made.sensors)
-    assert figures["bandwidth_gbps"]["mean"] == pytest.approx(made.bandwidth["expected_gbps"] - arriving, rel=0.01)
+    assert figures["bandwidth_gbps"]["mean"] == pytest.approx(made.bandwidth.expected_gbps - arriving, rel=0.01)
     assert figures["bandwidth_gbps"]["peak"] <= made.dram_bandwidth / 1e9
 
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from policy_claims._published import data
 from socsched.cost.cost import Segment
+from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import Plan, PlannedEngine, Task
+from socsched.planning.search_report import SearchReport
 from socsched.sim.engine import Simulated, run
 
 SECOND = 10**9
@@ -50,9 +52,8 @@ def task(name: str, segments: Sequence[tuple[str, int]], **more: Any) -> Task:
 
 def plan(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> Plan:
     """Return a plan of these tasks."""
-    return Plan(
-        "paper", "-", "paper", "undecided", "fifo", tuple(engines), (), tuple(tasks), (), (), (), {}, {}, {}, {}
-    )
+    parts = (Power(), Bandwidth(), SearchReport())
+    return Plan("paper", "-", "paper", "undecided", "fifo", tuple(engines), (), tuple(tasks), (), (), (), *parts, {})
 
 
 def mean_responses(done: Simulated) -> list[float]:

@@ -15,7 +15,7 @@ def claims() -> list[Claim]:
     what = pipeline("yolov2_front", period_ms=4000.0, precisions=("fp32",))
     options = {"rows": "5", "columns": "5", "layers": "0", "steal": "1000"}
     by = {
-        cores: planned("deepthings", what, {**options, "engines": ",".join(names)}).solver["facts"]
+        cores: planned("deepthings", what, {**options, "engines": ",".join(names)}).solver.facts
         for cores, names in ((4, ("cpu0",)), (8, ("cpu0", "cpu1")), (12, ("cpu0", "cpu1", "cpu2")))
     }
     facts = by[4]

@@ -14,7 +14,7 @@ def claims() -> list[Claim]:
     found = []
     for mix in (("resnet50", "vgg16"), ("resnet18", "resnet50", "resnet101")):
         what = pipeline(*mix, engines=("gpu", "dla"))
-        steps = planned("h2h", what, None, XAVIER).solver["facts"]["steps_ns"]
+        steps = planned("h2h", what, None, XAVIER).solver.facts["steps_ns"]
         gain = steps[0] / steps[-1]
         where = f"{' + '.join(mix)} on GPU and DLAs of AGX Xavier by roofline, fp16"
         told = " ".join(f"{step / 1e6:.2f}" for step in steps)

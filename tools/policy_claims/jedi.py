@@ -14,7 +14,7 @@ def claims() -> list[Claim]:
     found = []
     for network in ("resnet50", "vgg16"):
         what = pipeline(network, engines=("gpu", "dla"))
-        facts = planned("jedi", what, None, XAVIER).solver["facts"]
+        facts = planned("jedi", what, None, XAVIER).solver.facts
         gain = facts["alone_ns"] / facts["interval_ns"]
         # A period a little above the interval: the simulator must keep up, the GPU alone does not.
         period = facts["interval_ns"] / 1e6 * 1.1

@@ -16,7 +16,7 @@ def claims() -> list[Claim]:
     found = []
     for mix in PAIRS:
         what = pipeline(*mix, engines=("gpu",))
-        facts = planned("runtime-aware", what, {"pointers": POINTERS}).solver["facts"]
+        facts = planned("runtime-aware", what, {"pointers": POINTERS}).solver.facts
         serial, searched = facts["sequential_ns"] / 1e6, facts["streams_ns"] / facts["round_ns"]
         streams = makespan_ms("runtime-aware", what, {"pointers": "0"})
         ours = makespan_ms("runtime-aware", what, {"pointers": POINTERS})

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.cost.cost import Cost
+from socsched.descriptor.limits import Json
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
@@ -121,7 +122,7 @@ def propose(ask: Ask) -> Proposal:
         raise UsageError(f"stage {name!r}: no engine runs what follows the tiles")
     mapping[name] = min(rest, key=lambda c: c.time_ns + max(transfer_ns(workload, mapping[t], c) for t in tiles))
     whole = largest_bytes(network, regions(network, Grid(grid.depth, 1, 1), 0, 0), grid.depth)
-    facts = {
+    facts: dict[str, Json] = {
         "stage": name,
         "tiles": f"{grid.rows}x{grid.columns} over {grid.depth} layers",
         "makespan_ns": stolen.makespan_ns,

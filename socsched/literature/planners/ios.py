@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from socsched.descriptor.limits import Json
 from socsched.errors import UsageError
 from socsched.literature.planners.opgraph import (
     OpGraph,
@@ -203,13 +204,13 @@ def propose(ask: Ask) -> Proposal:
     options = ask.options
     if options["strategy"] not in STRATEGIES:
         raise UsageError(f"option strategy={options['strategy']}", f"one of {', '.join(STRATEGIES)}")
-    made, facts, barrier = [], dict[str, object](), 0
+    made, facts, barrier = [], dict[str, Json](), 0
     for graph in operator_graphs(ask, "ios", options["engine"]):
         launch = round(ask.workload.model.platform.engine(graph.cost.engine).launch_ns.value)
         barrier = round(options["barrier"] * 1e3) if options["barrier"] >= 0 else launch
         stages = Stages(graph, barrier, options["merge"], options["grain"])
         time, slots = schedule(stages, options["strategy"], options["r"], options["s"], options["block"])
-        told = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
+        told: Json = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
         facts[graph.stage.name] = {"time_ns": time, "sequential_ns": sequential(stages)[0], "stages": told}
         made.append((graph, simplified(slots)))
     if options["split"]:

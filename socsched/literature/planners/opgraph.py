@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.power import job_energy_uj
 from socsched.cost.roofline import launches_per_operator, roofs_ns
+from socsched.descriptor.limits import Json
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.expand import layer_types
@@ -213,7 +214,7 @@ def proposal_of(
     schedules: Sequence[tuple[OpGraph, Sequence[Slot]]],
     barrier_ns: int,
     across: bool = False,
-    **facts: object,
+    **facts: Json,
 ) -> Proposal:
     """Return schedules of operators as a proposal; other stages are mapped by our search.
 
@@ -244,7 +245,7 @@ def proposal_of(
 
 
 def whole_proposal(
-    ask: Ask, schedules: Sequence[tuple[OpGraph, Sequence[Slot]]], barrier_ns: int, **facts: object
+    ask: Ask, schedules: Sequence[tuple[OpGraph, Sequence[Slot]]], barrier_ns: int, **facts: Json
 ) -> Proposal:
     """Return schedules as a proposal that keeps every network one job on all units.
 

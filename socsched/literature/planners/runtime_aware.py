@@ -18,6 +18,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from socsched.descriptor.limits import Json
 from socsched.errors import UsageError
 from socsched.literature.planners.opgraph import OpGraph, Slot, kernels_of, operator_graphs, proposal_of
 from socsched.literature.planners.sharing import Kernel, group_ns, together
@@ -141,11 +142,11 @@ def propose(ask: Ask) -> Proposal:
     )
     serial = sum(group_ns(kernels_of(g, range(len(g.nodes))), g.total, g.total) for g in tenants)
     together_ns = streams.time_ns(tuple(() for _ in tenants))
-    facts = {
+    facts: dict[str, Json] = {
         "round_ns": time,
         "sequential_ns": serial,
         "streams_ns": together_ns,
-        "pointers": list(map(list, pointers)),
+        "pointers": [list(each) for each in pointers],
     }
     return proposal_of(ask, _schedules(streams, pointers), barrier, True, **facts)
 

@@ -107,7 +107,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "power_mw": o.power_mw,
                 "energy_mj": round(o.energy_mj, 3),
                 "round_ns": o.round_ns,
-                "facts": dict(o.plan.solver.get("facts", {})) if o.plan else {},
+                "facts": dict(o.plan.solver.facts or {}) if o.plan else {},
             }
             for o in outcomes
         ]

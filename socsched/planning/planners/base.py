@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from socsched.cost.cost import Cost
+from socsched.descriptor.limits import Json, Scalar
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.planning.clock import Clock
@@ -15,7 +16,7 @@ from socsched.planning.cutting.search import Cutter, cutter_of
 from socsched.planning.solution import solve
 from socsched.planning.workload import Workload
 
-Value = float | int | str | bool
+Value = Scalar
 BUDGET = 200
 """Mappings tried for stages that a planner does not decide on."""
 
@@ -103,7 +104,7 @@ class Proposal:
     mapping: Mapping[str, Cost]
     splits: Mapping[str, int] = field(default_factory=dict)
     lanes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from socsched.cost.model import CostModel, WorkOf
 from socsched.cost.profile import Profile
@@ -69,15 +68,24 @@ def make_plan(
         raise refusals[0]
     if not found:
         option = next((m for m in modes if m.default), modes[0])
-        return unplaceable(graph, CostModel(platform, option, work, profile), policy, objective)
+        return unplaceable(graph, CostModel(platform, option, work, profile), policy, goals)
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
     solutions = [each for each, _ in found]
     if best.candidate.verdict != "feasible":
         solutions = [_refuted(each, pipeline, graph) for each in solutions]
         best = next(each for each in solutions if each.candidate is best.candidate)
-    plan = written(best, solutions, objective, None, pipeline)
-    told: dict[str, Any] = {**plan.solver, "name": planner.name, "status": "proposed", "bound": None, "gap": None}
-    return replace(plan, solver={**told, "source": planner.source, "options": settings, "facts": dict(proposal.facts)})
+    plan = written(best, solutions, goals, None, pipeline)
+    report = replace(
+        plan.solver,
+        name=planner.name,
+        status="proposed",
+        bound=None,
+        gap=None,
+        source=planner.source,
+        options=settings,
+        facts=proposal.facts,
+    )
+    return replace(plan, solver=report)
 
 
 def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:

@@ -80,11 +80,11 @@ def test_a_plan_by_a_planner_is_written_and_simulated(tmp_path: Path, capsys: py
     file = tmp_path / "plan.json"
     assert main(["plan", *HOW, "--planner", "axonn", "-O", "share=0.7", "-o", str(file)]) == 0
     plan = load_plan(file)
-    assert plan.solver["name"] == "axonn" and plan.solver["options"]["share"] == 0.7
+    assert plan.solver.name == "axonn" and plan.solver.options["share"] == 0.7
     # The expected time is that of the simulation, contention included, which the estimate leaves out.
     assert main(["plan", *HOW, "--planner", "axonn", "--no-refine", "-o", str(tmp_path / "raw.json")]) == 0
     assert load_plan(tmp_path / "raw.json").chains[0].expected_ns <= plan.chains[0].expected_ns
-    assert plan.solver["fixed_point"] is True
+    assert plan.solver.fixed_point is True
     assert main(["simulate", str(file), "--duration", "1s"]) == 0
     assert main(["plan", *HOW, "-O", "share=0.7"]) == 2
     assert main(["plan", *HOW, "--planner", "axonn", "-O", "share"]) == 2

@@ -171,7 +171,7 @@ def test_a_tiled_plan_is_bounded_simulated_written_and_restored() -> None:
     tiles = [task for task in plan.tasks if "tile" in task.name and task.kind == "stage"]
     assert len(tiles) == 8 and {task.engine for task in tiles} == {"cpu0"}
     assert {task.lanes for task in tiles} == {(0,), (1,), (2,), (3,)}
-    assert plan.solver["facts"]["tile_bytes"] < plan.solver["facts"]["whole_bytes"] / 4
+    assert plan.solver.facts["tile_bytes"] < plan.solver.facts["whole_bytes"] / 4
     trace = run(plan, 10**9).trace
     assert trace is not None
     seen = result(trace, plan)["chains"]["camera-detection"]

@@ -116,7 +116,7 @@ def test_networks_wait_for_one_another_at_barriers() -> None:
     assert any({name.split(".")[0] for name in after} == {"left", "right"} for after in waits.values())
     assert all(task.engine == "gpu" for task in plan.tasks)
     makespan = max(figures[name]["response_time_ns"]["mean"] for name in ("left", "right"))
-    assert makespan == pytest.approx(plan.solver["facts"]["round_ns"], rel=0.15)
+    assert makespan == pytest.approx(plan.solver.facts["round_ns"], rel=0.15)
 
 
 def test_one_network_alone_is_refused() -> None:

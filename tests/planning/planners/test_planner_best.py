@@ -69,7 +69,7 @@ def test_the_longest_chain_is_as_short_as_any_mapping_makes_it(waiting_ms: int) 
 
 def test_the_plan_says_the_longest_chain_as_simulated() -> None:
     plan = mine(detectors(3), "longest")
-    assert plan.solver["value"] == max(chain.expected_ns for chain in plan.chains) and plan.solver["rounds"] >= 1
+    assert plan.solver.value == max(chain.expected_ns for chain in plan.chains) and plan.solver.rounds >= 1
 
 
 @pytest.mark.slow

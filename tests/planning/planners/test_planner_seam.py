@@ -34,7 +34,7 @@ def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
     plan = make_plan(
         planners.planner(name), pipeline, get_platform(ORIN), "50W", work=stage_work, options=OPTIONS.get(name)
     )
-    assert plan.solver["name"] == name and plan.solver["source"]
+    assert plan.solver.name == name and plan.solver.source
     assert from_document(to_document(plan)) == plan
     seen = result(run(plan, 2 * 10**9).trace, plan)["chains"]  # type: ignore[arg-type]
     for chain in plan.chains:
@@ -52,13 +52,13 @@ def test_axonn_keeps_its_cap_or_says_what_it_would_take() -> None:
         return make_plan(planners.planner("axonn"), pipeline, platform, "50W", work=stage_work, options=options)
 
     for share in ("0.95", "0.8", "0.65"):
-        facts = made(share=share).solver["facts"]
+        facts = made(share=share).solver.facts
         assert facts["energy_uj"] <= float(share) * facts["fastest"]["energy_uj"] + 1
         assert facts["time_ns"] > facts["fastest"]["time_ns"]
     with pytest.raises(UsageError, match=r"the least is ([0-9.]+)") as caught:
         made(cap="0.001")
     least = float(re.findall(r"the least is ([0-9.]+)", str(caught.value))[0])
-    assert made(cap=str(least * 1.001)).solver["facts"]["energy_uj"] <= least * 1001
+    assert made(cap=str(least * 1.001)).solver.facts["energy_uj"] <= least * 1001
 
 
 def test_names_and_options_are_checked() -> None:
@@ -104,7 +104,7 @@ def test_a_planner_from_outside_plans_like_the_others(monkeypatch: pytest.Monkey
 
     def energy(**options: str) -> int:
         plan = make_plan(planners.planner("coolest"), pipeline, platform, "50W", work=stage_work, options=options)
-        assert plan.solver["name"] == "coolest" and plan.verdict == "feasible"
+        assert plan.solver.name == "coolest" and plan.verdict == "feasible"
         return sum(task.energy_uj for task in plan.tasks if task.kind == "stage")
 
     fastest = make_plan(planners.planner("herald"), pipeline, platform, "50W", work=stage_work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reference.model import TaskState
 from socsched.cost.contention import ContentionModel, contention_model
+from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.plan import Plan
 
 
@@ -20,7 +21,7 @@ class Memory:
     """
 
     def __init__(self, capacity: int, model: ContentionModel | None = None) -> None:
-        self.model = model or contention_model({}, capacity, {})
+        self.model = model or contention_model(ContentionChoice(), capacity, {})
         self.active: list[TaskState] = []
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 

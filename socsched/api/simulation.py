@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from socsched.api.tasksets import TaskSetSimulation
     from socsched.descriptor.taskset_model import TaskSet
     from socsched.planning.plan import Plan
-    from socsched.sim.engine import Simulated
+    from socsched.sim.engine import SimulationRun
     from socsched.sim.faults import Faults
     from socsched.sim.policies import Key, Policy
     from socsched.trace.trace import Trace
@@ -98,7 +98,7 @@ def policy_name(policy: str | Policy | Key) -> str:
     """Return the name of a policy; an object or a function is registered in this process under that name."""
     from socsched.sim import policies
 
-    return policies.policy(policy).name if isinstance(policy, str) else policies.register(policy)
+    return policies.get_policy(policy).name if isinstance(policy, str) else policies.register(policy)
 
 
 def planned_policy(name: str) -> str:
@@ -106,7 +106,7 @@ def planned_policy(name: str) -> str:
     return name if name in ("edf", "fp") else "edf"
 
 
-def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> Simulated:
+def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> SimulationRun:
     """Simulate a plan unchanged, with or without a trace."""
     from socsched.sim.engine import run as run_kernel
     from socsched.sim.faults import Faults, load_faults
@@ -121,7 +121,7 @@ def many_jobs(plan: Plan, length_ns: int) -> bool:
     return sum(length_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
 
 
-def figures(done: Simulated) -> dict[str, Any]:
+def figures(done: SimulationRun) -> dict[str, Any]:
     """Return the figures of a simulation in the form of result.json."""
     if done.trace is None:
         from socsched.sim.totals import totals

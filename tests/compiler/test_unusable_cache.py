@@ -138,11 +138,11 @@ def test_without_a_cache_long_simulations_are_interpreted_and_say_so(
     monkeypatch.delenv("SOCSCHED_KERNEL", raising=False)
     monkeypatch.setattr(build, "_loaded", {})
     monkeypatch.setattr(build, "_failed", {})
-    assert build.kernel("auto", build.WORTH).__module__ == "socsched.sim.kernel.kernel"
+    assert build.load_kernel("auto", build.WORTH_COMPILING).__module__ == "socsched.sim.kernel.kernel"
     told = capsys.readouterr().err
     assert told.count("simulations are interpreted") == 1 and "cannot use this cache folder" in told
     with pytest.raises(MachineError, match="cannot be compiled"):
-        build.kernel("compiled")
+        build.load_kernel("compiled")
 
 
 def answering(number: int, made: list[int]) -> Callable[[Path], None]:

@@ -14,8 +14,8 @@ from reference.engine import simulate as reference
 
 from socsched.errors import MachineError
 from socsched.planning.plan import Plan
-from socsched.sim.build import kernel
-from socsched.sim.engine import Simulated, run
+from socsched.sim.build import load_kernel
+from socsched.sim.engine import SimulationRun, run
 from socsched.sim.faults import Faults
 from socsched.sim.totals import totals
 from socsched.trace.metrics import result
@@ -25,7 +25,7 @@ from socsched.trace.trace import Trace
 
 def compiled() -> str:
     try:
-        kernel("compiled")
+        load_kernel("compiled")
     except MachineError as error:
         pytest.skip(str(error))
     return "compiled"
@@ -67,7 +67,7 @@ def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None
     one, other = (run(made, HORIZON, 3, None, harm, implementation=i) for i in (compiled(), "python"))
     assert one.trace is not None and other.trace is not None
     same(one.trace, other.trace)
-    for name in ("released", "done", "dropped", "aborted", "late", "spent", "chain_missed", "chain_completed"):
+    for name in ("released", "done", "dropped", "aborted", "late", "busy_time", "chain_missed", "chain_completed"):
         assert np.array_equal(one.outcome.ints(name), other.outcome.ints(name)), name
 
 
@@ -83,7 +83,7 @@ def test_running_figures_are_those_of_the_trace(data: st.DataObject) -> None:
     compare_figures(made, result(kept.trace, made), lean)
 
 
-def compare_figures(made: Plan, expected: dict[str, Any], lean: Simulated) -> None:
+def compare_figures(made: Plan, expected: dict[str, Any], lean: SimulationRun) -> None:
     found = lean.outcome
     for index, owner in enumerate(made.tasks):
         figures = expected["stages"][owner.name]

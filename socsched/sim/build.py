@@ -60,7 +60,7 @@ WORTH_COMPILING = 30_000
 def load_kernel(prefer: str | None = None, segments: int = WORTH_COMPILING, words: int = 1) -> Any:
     """Return the class `Kernel` for a simulation of about `segments` segments, compiled if possible.
 
-    `words`: number of 64-lane words needed by the largest engine (`Lowered.tables`); the kernel is compiled separately
+    `words`: number of 64-slot words needed by the largest engine (`Lowered.tables`); the kernel is compiled separately
     for each number.
 
     `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted),
@@ -127,7 +127,7 @@ def _interpreted() -> Any:
     return Kernel
 
 
-def why_interpreted() -> str:
+def explain_interpreted() -> str:
     """Return the reason the last `load_kernel()` is interpreted, empty if it is compiled."""
     return str(_loaded.get("why", ""))
 

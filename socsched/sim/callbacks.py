@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -229,9 +228,3 @@ class Callbacks:
     def list_marks(self) -> list[Mark]:
         """Return every instant that faults and the board add to the trace."""
         return sorted([*self.marks, *(self.board.marks if self.board else ())])
-
-
-def scaled_segment(segment: Segment, factor: Fraction) -> Segment:
-    """Return a segment scaled to `factor` times its work (rounded up)."""
-    time, fixed, size = (-(-value * factor // 1) for value in (segment.time_ns, segment.fixed_ns, segment.bytes))
-    return replace(segment, time_ns=int(time), fixed_ns=int(fixed), bytes=int(size))

@@ -139,10 +139,10 @@ def _is_column(name: str) -> bool:
 def _check_range(plan: Plan, name: str, values: NDArray[np.int64], least: int, most: int) -> None:
     if not len(values) or (int(values.min()) >= least and int(values.max()) <= most):
         return
-    place = int(np.argmax((values < least) | (values > most)))
+    index = int(np.argmax((values < least) | (values > most)))
     kind = _SUBJECTS.get(name[0]) if name[1:2] == "_" else None
     subject = ""
     if kind and len(values) == len(getattr(plan, kind)):
-        member = getattr(plan, kind)[place]
+        member = getattr(plan, kind)[index]
         subject = f" of {getattr(member, 'name', None) or member.id!r}"
-    raise UsageError(f"plan: {name}{subject}: expected from {least} to {most}, got {int(values[place])}")
+    raise UsageError(f"plan: {name}{subject}: expected from {least} to {most}, got {int(values[index])}")

@@ -181,13 +181,13 @@ class _Units:
         wanted = dict.fromkeys(claim for task in plan.tasks for claim in _wanted(task))
         apart: dict[int, list[int]] = {index: [] for index in range(len(plan.engines))}
         for name, lanes in wanted:
-            mask, kept = _mask(lanes), []
+            mask, others = _mask(lanes), []
             for other in apart[engines[name]]:
                 if other & mask:
                     mask |= other
                 else:
-                    kept.append(other)
-            apart[engines[name]] = [*kept, mask]
+                    others.append(other)
+            apart[engines[name]] = [*others, mask]
         self.units = tuple(Unit(engine, mask) for engine, masks in apart.items() for mask in sorted(masks))
         first = {(unit.engine, (unit.mask & -unit.mask).bit_length() - 1): i for i, unit in enumerate(self.units)}
         unit_of: dict[tuple[int, int], int] = {}

@@ -413,7 +413,7 @@ def test_looking_only_when_it_matters_is_looking_at_every_tick(monkeypatch: pyte
         made = plan(tasks, [engine(lanes=lanes, preemption=rng.choice(("full", "segment")))])
         sparse = run(made, 150_000 * US, policy=name, implementation="python")
         with monkeypatch.context() as patched:
-            patched.setattr(Kernel, "ticks_until", lambda self, u, now: 1)
+            patched.setattr(Kernel, "count_ticks", lambda self, u, now: 1)
             every = run(made, 150_000 * US, policy=name, implementation="python")
         assert sparse.trace == every.trace
         assert sparse.outcome.number("events") <= every.outcome.number("events")

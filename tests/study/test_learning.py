@@ -161,7 +161,7 @@ def test_no_agent_can_violate_the_guarantee(preemption: str) -> None:
     for seed in range(6):
         rng = Random(seed)
         _, misses = rollout(environment, seed, lambda observation, mask, rng=rng: rng.randrange(environment.actions))
-        refused += environment._puppet.refused
+        refused += environment._controller.refused
         assert misses[0] == 0
     assert refused > 0 or preemption == "full"
 

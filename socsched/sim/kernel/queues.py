@@ -201,13 +201,13 @@ class Queues(Jobs):
         if self.has_chains:
             self.chains.record_end(t, frame, now)
         self.job[t] = -1
-        mates: i64 = self.batch[t]
+        others: i64 = self.batch[t]
         self.batch[t] = -1
         self.promote_next(t, now)
         for i in range(self.t_successors0[t], self.t_successors0[t] + self.t_successors[t]):
             self.deliver(self.successors[i], frame, release, now)
-        if mates >= 0:
-            self.end_batch(t, mates, now)
+        if others >= 0:
+            self.end_batch(t, others, now)
 
     def move_job(self, t: i64, g: i64, now: i64) -> None:
         """Move a job to its next segment's slots: release the present ones or busy-wait on them, and queue there."""

@@ -75,11 +75,11 @@ class Observer:
         jobs = view.ready()
         scale = REACH * self.period_ns
         few = len(jobs) < 2 and not self._points
-        # an action may be chosen now and take effect from the next nanosecond on (`study.environment`)
+        # an action may be chosen now and take effect from the next nanosecond on (the learning environment)
         need = self.period_ns + 1
         free = not (few and held == 0) and self._stealer.get_slack_ns(view, now_ns, need, scale) > need
         if few or not free:
-            mask = tuple(place == (held if free else 0) for place in range(len(ACTIONS)))
+            mask = tuple(action == (held if free else 0) for action in range(len(ACTIONS)))
         else:
             mask = tuple(self._points > 0 or not slow for _, slow in ACTIONS)
         known = max(self._stealer.slack_until_ns - now_ns, 0)

@@ -6,7 +6,7 @@ Names and numbers of the plan are checked here, and the tables as a whole in `si
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any
@@ -26,6 +26,7 @@ from socsched.sim.mechanisms import (
     make_unit_row,
 )
 from socsched.sim.policies import Policy, Term, get_policy
+from socsched.sim.slots import Unit, UnitMap
 
 FAR = 1 << 62
 KINDS = {"full": 0, "segment": 1, "none": 2, "restart": 3}
@@ -36,14 +37,6 @@ MOST_APART = 1024
 _FINEST = 1 << 20
 """Power of a slot is stored in fractions of a mW, at most this many per mW."""
 _PREFIX = ("switch", "wait")
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Slots of one engine that compete with each other; tasks outside the unit share no slot with tasks inside."""
-
-    engine: int
-    mask: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +77,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     if not plan.tasks:
         raise UsageError("the plan has no tasks, so there is nothing to simulate")
     policies = tuple(get_policy(override or engine.policy) for engine in plan.engines)
-    unit_map = _Units(plan, engines)
+    unit_map = UnitMap(plan, engines)
     units = unit_map.units
     rows, streams = _Columns(), _Streams(seed)
     rows["waits"] = array("q")
@@ -168,57 +161,6 @@ class _Streams:
         return len(self.names) - 1
 
 
-class _Units:
-    """Where tasks and their segments run: the `units` of the plan, and the unit of each slot of an engine.
-
-    `masks` receives the slots of every segment row, bit k for slot k.
-    """
-
-    def __init__(self, plan: Plan, engines: Mapping[str, int]) -> None:
-        self._engines = engines
-        self._known: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = {}
-        self.masks: list[int] = []
-        wanted = dict.fromkeys(claim for task in plan.tasks for claim in _wanted(task))
-        apart: dict[int, list[int]] = {index: [] for index in range(len(plan.engines))}
-        for name, lanes in wanted:
-            mask, others = _mask(lanes), []
-            for other in apart[engines[name]]:
-                if other & mask:
-                    mask |= other
-                else:
-                    others.append(other)
-            apart[engines[name]] = [*others, mask]
-        self.units = tuple(Unit(engine, mask) for engine, masks in apart.items() for mask in sorted(masks))
-        first = {(unit.engine, (unit.mask & -unit.mask).bit_length() - 1): i for i, unit in enumerate(self.units)}
-        unit_of: dict[tuple[int, int], int] = {}
-        for (engine, _), number in first.items():
-            rest = self.units[number].mask
-            while rest:
-                slot = (rest & -rest).bit_length() - 1
-                unit_of[engine, slot] = number
-                rest &= rest - 1
-        for name, lanes in wanted:
-            self._known[name, lanes] = _mask(lanes), unit_of[engines[name], lanes[0]]
-
-    def find(self, engine: str, lanes: tuple[int, ...]) -> tuple[int, int]:
-        """Return slots as a mask, and the number of their unit."""
-        return self._known[engine, lanes]
-
-
-def _mask(lanes: Iterable[int]) -> int:
-    mask = 0
-    for slot in lanes:
-        mask |= 1 << slot
-    return mask
-
-
-def _wanted(task: Task) -> Iterable[tuple[str, tuple[int, ...]]]:
-    yield task.engine, task.lanes
-    for segment in (*task.segments, *task.degraded):
-        if segment.engine:
-            yield segment.engine, segment.lanes
-
-
 def _order_size(rows: _Columns, owners: Sequence[Task], units: int) -> int:
     """Write the start of every unit's order, with two claims for every task that runs there.  Return the total size."""
     visitors: list[set[str]] = [set() for _ in range(units)]
@@ -248,7 +190,7 @@ def _join_size(rows: _Columns, plan: Plan) -> int:
 
 
 def _segments(
-    rows: _Columns, plan: Plan, engines: Mapping[str, int], unit_map: _Units, policies: Sequence[Policy]
+    rows: _Columns, plan: Plan, engines: Mapping[str, int], unit_map: UnitMap, policies: Sequence[Policy]
 ) -> list[tuple[Task, str, Segment]]:
     """Write one row per segment, and the index of each task's first segment."""
     found: list[tuple[Task, str, Segment]] = []

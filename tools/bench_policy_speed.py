@@ -31,9 +31,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from bench_sim import SECOND, Workload, rows, task_plan, task_sets  # noqa: E402
 
 from socsched import plugins  # noqa: E402
-from socsched.sim.build import kernel, why_interpreted  # noqa: E402
+from socsched.sim.build import explain_interpreted, load_kernel  # noqa: E402
 from socsched.sim.engine import run  # noqa: E402
-from socsched.sim.policies import GIVEN, GROUP, Policy  # noqa: E402
+from socsched.sim.policies import GROUP, REGISTERED, Policy  # noqa: E402
 from socsched.sim.policies.learned import ACTIONS, FEATURES  # noqa: E402
 
 
@@ -44,9 +44,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=300, help="simulated time")
     parser.add_argument("--only", default="", help="policies, by the names of this table")
     options = parser.parse_args()
-    kernel()
-    print(f"kernel: {why_interpreted() or 'compiled'}; load {os.getloadavg()[0]:.1f}; processor time")
-    GIVEN["calm"] = example()
+    load_kernel()
+    print(f"kernel: {explain_interpreted() or 'compiled'}; load {os.getloadavg()[0]:.1f}; processor time")
+    REGISTERED["calm"] = example()
     low = Workload("10 tasks, 1 CPU, EDF, U=0.4", task_plan(rows(10, 0.4), 1, "edf", False), 0)
     busy, wide, _ = task_sets()
     with tempfile.TemporaryDirectory() as folder:

@@ -57,8 +57,8 @@ def main() -> None:
     options = parser.parse_args()
     global clock
     clock = time.process_time if options.cpu else time.perf_counter
-    kernel()
-    how = f"interpreted, {why_interpreted()}" if why_interpreted() else "compiled"
+    load_kernel()
+    how = f"interpreted, {explain_interpreted()}" if explain_interpreted() else "compiled"
     print(f"kernel: {how}; load {os.getloadavg()[0]:.1f}; {'processor' if options.cpu else 'wall-clock'} time")
     print(f"{'workload':<46}{'jobs':>9}{'M jobs/s':>10}{'M events/s':>12}{'SimSo jobs/s':>14}{'ratio':>8}")
     uni, everywhere, partitioned = task_sets()
@@ -82,7 +82,9 @@ def show(name: str, jobs: int, speed: float, events: float, peer: float | None) 
     print(f"{name:<46}{jobs:>9}{speed / 1e6:>10.2f}{events / 1e6:>12.2f}{tail}", flush=True)
 
 
-def measure(work: Workload, repeat: int, then: Callable[[Simulated], None] | None = None) -> tuple[float, int, float]:
+def measure(
+    work: Workload, repeat: int, then: Callable[[SimulationRun], None] | None = None
+) -> tuple[float, int, float]:
     """Return jobs a second (median), jobs, and events a second; `then` is measured too and gets a trace."""
     walls = []
     jobs = events = 0
@@ -97,7 +99,7 @@ def measure(work: Workload, repeat: int, then: Callable[[Simulated], None] | Non
     return jobs / wall, jobs, events / wall
 
 
-def write(done: Simulated, plan: Plan) -> None:
+def write(done: SimulationRun, plan: Plan) -> None:
     """Write a simulation's trace for Perfetto."""
     from socsched.trace.perfetto import write_perfetto
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from socsched.api.tasksets import TaskSetSimulation
     from socsched.descriptor.taskset_model import TaskSet
     from socsched.planning.plan import Plan
-    from socsched.sim.engine import Simulated
+    from socsched.sim.engine import SimulationRun
     from socsched.sim.faults import Faults
     from socsched.sim.policies import Key, Policy
     from socsched.trace.document import ResultDocument
@@ -99,7 +99,7 @@ def policy_name(policy: str | Policy | Key) -> str:
     """Return the name of a policy; an object or a function is registered in this process under that name."""
     from socsched.sim import policies
 
-    return policies.policy(policy).name if isinstance(policy, str) else policies.register(policy)
+    return policies.get_policy(policy).name if isinstance(policy, str) else policies.register(policy)
 
 
 def planned_policy(name: str) -> str:
@@ -107,7 +107,7 @@ def planned_policy(name: str) -> str:
     return name if name in ("edf", "fp") else "edf"
 
 
-def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> Simulated:
+def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> SimulationRun:
     """Simulate a plan unchanged, with or without a trace."""
     from socsched.sim.engine import run as run_kernel
     from socsched.sim.faults import Faults, load_faults

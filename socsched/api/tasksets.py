@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from socsched.descriptor.taskset_model import TaskSet
-    from socsched.sim.engine import Simulated
+    from socsched.sim.engine import SimulationRun
     from socsched.sim.policies import Key, Policy
 
 
@@ -35,7 +35,7 @@ class TaskSetSimulation:
     """Result of a simulated task set, task by task in the order of its file."""
 
     taskset: TaskSet
-    simulated: Simulated
+    simulated: SimulationRun
     tasks: tuple[TaskFigures, ...]
 
     @property
@@ -55,9 +55,9 @@ class TaskSetSimulation:
 
     def document(self, jobs: int = 0) -> dict[str, Any]:
         """Return the result in the file's unit of time, with the first `jobs` jobs (`sim.tasksets.answer`)."""
-        from socsched.sim.tasksets import answer
+        from socsched.sim.tasksets import summarise_taskset
 
-        return answer(self.taskset, self.simulated, jobs)
+        return summarise_taskset(self.taskset, self.simulated, jobs)
 
 
 def simulate(
@@ -83,7 +83,7 @@ def simulate(
     return TaskSetSimulation(taskset, done, tuple(_figures(taskset, done)))
 
 
-def _figures(taskset: TaskSet, done: Simulated) -> list[TaskFigures]:
+def _figures(taskset: TaskSet, done: SimulationRun) -> list[TaskFigures]:
     found = done.outcome
     sums, most, counts = (found.ints_of("responses", which) for which in (1, 2, 3))
     columns = {name: found.ints(name) for name in ("released", "late", "overdue", "preempted", "migrated")}

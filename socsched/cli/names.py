@@ -76,15 +76,15 @@ class _PolicyName(Completed):
         """Return the name under which the policy is registered."""
         if ".py:" not in str(value):
             return str(value)
-        from socsched.sim.policies.from_file import registered
+        from socsched.sim.policies.from_file import register_file
 
-        return registered(str(value))
+        return register_file(str(value))
 
 
 def _policies(_: click.Context) -> list[str]:
-    from socsched.sim.policies import known
+    from socsched.sim.policies import list_policies
 
-    return [*known(), *(f"np-{name}" for name in known())]
+    return [*list_policies(), *(f"np-{name}" for name in list_policies())]
 
 
 MODE = Completed("text", lambda ctx: [*(mode.name for mode in _platform(ctx).modes), "auto"])

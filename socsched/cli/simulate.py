@@ -26,9 +26,9 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     """Print every policy of the simulator, and exit."""
     if not value:
         return
-    from socsched.sim.policies import descriptions
+    from socsched.sim.policies import describe_policies
 
-    found = descriptions()
+    found = describe_policies()
     if ctx.ensure_object(Output).json:
         ctx.obj.document({"policies": found})
     else:

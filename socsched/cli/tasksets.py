@@ -47,13 +47,13 @@ def simulate(
     from socsched.api.results import Result
     from socsched.api.tasksets import simulate as run
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.sim.tasksets import planned_horizon
+    from socsched.sim.tasksets import choose_horizon
     from socsched.trace.metrics import result
     from socsched.units import format_duration
 
     tasks = load_taskset(file)
     if duration is None and tasks.horizon_ns is None:
-        duration, repeats = planned_horizon(tasks)
+        duration, repeats = choose_horizon(tasks)
         if duration < repeats:
             output.warn(
                 f"the tasks repeat only after {format_duration(repeats)}: simulating {format_duration(duration)}; "

@@ -20,13 +20,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from socsched.progress import notice
-from socsched.sim.merge import merged
+from socsched.sim.merge import merge_layers
 
 MODULE, KIND = "socsched_kernel", "kernel"
 MODULES = (
-    "codes", "arithmetic", "columns", "events", "memory", "records", "totals", "tables", "slots", "state", "books",
-    "reservations", "credits", "progress", "orders", "places", "jobs", "queues", "guests", "dispatching", "slack",
-    "steering", "kernel",
+    "codes", "arithmetic", "columns", "events", "contention", "records", "totals", "tables", "job_pool", "state",
+    "accounting", "reservations", "fair_share", "progress", "orders", "slots", "jobs", "queues", "corunning",
+    "dispatching", "slack_stealing", "controllers", "kernel",
 )  # fmt: skip
 # -O2 and -O3 give no faster kernel and take more than twice as long to compile.
 _FLAGS = (
@@ -53,14 +53,14 @@ _DIRECTIVES = {
 _loaded: dict[str, Any] = {}
 
 
-WORTH = 30_000
+WORTH_COMPILING = 30_000
 """Number of segments from which compiling pays off: interpreting that many takes about as long as compiling."""
 
 
-def kernel(prefer: str | None = None, segments: int = WORTH, words: int = 1) -> Any:
+def load_kernel(prefer: str | None = None, segments: int = WORTH_COMPILING, words: int = 1) -> Any:
     """Return the class `Kernel` for a simulation of about `segments` segments, compiled if possible.
 
-    `words`: number of 64-lane words needed by the largest engine (`Lowered.tables`); the kernel is compiled separately
+    `words`: number of 64-slot words needed by the largest engine (`Lowered.tables`); the kernel is compiled separately
     for each number.
 
     `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted),
@@ -70,20 +70,20 @@ def kernel(prefer: str | None = None, segments: int = WORTH, words: int = 1) -> 
     from socsched.errors import MachineError
 
     wanted = prefer or os.environ.get("SOCSCHED_KERNEL") or "auto"
-    flavour = _Flavour(words, wanted == "checked")
+    variant = _Variant(words, wanted == "checked")
     key = f"{wanted} {words}"
-    if wanted == "auto" and key not in _loaded and segments < WORTH and not _ready(flavour):
+    if wanted == "auto" and key not in _loaded and segments < WORTH_COMPILING and not _is_cached(variant):
         return _interpreted()
     if key not in _loaded:
         if wanted == "python":
             _loaded[key] = _interpreted()
         else:
             try:
-                if flavour in _failed:
-                    raise _Impossible(_failed[flavour])
-                _loaded[key] = _import(_built(flavour), flavour).Kernel
+                if variant in _failed:
+                    raise _Impossible(_failed[variant])
+                _loaded[key] = _import(_build_cached(variant), variant).Kernel
             except _Impossible as reason:
-                _failed[flavour] = str(reason)
+                _failed[variant] = str(reason)
                 if wanted != "auto":
                     raise MachineError(
                         f"the simulation kernel cannot be compiled: {reason}",
@@ -95,8 +95,8 @@ def kernel(prefer: str | None = None, segments: int = WORTH, words: int = 1) -> 
     return _loaded[key]
 
 
-class _Flavour(NamedTuple):
-    """One variant of the compiled kernel."""
+class _Variant(NamedTuple):
+    """A variant of the compiled kernel."""
 
     words: int
     checked: bool
@@ -117,8 +117,8 @@ class _Flavour(NamedTuple):
         return (*(_CHECKED if self.checked else _FLAGS), f"-DSOCSCHED_WORDS={self.words}")
 
 
-_failed: dict[_Flavour, str] = {}
-"""Reason a flavour cannot be compiled, kept so that it is not tried again."""
+_failed: dict[_Variant, str] = {}
+"""Reason a variant cannot be compiled, kept so that it is not tried again."""
 
 
 def _interpreted() -> Any:
@@ -127,8 +127,8 @@ def _interpreted() -> Any:
     return Kernel
 
 
-def why_interpreted() -> str:
-    """Return the reason the last `kernel()` is interpreted, empty if it is compiled."""
+def explain_interpreted() -> str:
+    """Return the reason the last `load_kernel()` is interpreted, empty if it is compiled."""
     return str(_loaded.get("why", ""))
 
 
@@ -140,42 +140,42 @@ def _sources() -> Path:
     return Path(__file__).with_name("kernel")
 
 
-def _digest(flavour: _Flavour) -> str:
+def _digest(variant: _Variant) -> str:
     try:
         cython = version("cython")
     except PackageNotFoundError:
         raise _Impossible("Cython is not installed") from None
     seen = hashlib.sha256(
-        f"{cython}{sys.implementation.cache_tag}{sysconfig.get_platform()}{flavour.flags}{_DIRECTIVES}".encode()
+        f"{cython}{sys.implementation.cache_tag}{sysconfig.get_platform()}{variant.flags}{_DIRECTIVES}".encode()
     )
     for path in (*sorted(_sources().glob("*.p[yx]*")), Path(__file__).with_name("merge.py")):
         seen.update(path.name.encode() + path.read_bytes())
     return seen.hexdigest()[:24]
 
 
-def _ready(flavour: _Flavour) -> bool:
+def _is_cached(variant: _Variant) -> bool:
     """Return whether a compiled kernel is in the cache; loading may still reject it."""
     from socsched.cache import cache_dir
     from socsched.errors import MachineError
 
     try:
-        return (cache_dir() / KIND / _digest(flavour) / flavour.binary).exists()
+        return (cache_dir() / KIND / _digest(variant) / variant.binary).exists()
     except (_Impossible, MachineError, OSError):
         return False
 
 
-def _built(flavour: _Flavour) -> Path:
+def _build_cached(variant: _Variant) -> Path:
     """Return the compiled module, building it on first use."""
     from socsched.compiler.store import library
     from socsched.errors import MachineError
 
     try:
-        return library(KIND, _digest(flavour), flavour.binary, lambda folder: _build(folder, flavour))
+        return library(KIND, _digest(variant), variant.binary, lambda folder: _build(folder, variant))
     except (MachineError, OSError) as error:
         raise _Impossible(str(error)) from None
 
 
-def _build(folder: Path, flavour: _Flavour) -> None:
+def _build(folder: Path, variant: _Variant) -> None:
     from socsched.compiler import compilers
 
     compiler = compilers.c_compiler()
@@ -184,26 +184,26 @@ def _build(folder: Path, flavour: _Flavour) -> None:
         raise _Impossible("there is no C compiler")
     if not (headers / "Python.h").exists():
         raise _Impossible(f"Python's headers are not installed ({headers / 'Python.h'})")
-    for text, suffix in zip(merged(_sources(), MODULES), (".py", ".pxd"), strict=True):
-        (folder / flavour.module).with_suffix(suffix).write_text(text, encoding="utf-8")
+    for text, suffix in zip(merge_layers(_sources(), MODULES), (".py", ".pxd"), strict=True):
+        (folder / variant.module).with_suffix(suffix).write_text(text, encoding="utf-8")
     print("compiling the simulation kernel (once)", file=sys.stderr)
-    command = [sys.executable, "-m", "cython", "-3", f"{flavour.module}.py"]
+    command = [sys.executable, "-m", "cython", "-3", f"{variant.module}.py"]
     for key, value in _DIRECTIVES.items():
         command += ["-X", f"{key}={value}"]
     try:
         compilers.run(command, folder)
-        compile_c = [compiler, *flavour.flags, f"-I{headers}", f"{flavour.module}.c", "-o", flavour.binary]
+        compile_c = [compiler, *variant.flags, f"-I{headers}", f"{variant.module}.c", "-o", variant.binary]
         compilers.run(compile_c, folder)
     except subprocess.CalledProcessError as error:
         raise _Impossible(f"{error.cmd[0]} failed:\n{error.stdout[-2000:]}") from None
     except subprocess.TimeoutExpired as error:
         raise _Impossible(f"{error.cmd[0]} took longer than {error.timeout:.0f} s") from None
-    (folder / f"{flavour.module}.c").unlink()
+    (folder / f"{variant.module}.c").unlink()
 
 
-def _import(file: Path, flavour: _Flavour) -> ModuleType:
+def _import(file: Path, variant: _Variant) -> ModuleType:
     """Import the compiled module from its file, under its own name."""
-    name = flavour.module
+    name = variant.module
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -13,19 +12,19 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
-from socsched.sim.board import Board
+from socsched.sim.controllers.board import Board
+from socsched.sim.controllers.custom import CustomControllers
 from socsched.sim.faults import Faults
+from socsched.sim.longest_times import check_faults, find_worst_ratios, report_too_long
 from socsched.sim.lower import FAR, Lowered
-from socsched.sim.policies import Ready
-from socsched.sim.steering import Steering
-from socsched.sim.stretch import check_faults, too_long, worst_ratios
+from socsched.sim.policies import ReadyJob
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
 
 _DRAWS = 128
 _LIMIT = 1 << 31
 
 
-def planned_model(plan: Plan) -> ContentionModel:
+def make_contention_model(plan: Plan) -> ContentionModel:
     """Return the contention model of a plan; raise UsageError if it is unknown or its parameters are invalid."""
     return contention_model(plan.contention, plan.dram_bandwidth, {engine.id: engine.kind for engine in plan.engines})
 
@@ -34,7 +33,7 @@ Mark = tuple[int, int, int, int]
 """An instant: time, code, engine index, value."""
 
 
-class Conductor:
+class Callbacks:
     """Answers the kernel's callbacks for one simulation; `marks` are the instants it adds to the trace.
 
     `foreign` lists (ns, engine, GB/s) steps of DRAM traffic from outside the plan.
@@ -43,9 +42,9 @@ class Conductor:
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
         check_faults(faults)
-        self._ratios = worst_ratios(self.plan, self.tables, faults, lowered.segments)
+        self._ratios = find_worst_ratios(self.plan, self.tables, faults, lowered.segments)
         self.marks: list[Mark] = []
-        self.model = planned_model(self.plan)
+        self.model = make_contention_model(self.plan)
         self._engines = {engine.id: index for index, engine in enumerate(self.plan.engines)}
         self._tasks = {task.name: index for index, task in enumerate(self.plan.tasks)}
         self._streams = list(lowered.streams)
@@ -56,19 +55,19 @@ class Conductor:
         self._hogs: list[tuple[str, int]] = []
         self.foreign: list[tuple[int, str, float]] = []
         orders: list[Any] = [p.order if callable(p.order) else None for p in lowered.policies]
-        self._asked = [orders[unit.engine] for unit in lowered.units]
-        self._edges = self._schedule(faults)
-        self._overruns(faults, seed)
-        self.tables["numbers"]["first_edge"] = self._edges[0][0] if self._edges else FAR
+        self._key_functions = [orders[unit.engine] for unit in lowered.units]
+        self._fault_changes = self._schedule(faults)
+        self._set_overruns(faults, seed)
+        self.tables["numbers"]["first_fault"] = self._fault_changes[0][0] if self._fault_changes else FAR
         rule = self.plan.throttle
         self.board = Board(self.plan, rule, self.tables) if rule else None
-        self.steering = Steering(lowered)
-        self._looks = rule.period_ns if rule else FAR
-        self.tables["numbers"]["first_control"] = min(self._looks, self.steering.next_ns)
+        self.controllers = CustomControllers(lowered)
+        self._next_sample = rule.period_ns if rule else FAR
+        self.tables["numbers"]["first_control"] = min(self._next_sample, self.controllers.next_ns)
 
     # -- callbacks
 
-    def stretch(self, key: tuple[int, ...]) -> tuple[int, ...]:
+    def resolve_contention(self, key: tuple[int, ...]) -> tuple[int, ...]:
         """Return the duration (ns) of each segment numbered in `key` while exactly these segments run.
 
         A negative number stands for the current foreign traffic; its entry in the result holds the bytes/s it attains.
@@ -80,13 +79,13 @@ class Conductor:
             if number >= 0 and pace * self._ratios[number] > STRETCHED_NS:
                 name = self.lowered.segments[number][1].name
                 cause = "its share of the DRAM's bandwidth"
-                raise too_long(f"segment {name!r}", pace * self._ratios[number], cause)
+                raise report_too_long(f"segment {name!r}", pace * self._ratios[number], cause)
         attained = sum(
             hog.bytes * hog.time_ns // pace for (_, hog), pace in zip(hogs, paces[len(running) :], strict=True)
         )
         return (*paces[: len(running)], *([attained] if len(key) > len(running) else []))
 
-    def draws(self, stream: int) -> list[int]:
+    def draw_numbers(self, stream: int) -> list[int]:
         """Return the next random numbers of a stream, from 0 to 2**62 - 1."""
         rng = self._random.get(stream)
         if rng is None:
@@ -94,12 +93,12 @@ class Conductor:
         draw = rng.getrandbits
         return [draw(62) for _ in range(_DRAWS)]
 
-    def asked(self, unit: int, task: int, *rest: Any) -> tuple[int, int]:
+    def compute_keys(self, unit: int, task: int, *rest: Any) -> tuple[int, int]:
         """Return the ordering keys that a policy written in Python gives a job."""
-        rule = self._asked[unit]
+        rule = self._key_functions[unit]
         frame, activation, release, deadline, start, done, left, running, now = rest
         # namedtuple built from a tuple, avoiding keyword arguments: construction is most of the cost of this callback
-        job = Ready._make(
+        job = ReadyJob._make(
             (self.plan.tasks[task], task, frame, activation, release, deadline, start, done, left, running == 1)
         )
         keys = rule(job, now)
@@ -107,9 +106,9 @@ class Conductor:
             first, second = keys
             if -FAR < first < FAR and -FAR < second < FAR:
                 return first, second
-        return self._checked(unit, keys)
+        return self._check_keys(unit, keys)
 
-    def _checked(self, unit: int, keys: Any) -> tuple[int, int]:
+    def _check_keys(self, unit: int, keys: Any) -> tuple[int, int]:
         if not 1 <= len(keys) <= 2 or not all(isinstance(key, int) and abs(key) < FAR for key in keys):
             policy = self.lowered.policies[self.lowered.units[unit].engine].name
             raise UsageError(f"policy {policy!r} must give one or two whole numbers below 2**62, got {keys!r}")
@@ -117,13 +116,13 @@ class Conductor:
 
     # -- faults
 
-    def edge(self, now: int) -> tuple[int, Collection[int], int, float]:
-        """Apply faults that begin or end; return the next edge, the changed engines, and the foreign traffic."""
+    def apply_faults(self, now: int) -> tuple[int, Collection[int], int, float]:
+        """Apply faults that begin or end; return the next change, the changed engines, and the foreign traffic."""
         changed: set[int] = set()
-        while self._edges and self._edges[0][0] <= now:
-            _, change, *arguments = self._edges.pop(0)
+        while self._fault_changes and self._fault_changes[0][0] <= now:
+            _, change, *arguments = self._fault_changes.pop(0)
             changed.update(getattr(self, f"_{change}")(now, *arguments))
-        following = self._edges[0][0] if self._edges else FAR
+        following = self._fault_changes[0][0] if self._fault_changes else FAR
         kind = 0
         if self._hogs:
             kind = 1 + self._hog_sets.setdefault(tuple(self._hogs), len(self._hog_sets))
@@ -158,14 +157,17 @@ class Conductor:
     def _source(self, name: str) -> int:
         return self.lowered.sources.index(name)
 
-    def _overruns(self, faults: Faults, seed: int) -> None:
+    def _set_overruns(self, faults: Faults, seed: int) -> None:
         for fault in faults.overruns:
             task = self._tasks[fault.stage]
             self._streams.append(f"{seed}:overrun:{fault.stage}")
             factor = fault.factor.limit_denominator(1 << 20)
-            self.tables["t_over"][task] = len(self._streams) - 1
-            self.tables["t_chance"][task] = int(fault.probability * 2**53)
-            self.tables["t_up"][task], self.tables["t_down"][task] = factor.numerator, factor.denominator
+            self.tables["t_overrun_stream"][task] = len(self._streams) - 1
+            self.tables["t_overrun_chance"][task] = int(fault.probability * 2**53)
+            self.tables["t_overrun_up"][task], self.tables["t_overrun_down"][task] = (
+                factor.numerator,
+                factor.denominator,
+            )
         self.tables["numbers"]["streams"] = len(self._streams)
 
     def _slowdown(self, now: int, begins: bool, engine: int, factor: Fraction, throttle: bool) -> tuple[int, ...]:
@@ -194,11 +196,11 @@ class Conductor:
         return ()
 
     def _stall(self, now: int, begins: bool, engine: int, lost: bool) -> tuple[int, ...]:
-        before = self.tables["n_still"][engine]
+        before = self.tables["n_stalled"][engine]
         self._stalled[engine][lost] += 1 if begins else -1
-        stands, dead = self._stalled[engine]
-        self.tables["n_still"][engine] = 2 if dead else 1 if stands else 0
-        if before != self.tables["n_still"][engine]:
+        stalls, deaths = self._stalled[engine]
+        self.tables["n_stalled"][engine] = 2 if deaths else 1 if stalls else 0
+        if before != self.tables["n_stalled"][engine]:
             self.marks.append((now, FAULT_STALL if begins else FAULT_OVER, engine, 0))
         return (engine,)
 
@@ -211,22 +213,18 @@ class Conductor:
         self.foreign.append((now, engine, sum(r for name, r in self._hogs if name == engine) / 1e9))
         return ()
 
-    def control(self, now: int, books: Mapping[str, Sequence[int]], traffic: float) -> tuple[int, Collection[int]]:
+    def run_controllers(
+        self, now: int, counters: Mapping[str, Sequence[int]], traffic: float
+    ) -> tuple[int, Collection[int]]:
         """Run the due controllers of board and policies; return the next due instant and the changed engines."""
         changed: set[int] = set()
-        if self.board is not None and self._looks <= now:
-            self._looks, stepped = self.board.look(now, books["spent"], traffic)
+        if self.board is not None and self._next_sample <= now:
+            self._next_sample, stepped = self.board.sample(now, counters["busy_time"], traffic)
             changed.update(stepped)
-        if self.steering.next_ns <= now:
-            changed |= self.steering.look(now, books)
-        return min(self._looks, self.steering.next_ns), sorted(changed)
+        if self.controllers.next_ns <= now:
+            changed |= self.controllers.sample(now, counters)
+        return min(self._next_sample, self.controllers.next_ns), sorted(changed)
 
-    def all_marks(self) -> list[Mark]:
+    def list_marks(self) -> list[Mark]:
         """Return every instant that faults and the board add to the trace."""
         return sorted([*self.marks, *(self.board.marks if self.board else ())])
-
-
-def scaled_segment(segment: Segment, factor: Fraction) -> Segment:
-    """Return a segment scaled to `factor` times its work (rounded up)."""
-    time, fixed, size = (-(-value * factor // 1) for value in (segment.time_ns, segment.fixed_ns, segment.bytes))
-    return replace(segment, time_ns=int(time), fixed_ns=int(fixed), bytes=int(size))

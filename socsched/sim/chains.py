@@ -13,45 +13,45 @@ from socsched.planning.plan import Plan
 OWN, SAME, SAMPLED = 0, 1, 2
 
 
-def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
+def make_chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
     """Return the tables `kernel.totals.Chains` reads; the columns are documented there."""
     names = [task.name for task in plan.tasks]
     number = {name: index for index, name in enumerate(names)}
     reads = {task.name: set(task.reads) for task in plan.tasks}
     origin = {name: len(names) + index for index, name in enumerate(sources)}
-    place_of = {name: index for index, name in enumerate(sources)}
+    source_of = {name: index for index, name in enumerate(sources)}
     after = {task.name: set(task.after) for task in plan.tasks}
     conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
     entries: dict[int, list[dict[str, int]]] = {index: [] for index in range(len(names))}
     starts: dict[int, list[int]] = {index: [] for index in range(len(sources))}
     deadlines, exact = array("q"), array("q")
-    slots = 0
+    rows = 0
     for chain, result in enumerate(plan.chains):
         deadlines.append(result.deadline_ns)
         path = result.path
-        if path[0] in place_of:
-            starts[place_of[path[0]]].append(chain)
-        before, plain = -1, True
-        for place, name in enumerate(path):
+        if path[0] in source_of:
+            starts[source_of[path[0]]].append(chain)
+        previous, plain = -1, True
+        for position, name in enumerate(path):
             if name not in number:
                 continue
-            entry = {"chain": chain, "mode": OWN, "slot": 0, "before": before, "producer": -1}
-            if place:
-                taken = _sampled(path[place - 1], name, reads, after, conversions)
-                if taken is not None:
+            entry = {"chain": chain, "mode": OWN, "row": 0, "previous": previous, "producer": -1}
+            if position:
+                sampled = _find_sampled(path[position - 1], name, reads, after, conversions)
+                if sampled is not None:
                     entry["mode"], plain = SAMPLED, False
-                    entry["producer"] = number.get(taken, origin.get(taken, -1))
+                    entry["producer"] = number.get(sampled, origin.get(sampled, -1))
                 elif not plain:
                     entry["mode"] = SAME
                 if entry["mode"] != OWN:
-                    entry["slot"], before, slots = slots, slots, slots + 1
+                    entry["row"], previous, rows = rows, rows, rows + 1
             # from the first sampling stage on, the next sample makes up for a lost job
             entry["loses"] = int(plain)
-            entry["last"] = int(place == len(path) - 1)
+            entry["last"] = int(position == len(path) - 1)
             entries[number[name]].append(entry)
         exact.append(int(plain))
     tables: dict[str, array[int]] = {"c_deadline": deadlines, "c_exact": exact}
-    columns = ("chain", "mode", "slot", "before", "producer", "last", "loses")
+    columns = ("chain", "mode", "row", "previous", "producer", "last", "loses")
     tables.update({f"o_{column}": array("q") for column in (*columns, "first", "count")})
     for index in range(len(names)):
         tables["o_first"].append(len(tables["o_chain"]))
@@ -67,7 +67,7 @@ def chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
     return tables
 
 
-def _sampled(
+def _find_sampled(
     producer: str, consumer: str, reads: dict[str, set[str]], after: dict[str, set[str]], conversions: set[str]
 ) -> str | None:
     """Return the sampled task: `producer` or a conversion of its output; None if `consumer` is data-triggered."""

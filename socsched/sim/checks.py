@@ -18,20 +18,20 @@ def check_plan(plan: Plan) -> None:
     wrong = next(faults(plan), None)
     if wrong is not None:
         path, expected = wrong
-        raise UsageError(f"plan: {_place(plan, path)}: {expected}", hint="docs/simulator.md has the limits")
+        raise UsageError(f"plan: {_describe_path(plan, path)}: {expected}", hint="docs/simulator.md has the limits")
     for what, names in (
         ("engine", [engine.id for engine in plan.engines]),
         ("task or sensor", [*(task.name for task in plan.tasks), *(sensor.name for sensor in plan.sensors)]),
     ):
         if len(set(names)) < len(names):
-            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            twice = next(name for index, name in enumerate(names) if name in names[:index])
             raise UsageError(f"plan: {what} {twice!r} is there twice")
     for chain in plan.chains:
         if not chain.path:
             raise UsageError(f"plan: chain {chain.name!r} leads nowhere")
 
 
-def _place(plan: Plan, path: Where) -> str:
+def _describe_path(plan: Plan, path: Where) -> str:
     """Return the path of a field in words: ``tasks[3].queue (task 'fuse')``."""
     words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
     if len(path) < 2 or not isinstance(path[1], int):
@@ -43,11 +43,11 @@ def _place(plan: Plan, path: Where) -> str:
 def check_task(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
     """Raise UsageError unless a task's engines, lanes, trigger and reservation are valid."""
     where = f"plan: task {task.name!r}"
-    places = [(task.engine, task.lanes)]
+    claims = [(task.engine, task.lanes)]
     for segment in (*task.segments, *task.degraded):
         if segment.engine:
-            places.append((segment.engine, segment.lanes))
-    for name, lanes in places:
+            claims.append((segment.engine, segment.lanes))
+    for name, lanes in claims:
         if name not in engines:
             raise UsageError(f"{where}: engine {name!r} is not in the plan", hint=f"engines: {', '.join(engines)}")
         count = plan.engines[engines[name]].lanes

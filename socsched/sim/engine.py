@@ -1,4 +1,4 @@
-"""Discrete-event simulation of a plan: the same tasks, lanes, policies and costs, on a clock of integer nanoseconds.
+"""Discrete-event simulation of a plan: the same tasks, slots, policies and costs, on a clock of integer nanoseconds.
 
 The semantics are documented and implemented in `sim.kernel.kernel`; this module is the entry point.
 """
@@ -13,25 +13,25 @@ from socsched.errors import UsageError
 from socsched.limits import HORIZON_NS
 from socsched.planning.plan import Plan
 from socsched.progress import tell
-from socsched.sim.build import kernel
-from socsched.sim.callbacks import Conductor
+from socsched.sim.build import load_kernel
+from socsched.sim.callbacks import Callbacks
 from socsched.sim.faults import Faults
 from socsched.sim.lower import Lowered, lower
-from socsched.sim.stopping import run_on
+from socsched.sim.stopping import run_until_stopped
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from socsched.sim.results import Outcome
+    from socsched.sim.results import KernelResult
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulationRun:
     """A simulation that ended at `duration_ns`, early if `interrupted`; `trace` is set if it was recorded."""
 
     lowered: Lowered
     duration_ns: int
     seed: int
-    outcome: Outcome
+    outcome: KernelResult
     trace: Trace | None
     interrupted: bool
 
@@ -59,37 +59,39 @@ def run(
     *,
     record: bool = True,
     implementation: str | None = None,
-) -> Simulated:
+) -> SimulationRun:
     """Simulate `plan`; with `record` False only running figures are kept, in memory that does not grow with time.
 
     `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After
     Ctrl-C, the part simulated so far is returned as a shorter simulation (`sim.stopping`).
     """
-    from socsched.sim.results import Outcome, columns
+    from socsched.sim.results import KernelResult, make_columns
 
     # a task set is simulated up to and including the instant of its horizon
     if not 0 <= duration_ns <= HORIZON_NS + 1:
         raise UsageError(f"a simulation of {duration_ns} ns: from 0 to {HORIZON_NS} ns (100 days) are possible")
     lowered = lower(plan, seed, policy)
-    conductor = Conductor(lowered, faults or Faults(), seed)
-    made = kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])
-    found = made(lowered.tables, conductor, duration_ns, int(record))
-    conductor.steering.kernel = found
+    callbacks = Callbacks(lowered, faults or Faults(), seed)
+    kernel_class = load_kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])
+    kernel = kernel_class(lowered.tables, callbacks, duration_ns, int(record))
+    callbacks.controllers.kernel = kernel
     # The loop allocates records, never cycles; collecting garbage over millions of records would take half the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        interrupted = run_on(found.run_on, lambda: tell("simulating", found.time(), duration_ns, "ns"))
+        interrupted = run_until_stopped(
+            kernel.run_events, lambda: tell("simulating", kernel.get_time(), duration_ns, "ns")
+        )
     finally:
         if collecting:
             gc.enable()
     if interrupted:
-        duration_ns = found.time()
-    outcome = Outcome(found.close(duration_ns))
+        duration_ns = kernel.get_time()
+    outcome = KernelResult(kernel.close(duration_ns))
     trace = None
     if record:
-        trace = Trace.from_columns("simulated", duration_ns, seed, columns(lowered, outcome, conductor))
-    return Simulated(lowered, duration_ns, seed, outcome, trace, interrupted)
+        trace = Trace.from_columns("simulated", duration_ns, seed, make_columns(lowered, outcome, callbacks))
+    return SimulationRun(lowered, duration_ns, seed, outcome, trace, interrupted)
 
 
 def _segments(plan: Plan, duration_ns: int) -> int:

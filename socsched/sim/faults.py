@@ -139,7 +139,7 @@ def load_faults(path: str | Path, plan: Plan) -> Faults:
     return Faults(**{name: tuple(faults) for name, faults in found.items()})
 
 
-def random_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: Sequence[str] = ()) -> Faults:
+def draw_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: Sequence[str] = ()) -> Faults:
     """Return faults drawn from a seed, `rate` per minute, of the given `kinds` (empty: all that can be drawn)."""
     from socsched.sim.random_faults import KINDS, draw
 
@@ -211,13 +211,13 @@ def _drawn(document: Document, entry: object, plan: Plan) -> dict[str, list[Any]
             if kind not in KINDS or kind in kinds[:index]:
                 document.report(("random", "kinds", index), f"expected each of {', '.join(KINDS)} once at most")
         entry = {key: value for key, value in entry.items() if key != "kinds"}
-    asked = _entry(document, ("random",), entry, _Random, fields, ("kinds",))
-    if asked is None or len(document.findings) > before:
+    request = _entry(document, ("random",), entry, _Random, fields, ("kinds",))
+    if request is None or len(document.findings) > before:
         return {}
-    if asked.rate * asked.until_ns > _MOST_DRAWN * 60 * 10**9:
+    if request.rate * request.until_ns > _MOST_DRAWN * 60 * 10**9:
         document.report(("random", "rate"), f"expected at most {_MOST_DRAWN} faults until then")
         return {}
-    return draw(plan, asked.seed, asked.rate, asked.until_ns, kinds)
+    return draw(plan, request.seed, request.rate, request.until_ns, kinds)
 
 
 def _entry(

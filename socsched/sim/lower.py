@@ -1,12 +1,12 @@
 """Lower a plan to the flat tables the kernel runs on.
 
-Names and numbers of the plan are checked here, and the tables as a whole in `sim.sound`, not in the loop.
+Names and numbers of the plan are checked here, and the tables as a whole in `sim.invariants`, not in the loop.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any
@@ -14,29 +14,29 @@ from typing import Any
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, PlannedEngine, Task
-from socsched.sim.chains import chain_tables
+from socsched.sim.chains import make_chain_tables
 from socsched.sim.checks import CRITICALITY, LATE, check_plan, check_task
-from socsched.sim.controls import control_tables
-from socsched.sim.mechanisms import add_waits, dynamic, pairs, taken, task_row, unit_row
-from socsched.sim.policies import Policy, Term, policy
+from socsched.sim.controllers.declared import make_control_tables
+from socsched.sim.mechanisms import (
+    add_waits,
+    apply_preemption,
+    classify_keys,
+    make_pair_tables,
+    make_task_row,
+    make_unit_row,
+)
+from socsched.sim.policies import Policy, Term, get_policy
+from socsched.sim.slots import Unit, UnitMap
 
 FAR = 1 << 62
 KINDS = {"full": 0, "segment": 1, "none": 2, "restart": 3}
-NARROW_LANES, WIDE_WORDS = 62, 16
-"""Lanes that fit one mask word, as traces write it; words for the lanes of larger engines (64 each)."""
+NARROW_SLOTS, WIDE_WORDS = 62, 16
+"""Slots that fit one mask word, as traces write it; words for the slots of larger engines (64 each)."""
 MOST_APART = 1024
 """Most frames by which one input of a join may be ahead of another."""
 _FINEST = 1 << 20
-"""Power of a lane is stored in fractions of a mW, at most this many per mW."""
+"""Power of a slot is stored in fractions of a mW, at most this many per mW."""
 _PREFIX = ("switch", "wait")
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Lanes of one engine that compete with each other; tasks outside the unit share no lane with tasks inside."""
-
-    engine: int
-    mask: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,21 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         check_task(task, plan, engines)
     if not plan.tasks:
         raise UsageError("the plan has no tasks, so there is nothing to simulate")
-    policies = tuple(policy(override or engine.policy) for engine in plan.engines)
-    places = _Places(plan, engines)
-    units = places.units
+    policies = tuple(get_policy(override or engine.policy) for engine in plan.engines)
+    unit_map = UnitMap(plan, engines)
+    units = unit_map.units
     rows, streams = _Columns(), _Streams(seed)
     rows["waits"] = array("q")
-    segments = _segments(rows, plan, engines, places, policies)
+    segments = _segments(rows, plan, engines, unit_map, policies)
     processes: dict[tuple[bool, str], int] = {}
     for task in plan.tasks:
         _task(rows, task, streams)
         process = (True, task.process) if task.process else (False, task.name)
         rows.row("t", process=processes.setdefault(process, len(processes)))
         home = engines[task.engine]
-        rows.row("t", **task_row(task, plan.engines[home].kind, policies[home]))
+        rows.row("t", **make_task_row(task, plan.engines[home].kind, policies[home]))
     rules = {engine.id: rule for engine, rule in zip(plan.engines, policies, strict=True)}
-    rows["g_class"], beside = pairs(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
+    rows["g_class"], corun = make_pair_tables(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
     scale = min(lcm(*(engine.lanes for engine in plan.engines)), _FINEST) if plan.engines else 1
     levels = max((len(engine.levels) for engine in plan.engines), default=1) or 1
     homes = [rows["g_unit"][row] for row in rows["t_first"][: len(plan.tasks)]]
@@ -100,52 +100,52 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
     for unit, tasks in zip(units, own, strict=True):
         _unit(rows, unit, plan.engines[unit.engine], policies[unit.engine])
         first = [rows["t_first"][number] for number in tasks]
-        rows.row("u", **{"global": all(rows["g_width"][r] == 1 and places.masks[r] == unit.mask for r in first)})
-    join_room = _join_room(rows, plan)
-    order_room = _order_room(rows, [task for task, _, _ in segments], len(units))
+        rows.row("u", **{"global": all(rows["g_width"][r] == 1 and unit_map.masks[r] == unit.mask for r in first)})
+    join_size = _join_size(rows, plan)
+    order_size = _order_size(rows, [task for task, _, _ in segments], len(units))
     for engine in plan.engines:
         _engine(rows, engine, scale, levels)
     sources = _sources(rows, plan, streams)
     _connect(rows, plan, sources)
     _close_loops(rows, plan, sources)
-    rows.update(chain_tables(plan, sources))
-    steered = control_tables(plan, [unit.engine for unit in units], own, policies, sources)
-    rows.update(beside)
+    rows.update(make_chain_tables(plan, sources))
+    control = make_control_tables(plan, [unit.engine for unit in units], own, policies, sources)
+    rows.update(corun)
     numbers = {
         "levels": levels,
-        "uneven": int(any(value != 1024 for value in rows.get("lane_speed", ()))),
+        "uneven": int(any(value != 1024 for value in rows.get("slot_speed", ()))),
         "scale": float(scale),
-        "picojoule": plan.dram_picojoule_per_byte,
-        "static": float(plan.base_mw + sum(engine.idle_mw for engine in plan.engines)),
-        "capacity": int(plan.dram_bandwidth > 0 or bool(plan.contention)),
+        "energy_per_byte": plan.dram_picojoule_per_byte,
+        "static_power": float(plan.base_mw + sum(engine.idle_mw for engine in plan.engines)),
+        "dram_limited": int(plan.dram_bandwidth > 0 or bool(plan.contention)),
         "streams": len(streams.names),
-        "classes": beside.pop("classes"),
-        "points": steered.pop("points"),
-        "words": 1 if all(engine.lanes <= NARROW_LANES for engine in plan.engines) else WIDE_WORDS,
-        "order_room": order_room,
-        "join_room": join_room,
-        "first_edge": FAR,
+        "classes": corun.pop("classes"),
+        "points": control.pop("points"),
+        "words": 1 if all(engine.lanes <= NARROW_SLOTS for engine in plan.engines) else WIDE_WORDS,
+        "order_size": order_size,
+        "join_size": join_size,
+        "first_fault": FAR,
         "first_control": FAR,
     }
-    rows.update(steered)
+    rows.update(control)
     for name in _EMPTY:
         rows.setdefault(name, array("q"))
     named = tuple(dict.fromkeys([*_PREFIX, *(segment.name for _, _, segment in segments)]))
     index = {name: number for number, name in enumerate(named)}
     # a segment named like a prefix keeps its own slice name; both read the same
     rows["g_name"] = array("q", [index[segment.name] for _, _, segment in segments])
-    masks = {"g_mask": tuple(places.masks), "u_mask": tuple(unit.mask for unit in units)}
+    masks = {"g_mask": tuple(unit_map.masks), "u_mask": tuple(unit.mask for unit in units)}
     tables = {**rows, **masks, "numbers": numbers}
     # imported here because it is the first module to need NumPy, which takes longer to import than everything else
-    from socsched.sim.sound import check_tables
+    from socsched.sim.invariants import check_tables
 
     check_tables(tables, plan)
-    placed = tuple((engine, segment) for _, engine, segment in segments)
-    return Lowered(plan, tables, placed, tuple(streams.names), named, sources, units, policies)
+    located = tuple((engine, segment) for _, engine, segment in segments)
+    return Lowered(plan, tables, located, tuple(streams.names), named, sources, units, policies)
 
 
 _EMPTY = (
-    "reads", "nexts", "times", "t_need", "s_period", "n_lanes", "u_engine", "u_order0", "lane_speed", "g_time",
+    "reads", "successors", "times", "t_inputs", "s_period", "n_slots", "u_engine", "u_order0", "slot_speed", "g_time",
 )  # fmt: skip
 
 
@@ -161,70 +161,19 @@ class _Streams:
         return len(self.names) - 1
 
 
-class _Places:
-    """Where tasks and their segments run: the `units` of the plan, and the unit of each lane of an engine.
-
-    `masks` receives the lanes of every segment row, bit k for lane k.
-    """
-
-    def __init__(self, plan: Plan, engines: Mapping[str, int]) -> None:
-        self._engines = engines
-        self._known: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = {}
-        self.masks: list[int] = []
-        wanted = dict.fromkeys(place for task in plan.tasks for place in _wanted(task))
-        apart: dict[int, list[int]] = {index: [] for index in range(len(plan.engines))}
-        for name, lanes in wanted:
-            mask, kept = _mask(lanes), []
-            for other in apart[engines[name]]:
-                if other & mask:
-                    mask |= other
-                else:
-                    kept.append(other)
-            apart[engines[name]] = [*kept, mask]
-        self.units = tuple(Unit(engine, mask) for engine, masks in apart.items() for mask in sorted(masks))
-        first = {(unit.engine, (unit.mask & -unit.mask).bit_length() - 1): i for i, unit in enumerate(self.units)}
-        owner: dict[tuple[int, int], int] = {}
-        for (engine, _), number in first.items():
-            rest = self.units[number].mask
-            while rest:
-                lane = (rest & -rest).bit_length() - 1
-                owner[engine, lane] = number
-                rest &= rest - 1
-        for name, lanes in wanted:
-            self._known[name, lanes] = _mask(lanes), owner[engines[name], lanes[0]]
-
-    def find(self, engine: str, lanes: tuple[int, ...]) -> tuple[int, int]:
-        """Return lanes as a mask, and the number of their unit."""
-        return self._known[engine, lanes]
-
-
-def _mask(lanes: Iterable[int]) -> int:
-    mask = 0
-    for lane in lanes:
-        mask |= 1 << lane
-    return mask
-
-
-def _wanted(task: Task) -> Iterable[tuple[str, tuple[int, ...]]]:
-    yield task.engine, task.lanes
-    for segment in (*task.segments, *task.degraded):
-        if segment.engine:
-            yield segment.engine, segment.lanes
-
-
-def _order_room(rows: _Columns, owners: Sequence[Task], units: int) -> int:
+def _order_size(rows: _Columns, owners: Sequence[Task], units: int) -> int:
     """Write the start of every unit's order, with two claims for every task that runs there.  Return the total size."""
-    comers: list[set[str]] = [set() for _ in range(units)]
+    visitors: list[set[str]] = [set() for _ in range(units)]
     for unit, task in zip(rows["g_unit"] if owners else (), owners, strict=True):
-        comers[unit].add(task.name)
+        visitors[unit].add(task.name)
     room = 0
-    for tasks in comers:
+    for tasks in visitors:
         rows.row("u", order0=room)
         room += 2 * len(tasks)
     return room
 
 
-def _join_room(rows: _Columns, plan: Plan) -> int:
+def _join_size(rows: _Columns, plan: Plan) -> int:
     """Write where the incomplete frames of every join wait, and the room for them.  Return the total size.
 
     One input may be ahead of another by as many frames as wait in all queues, up to a limit.
@@ -235,13 +184,13 @@ def _join_room(rows: _Columns, plan: Plan) -> int:
     room = 0
     for task in plan.tasks:
         own = each if len(task.after) > 1 else 0
-        rows.row("t", part0=room, parts=own)
+        rows.row("t", join0=room, join=own)
         room += own
     return room
 
 
 def _segments(
-    rows: _Columns, plan: Plan, engines: Mapping[str, int], places: _Places, policies: Sequence[Policy]
+    rows: _Columns, plan: Plan, engines: Mapping[str, int], unit_map: UnitMap, policies: Sequence[Policy]
 ) -> list[tuple[Task, str, Segment]]:
     """Write one row per segment, and the index of each task's first segment."""
     found: list[tuple[Task, str, Segment]] = []
@@ -253,15 +202,15 @@ def _segments(
         for segment in segments:
             rest -= segment.time_ns
             name, lanes = (segment.engine, segment.lanes) if segment.engine else (task.engine, task.lanes)
-            mask, unit = places.find(name, lanes)
+            mask, unit = unit_map.find(name, lanes)
             if (task.name, name) not in levels:
                 levels[task.name, name] = add_waits(task, policies[engines[name]], rows["waits"])
             width = 0 if segment.engine else task.width
             drawn = segment.bytes if segment.time_ns else 0
             rows.row("g", time=segment.time_ns, bytes=drawn, unit=unit, width=width)
             rows.row("g", hold=bool(segment.hold and segment.engine), rest=rest)
-            rows.row("g", levels=levels[task.name, name])
-            places.masks.append(mask)
+            rows.row("g", waits0=levels[task.name, name])
+            unit_map.masks.append(mask)
             found.append((task, name, segment))
         return first
 
@@ -270,19 +219,27 @@ def _segments(
         if own[0].hold:
             raise UsageError(f"plan: task {task.name!r}: nothing to hold before its first segment on its own engine")
         rows.row("t", first=add(task, own), count=len(own), cost=sum(segment.time_ns for segment in own))
-        rows.row("t", alt=add(task, task.degraded), alts=len(task.degraded))
+        rows.row("t", degraded0=add(task, task.degraded), degraded=len(task.degraded))
     return found
 
 
 def _task(rows: _Columns, task: Task, streams: _Streams) -> None:
     times = task.times.values_ns if task.times else ()
     rows.setdefault("times", array("q"))
-    rows.row("t", need=len(task.after), queue=task.queue, full=task.overflow == "oldest", deadline=task.deadline_ns)
+    rows.row(
+        "t", inputs=len(task.after), queue=task.queue, overflow=task.overflow == "oldest", deadline=task.deadline_ns
+    )
     rows.row("t", priority=task.priority, period=task.period_ns, criticality=CRITICALITY[task.criticality])
-    rows.row("t", late=LATE[task.on_late], budget=task.budget_ns, server=task.server_ns, weights=task.weights_bytes)
-    rows.row("t", table0=len(rows["times"]), table=len(times), stream=streams.new(f"time:{task.name}") if times else -1)
-    rows.row("t", between=bool(task.times and task.times.interpolate and len(times) > 1))
-    rows.row("t", over=-1, chance=0, up=1, down=1, loop=-1, closes=0)
+    rows.row(
+        "t",
+        on_late=LATE[task.on_late],
+        budget=task.budget_ns,
+        server_period=task.server_ns,
+        weight_bytes=task.weights_bytes,
+    )
+    rows.row("t", times0=len(rows["times"]), times=len(times), stream=streams.new(f"time:{task.name}") if times else -1)
+    rows.row("t", interpolate=bool(task.times and task.times.interpolate and len(times) > 1))
+    rows.row("t", overrun_stream=-1, overrun_chance=0, overrun_up=1, overrun_down=1, loop_source=-1, closes_loop=0)
     rows["times"].extend(times)
 
 
@@ -290,23 +247,23 @@ def _unit(rows: _Columns, unit: Unit, engine: PlannedEngine, rule: Policy) -> No
     if engine.preemption not in KINDS:
         problem = f"engine {engine.id!r}: preemption {engine.preemption!r} is unknown"
         raise UsageError(problem, hint=f"known: {', '.join(KINDS)}")
-    engine, way = taken(engine, rule)
+    engine, mechanism = apply_preemption(engine, rule)
     kind = KINDS[engine.preemption] if rule.preemptive else KINDS["none"]
-    asked = callable(rule.order)
-    first, second = (Term.ASKED, Term.NOTHING) if asked else rule.order  # type: ignore[misc]
-    rows.row("u", engine=unit.engine, kind=kind, flight=max(engine.in_flight, 1), reset=engine.reset_ns)
-    rows.row("u", term0=first, term1=second, dynamic=dynamic(rule), tick=rule.tick_ns, across=rule.across)
-    rows.row("u", quantum=(engine.quantum_ns or 1_000_000) if rule.sliced else 0, serves=rule.serves)
-    rows.row("u", **unit_row(rule, way, engine.kind))
+    custom = callable(rule.order)
+    first, second = (Term.CUSTOM, Term.NOTHING) if custom else rule.order  # type: ignore[misc]
+    rows.row("u", engine=unit.engine, preemption=kind, in_flight=max(engine.in_flight, 1), reset=engine.reset_ns)
+    rows.row("u", term0=first, term1=second, dynamic=classify_keys(rule), tick=rule.tick_ns, across=rule.across)
+    rows.row("u", quantum=(engine.quantum_ns or 1_000_000) if rule.sliced else 0, reservations=rule.serves)
+    rows.row("u", **make_unit_row(rule, mechanism, engine.kind))
 
 
 def _engine(rows: _Columns, engine: PlannedEngine, scale: int, levels: int) -> None:
-    rows.setdefault("lane_speed", array("q"))
+    rows.setdefault("slot_speed", array("q"))
     rows.row("n", switch=engine.switch_ns, migrate=engine.migration_ns, reshape=engine.reshape_ns, slow=1, fast=1)
-    rows.row("n", lane0=len(rows["lane_speed"]), lanes=engine.lanes, still=0, memory=engine.memory_bytes)
-    rows.row("n", linger=engine.linger_ns, slice=max(engine.quantum_ns, 1))
-    rows.row("n", swap=engine.swap_bandwidth or engine.bandwidth or 1, governor=engine.governor == "ccedf")
-    rows["lane_speed"].extend(engine.capacities or (1024,) * engine.lanes)
+    rows.row("n", slot0=len(rows["slot_speed"]), slots=engine.lanes, stalled=0, memory=engine.memory_bytes)
+    rows.row("n", linger=engine.linger_ns, quantum=max(engine.quantum_ns, 1))
+    rows.row("n", swap_rate=engine.swap_bandwidth or engine.bandwidth or 1, governor=engine.governor == "ccedf")
+    rows["slot_speed"].extend(engine.capacities or (1024,) * engine.lanes)
     # engines with fewer operating points than the largest repeat their slowest one
     points = [(point.clock_hz, point.dynamic_mw) for point in engine.levels] or [(1, engine.dynamic_mw)]
     points = [points[0]] * (levels - len(points)) + points
@@ -329,12 +286,12 @@ def _sources(rows: _Columns, plan: Plan, streams: _Streams) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _source(rows: _Columns, name: str, times: tuple[int, int, int, int], behind: bool, streams: _Streams) -> None:
-    """Write a source; `behind`: its jitter applies after the instant from which deadlines count."""
+def _source(rows: _Columns, name: str, times: tuple[int, int, int, int], jitter_after: bool, streams: _Streams) -> None:
+    """Write a source; `jitter_after`: its jitter applies after the instant from which deadlines count."""
     period, offset, jitter, gap = times
     stream = streams.new(f"release:{name}") if jitter or gap else -1
     rows.row("s", period=period, offset=offset, jitter=jitter, gap=gap, stream=stream, lost=0, delay=0, burst=0)
-    rows.row("s", behind=behind, loop=0)
+    rows.row("s", jitter_after=jitter_after, loop=0)
 
 
 def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
@@ -342,45 +299,45 @@ def _connect(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
     count, sensors = len(plan.tasks), len(plan.sensors)
     producers = {name: count + index for index, name in enumerate(sources[:sensors])}
     producers.update({task.name: index for index, task in enumerate(plan.tasks)})
-    followers: list[list[int]] = [[] for _ in range(count + len(sources))]
-    rows["reads"], rows["nexts"] = array("q"), array("q")
+    successors: list[list[int]] = [[] for _ in range(count + len(sources))]
+    rows["reads"], rows["successors"] = array("q"), array("q")
     for index, task in enumerate(plan.tasks):
         for name in (*task.after, *task.reads):
             if name not in producers:
                 problem = f"plan: task {task.name!r}: {name!r} is no task or sensor"
                 raise UsageError(problem, hint=f"known: {', '.join(producers)}")
         for name in task.after:
-            followers[producers[name]].append(index)
+            successors[producers[name]].append(index)
         rows.row("t", reads0=len(rows["reads"]), reads=len(task.reads))
         rows["reads"].extend(producers[name] for name in task.reads)
     timers = [index for index, task in enumerate(plan.tasks) if task.timer]
-    for place, index in enumerate(timers):
-        followers[count + sensors + place].append(index)
-    for owner, listed in enumerate(followers):
-        rows.row("t" if owner < count else "s", next0=len(rows["nexts"]), next=len(listed))
-        rows["nexts"].extend(listed)
+    for number, index in enumerate(timers):
+        successors[count + sensors + number].append(index)
+    for producer, listed in enumerate(successors):
+        rows.row("t" if producer < count else "s", successors0=len(rows["successors"]), successors=len(listed))
+        rows["successors"].extend(listed)
 
 
 def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
     """Mark the tasks whose end continues a closed loop: the last one, and any that loses a frame on the path to it."""
     number = {task.name: index for index, task in enumerate(plan.tasks)}
-    place = {name: index for index, name in enumerate(sources)}
+    source_of = {name: index for index, name in enumerate(sources)}
     after = {task.name: task.after for task in plan.tasks if task.after}
     for timer in plan.tasks:
         if not timer.closed_by:
             continue
-        way = _way(after, timer.name, timer.closed_by) if timer.timer and timer.closed_by in number else []
-        if not way:
+        path = _path(after, timer.name, timer.closed_by) if timer.timer and timer.closed_by in number else []
+        if not path:
             raise UsageError(
                 f"plan: task {timer.name!r}: closed by {timer.closed_by!r}, which its data alone must lead to"
             )
-        rows["s_loop"][place[timer.name]] = 1
-        for name in way:
-            rows["t_loop"][number[name]] = place[timer.name]
-        rows["t_closes"][number[timer.closed_by]] = 1
+        rows["s_loop"][source_of[timer.name]] = 1
+        for name in path:
+            rows["t_loop_source"][number[name]] = source_of[timer.name]
+        rows["t_closes_loop"][number[timer.closed_by]] = 1
 
 
-def _way(after: Mapping[str, Sequence[str]], first: str, last: str) -> list[str]:
+def _path(after: Mapping[str, Sequence[str]], first: str, last: str) -> list[str]:
     """Return the tasks from `first` to `last`, each triggered only by its predecessor; empty if no such path exists."""
     found, name = {last: None}, last
     while name != first:

@@ -11,7 +11,7 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies import Policy, Term
-from socsched.sim.policies.mechanisms import DRAINS, Taking
+from socsched.sim.policies.mechanisms import DRAINS, PreemptionMechanism
 
 _MOST_WEIGHT, _MOST_BATCH = 1 << 20, 1 << 20
 _MOST_CLASSES = 2048
@@ -24,53 +24,53 @@ As a first term, the kernel computes when they change; all other terms except fu
 """
 
 
-def taken(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, Taking]:
-    """Return an engine as preempted under a policy, and the policy's `Taking`, which may be the engine's own."""
-    way = next((w for w in rule.taking if w.fits(engine.kind, engine.preemption)), None)
-    if way is None or not rule.preemptive:
-        return engine, Taking("full")
-    flight = way.in_flight or engine.in_flight
-    reset = way.reset_ns if way.preemption == "restart" else engine.reset_ns
-    return replace(engine, preemption=way.preemption, in_flight=flight, reset_ns=reset), way
+def apply_preemption(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine, PreemptionMechanism]:
+    """Return an engine as preempted under a policy, and the mechanism in use, which may be its own."""
+    mechanism = next((m for m in rule.preemption if m.applies_to(engine.kind, engine.preemption)), None)
+    if mechanism is None or not rule.preemptive:
+        return engine, PreemptionMechanism("full")
+    flight = mechanism.in_flight or engine.in_flight
+    reset = mechanism.reset_ns if mechanism.mode == "restart" else engine.reset_ns
+    return replace(engine, preemption=mechanism.mode, in_flight=flight, reset_ns=reset), mechanism
 
 
-def as_taken(plan: Plan, rules: Sequence[Policy]) -> Plan:
+def apply_policies(plan: Plan, rules: Sequence[Policy]) -> Plan:
     """Return a plan whose engines are preempted as under `rules`, one policy per engine."""
     engines = []
     for engine, rule in zip(plan.engines, rules, strict=True):
-        own = taken(engine, rule)[0]
+        own = apply_preemption(engine, rule)[0]
         engines.append(own if rule.preemptive else replace(own, preemption="none"))
     return replace(plan, engines=tuple(engines))
 
 
-def dynamic(rule: Policy) -> int:
+def classify_keys(rule: Policy) -> int:
     """Return 0 for constant keys, 1 if they change for running jobs or by a threshold, 2 if for any job."""
     if not rule.dynamic:
         return 0
-    if callable(rule.order) or callable(rule.control) or rule.beside or rule.order[1] in _BY_THRESHOLD:
+    if callable(rule.order) or callable(rule.controller) or rule.corun or rule.order[1] in _BY_THRESHOLD:
         return 2
     return 1
 
 
-def unit_row(rule: Policy, way: Taking, kind: str) -> dict[str, int]:
+def make_unit_row(rule: Policy, mechanism: PreemptionMechanism, kind: str) -> dict[str, int]:
     """Return the columns of a unit under a policy, on an engine of the given kind."""
-    beside = rule.beside if rule.beside and kind in (rule.beside.kinds or (kind,)) else None
+    corun = rule.corun if rule.corun and kind in (rule.corun.kinds or (kind,)) else None
     row = {
-        "save": way.save_ns,
-        "restore": way.restore_ns,
-        "whole": way.loses == "job",
-        "drain": DRAINS.index(way.drain),
-        "tokens": len(thresholds(rule)),
-        "weighed": not callable(rule.order) and Term.SERVICE in rule.order,
+        "save": mechanism.save_ns,
+        "restore": mechanism.restore_ns,
+        "restart_job": mechanism.lost_work == "job",
+        "drain": DRAINS.index(mechanism.drain),
+        "tokens": len(list_thresholds(rule)),
+        "fair": not callable(rule.order) and Term.SERVICE in rule.order,
         "margin": rule.margin_ns,
-        "beside": beside is not None,
-        "once": beside is not None and beside.once,
-        "weighs": beside is not None and beside.weigh,
+        "corun": corun is not None,
+        "corun_once": corun is not None and corun.once_per_segment,
+        "corun_sooner": corun is not None and corun.only_if_sooner,
     }
     return {name: int(value) for name, value in row.items()}
 
 
-def thresholds(rule: Policy) -> tuple[int, ...]:
+def list_thresholds(rule: Policy) -> tuple[int, ...]:
     """Return the token thresholds for candidates, in increasing order."""
     if rule.tokens is None:
         return ()
@@ -80,13 +80,13 @@ def thresholds(rule: Policy) -> tuple[int, ...]:
     return levels
 
 
-def task_row(task: Task, kind: str, rule: Policy) -> dict[str, int]:
+def make_task_row(task: Task, kind: str, rule: Policy) -> dict[str, int]:
     """Return the columns of a task under its engine's policy, on an engine of the given kind."""
     batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
-    most, more = (batch.most(task), batch.more) if batch else (1, 0)
-    if not (1 <= most <= _MOST_BATCH and 0 <= more <= _MOST_BATCH):
-        raise UsageError(f"policy {rule.name!r}: a batch of {most}, {more} thousandths longer each, of {task.name!r}")
-    return {"weight": _weight(task, rule), "batch": most, "more": more}
+    most, extra = (batch.size(task), batch.extra_permille) if batch else (1, 0)
+    if not (1 <= most <= _MOST_BATCH and 0 <= extra <= _MOST_BATCH):
+        raise UsageError(f"policy {rule.name!r}: a batch of {most}, {extra} thousandths longer each, of {task.name!r}")
+    return {"weight": _weight(task, rule), "batch": most, "batch_extra": extra}
 
 
 def _weight(task: Task, rule: Policy) -> int:
@@ -104,7 +104,7 @@ def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
     weight = _weight(task, rule)
     first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
     cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
-    levels = thresholds(rule)
+    levels = list_thresholds(rule)
     reached = [min(max(-(-(level - weight) * cost // weight), 0), _NEVER) for level in levels]
     # with `strict`, more than the level is required: 1 ns past the instant at which it is reached, rounded down
     more = [min(max((level - weight) * cost // weight + 1, 0), _NEVER) for level in levels]
@@ -113,14 +113,15 @@ def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
     return first
 
 
-def pairs(
+def make_pair_tables(
     tasks: Sequence[Task], rows: Sequence[tuple[Task, Segment]], rules: Mapping[str, Policy]
 ) -> tuple[array[int], dict[str, Any]]:
     """Return a class for every segment of `rows`, and the co-running durations of pairs of classes (host's first).
 
-    Tasks with segments away from their own lanes never co-run: those segments wait, or admit guests, on other lanes.
+    Tasks with segments away from their own slots never co-run: those segments wait, or admit co-runners, on other
+    slots.
     """
-    whole = {t.name for t in tasks if not any(s.engine for s in (*t.segments, *t.degraded)) and rules[t.engine].beside}
+    whole = {t.name for t in tasks if not any(s.engine for s in (*t.segments, *t.degraded)) and rules[t.engine].corun}
     classes: dict[tuple[str, str, int], tuple[int, Task, Segment]] = {}
     numbers = array("q")
     for task, segment in rows:
@@ -128,16 +129,16 @@ def pairs(
         numbers.append(classes.setdefault(key, (len(classes), task, segment))[0])
     count = max(len(classes), 1)
     if count > _MOST_CLASSES:
-        raise UsageError(f"at most {_MOST_CLASSES} segments can be beside each other, got {count}")
-    host, guest = array("q", bytes(8 * count * count)), array("q", bytes(8 * count * count))
+        raise UsageError(f"at most {_MOST_CLASSES} segments can co-run, got {count}")
+    host, corunner = array("q", bytes(8 * count * count)), array("q", bytes(8 * count * count))
     known = [(key, *found) for key, found in classes.items() if key[0]]
     for _, first, task, segment in known:
-        rule = rules[task.engine].beside
+        rule = rules[task.engine].corun
         assert rule is not None
         for _, second, other, its in known:
             if other.name == task.name or other.engine != task.engine:
                 continue
-            if found := rule.pace(task, segment, other, its):
+            if found := rule.times(task, segment, other, its):
                 at = first * count + second
-                host[at], guest[at] = max(found[0], segment.time_ns), max(found[1], its.time_ns)
-    return numbers, {"host_time": host, "guest_time": guest, "classes": count}
+                host[at], corunner[at] = max(found[0], segment.time_ns), max(found[1], its.time_ns)
+    return numbers, {"host_times": host, "corunner_times": corunner, "classes": count}

@@ -77,7 +77,7 @@ class _Merger:
             self.whole.append(re.sub(r"super\(\)\.__init__\(.*\)", before, line))
 
 
-def merged(folder: Path, modules: Sequence[str]) -> tuple[str, str]:
+def merge_layers(folder: Path, modules: Sequence[str]) -> tuple[str, str]:
     """Return the merged text of all `modules` of `folder`, in order, as one .py and its .pxd.
 
     Imports between the modules are dropped, and named numbers become C macros.

@@ -13,7 +13,7 @@ from socsched.trace.columns import CLOCK, FOREIGN, MISS_OPEN, Columns, InstantCo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from socsched.sim.callbacks import Conductor, Mark
+    from socsched.sim.callbacks import Callbacks, Mark
 
     Ints = NDArray[np.int64]
 
@@ -22,7 +22,7 @@ _PAGE, _PAGES = 1024, 44
 """Bins per page of a histogram, and the most pages it may have (`kernel.totals`)."""
 
 
-class Outcome:
+class KernelResult:
     """The kernel's accounting by name (`kernel.Kernel.close`): arrays with one entry per task, engine or chain."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:
@@ -71,9 +71,9 @@ def _lanes(words: Sequence[Ints]) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     return -1 - np.asarray(which, np.int64).reshape(-1), sets
 
 
-def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns:
-    """Return all recorded data as trace columns, including the conductor's marks."""
-    marks, board = conductor.all_marks(), conductor.board
+def make_columns(lowered: Lowered, outcome: KernelResult, callbacks: Callbacks) -> Columns:
+    """Return all recorded data as trace columns, including the callbacks's marks."""
+    marks, board = callbacks.list_marks(), callbacks.board
     plan, tasks = lowered.plan, len(lowered.plan.tasks)
     jobs = _ordered(outcome.rows("jobs", 13))
     engines, job, segment, begin, end, *words = _ordered(outcome.rows("slices", 6 + lowered.tables["numbers"]["words"]))
@@ -93,7 +93,7 @@ def columns(lowered: Lowered, outcome: Outcome, conductor: Conductor) -> Columns
         lane_sets=lane_sets,
         instants=_instants(outcome.rows("notes", 5), marks, tasks + len(lowered.sources)),
         counters=_counters(lowered, outcome, board.temperature if board and board.rule.time_constant_ns else [])
-        | _foreign(conductor.foreign),
+        | _foreign(callbacks.foreign),
         releases={name: releases[releases[:, 0] == index, 1] for index, name in enumerate(lowered.sources)},
     )
 
@@ -117,14 +117,14 @@ def _foreign(steps: Sequence[tuple[int, str, float]]) -> dict[str, tuple[Ints, N
 
 
 def _counters(
-    lowered: Lowered, outcome: Outcome, temperature: Sequence[tuple[int, float]]
+    lowered: Lowered, outcome: KernelResult, temperature: Sequence[tuple[int, float]]
 ) -> dict[str, tuple[Ints, NDArray[np.float64]]]:
     numbers = lowered.tables["numbers"]
     steps = outcome.rows("steps", 3)
     times = np.concatenate([np.zeros(1, np.int64), steps[:, 0]])
     rates = np.concatenate([np.zeros(1), steps[:, 2].copy().view(np.float64)])
     loads = np.concatenate([np.zeros(1), steps[:, 1].astype(np.float64)])
-    power = numbers["static"] + loads / numbers["scale"] + rates * numbers["picojoule"]
+    power = numbers["static_power"] + loads / numbers["scale"] + rates * numbers["energy_per_byte"]
     moved = np.concatenate([[True], rates[1:] != rates[:-1]])
     found = {"power_mw": (times, power), "bandwidth_gbps": (times[moved], rates[moved])}
     if temperature:

@@ -14,31 +14,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_STRETCH_S = 0.05
+_BATCH_S = 0.05
 """Target duration of one uninterrupted batch of events in the kernel."""
 _FIRST, _MOST = 1_000, 1 << 30
-SAID = "stopping; writing what is done; Ctrl-C again discards"
+MESSAGE = "stopping; writing what is done; Ctrl-C again discards"
 
 
 class Stop:
-    """Stop request (`asked`), and the number of events to handle before the next check (`events`)."""
+    """A request to stop (`requested`), and the number of events to handle before the next check (`events`)."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self.events = _FIRST
         self._since = time.perf_counter()
 
-    def paced(self) -> int:
-        """Return the number of events that take about `_STRETCH_S`, estimated from the last batch."""
+    def size_batch(self) -> int:
+        """Return the number of events that take about `_BATCH_S`, estimated from the last batch."""
         now = time.perf_counter()
         took, self._since = now - self._since, now
-        self.events = min(max(int(self.events * min(max(_STRETCH_S / max(took, 1e-9), 0.25), 4.0)), 1), _MOST)
+        self.events = min(max(int(self.events * min(max(_BATCH_S / max(took, 1e-9), 0.25), 4.0)), 1), _MOST)
         return self.events
 
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Make Ctrl-C set `asked` inside the block instead of raising KeyboardInterrupt; a second one raises it.
+    """Make Ctrl-C set `requested` inside the block instead of raising KeyboardInterrupt; a second one raises it.
 
     Outside the main thread, or if the caller has installed its own SIGINT handler, nothing changes.
     """
@@ -49,11 +49,11 @@ def stopping() -> Iterator[Stop]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if stop.asked:
+        if stop.requested:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.requested = True
         # written directly because sys.stderr may be in the middle of a line
-        os.write(2, f"\n{SAID}\n".encode())
+        os.write(2, f"\n{MESSAGE}\n".encode())
 
     signal.signal(signal.SIGINT, ask)
     try:
@@ -62,11 +62,11 @@ def stopping() -> Iterator[Stop]:
         signal.signal(signal.SIGINT, before)
 
 
-def run_on(step: Callable[[int], bool], then: Callable[[], None]) -> bool:
+def run_until_stopped(step: Callable[[int], bool], then: Callable[[], None]) -> bool:
     """Call `step` with numbers of events until it is done, and `then` in between; return whether it was stopped."""
     with stopping() as stop:
-        while step(stop.paced()):
-            if stop.asked:
+        while step(stop.size_batch()):
+            if stop.requested:
                 return True
             then()
     return False

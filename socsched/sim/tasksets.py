@@ -1,4 +1,4 @@
-"""Simulation of task sets: a plan of timer tasks on one engine with one lane per processor, and figures per task.
+"""Simulation of task sets: a plan of timer tasks on one engine with one slot per processor, and figures per task.
 
 As in SimSo, jobs are still released at the horizon itself, and a late job runs to completion.
 """
@@ -29,7 +29,7 @@ _MOST_NS, _MOST_JOBS = 60 * 10**9, 1_000_000
 """Longest simulation of a task set without a horizon, if it takes longer to repeat."""
 
 
-def taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = None) -> Plan:
+def make_taskset_plan(tasks: TaskSet, execution: str = "wcet", policy: str | None = None) -> Plan:
     """Return the plan for `tasks` as their file specifies, with `policy` instead of its rule if given.
 
     `execution` wcet | bcet | random (uniform between both).  Raises UsageError for features that only the analyses
@@ -93,7 +93,7 @@ def with_chains(made: Plan) -> Plan:
     return replace(made, chains=chains)
 
 
-def planned_horizon(tasks: TaskSet) -> tuple[int, int]:
+def choose_horizon(tasks: TaskSet) -> tuple[int, int]:
     """Return the simulation duration of `tasks` without a horizon, and the time after which they repeat (both ns).
 
     They repeat after the last offset and their hyperperiod.  If that exceeds a minute or a million jobs, the duration
@@ -116,15 +116,15 @@ def simulate_taskset(
     *,
     record: bool = False,
     reported: bool = False,
-) -> Simulated:
+) -> SimulationRun:
     """Simulate `tasks` for `duration_ns`, else to their horizon, else until they repeat, and return the simulation.
 
     `reported`: the simulated plan has every deadline as a requirement (`with_chains`).
     """
     duration = duration_ns if duration_ns is not None else tasks.horizon_ns
     if duration is None:
-        duration, _ = planned_horizon(tasks)
-    made = taskset_plan(tasks, execution, policy)
+        duration, _ = choose_horizon(tasks)
+    made = make_taskset_plan(tasks, execution, policy)
     if reported:
         made = with_chains(made)
     if tasks.policy.preemptive and any(task.regions_ns for task in tasks.tasks):
@@ -132,7 +132,7 @@ def simulate_taskset(
     return run(made, duration + 1, seed, record=record)
 
 
-def answer(tasks: TaskSet, simulated: Simulated, jobs: int = 0) -> dict[str, Any]:
+def summarise_taskset(tasks: TaskSet, simulated: SimulationRun, jobs: int = 0) -> dict[str, Any]:
     """Return a simulation's figures for every task, and its first `jobs` jobs, in the file's own unit.
 
     Responses count from the arrival; `deadline_misses` are completed jobs that were late (as SimSo counts),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from socsched.sim.engine import Simulated
+from socsched.sim.engine import SimulationRun
 from socsched.trace.summary import ChainTotals, Histogram, TaskTotals, Totals
 
 
-def totals(simulated: Simulated) -> Totals:
+def totals(simulated: SimulationRun) -> Totals:
     """Return the totals of `simulated`, as its trace would be summarised (`trace.summary.totals`)."""
     plan, found, duration = simulated.lowered.plan, simulated.outcome, simulated.duration_ns
     tasks = {}
@@ -25,8 +25,8 @@ def totals(simulated: Simulated) -> Totals:
             _histogram(simulated, "chains", 2 * index),
             _histogram(simulated, "chains", 2 * index + 1),
         )
-    busy, energy = _spent(simulated)
-    energy += found.number("guest_energy") / simulated.lowered.tables["numbers"]["scale"]
+    busy, energy = _busy_times(simulated)
+    energy += found.number("corun_energy") / simulated.lowered.tables["numbers"]["scale"]
     energy += found.number("traffic") * plan.dram_picojoule_per_byte
     static = plan.base_mw + sum(engine.idle_mw for engine in plan.engines)
     mean = static + energy / duration if duration else float(static)
@@ -44,7 +44,7 @@ def totals(simulated: Simulated) -> Totals:
     )
 
 
-def _histogram(simulated: Simulated, name: str, index: int) -> Histogram:
+def _histogram(simulated: SimulationRun, name: str, index: int) -> Histogram:
     found = simulated.outcome
     sums, most, number, least = (found.ints_of(name, which)[index] for which in (1, 2, 3, 4))
     if not number:
@@ -52,14 +52,14 @@ def _histogram(simulated: Simulated, name: str, index: int) -> Histogram:
     return Histogram(found.bins_of(name, index), int(number), int(sums), int(least), int(most))
 
 
-def _spent(simulated: Simulated) -> tuple[dict[str, tuple[int, ...]], float]:
-    """Return every engine's busy lane time by operating point (ns), and the total dynamic energy (mW ns)."""
+def _busy_times(simulated: SimulationRun) -> tuple[dict[str, tuple[int, ...]], float]:
+    """Return every engine's busy slot time by operating point (ns), and the total dynamic energy (mW ns)."""
     tables, plan = simulated.lowered.tables, simulated.lowered.plan
-    levels, spent = tables["numbers"]["levels"], simulated.outcome.ints("spent")
+    levels, busy_time = tables["numbers"]["levels"], simulated.outcome.ints("busy_time")
     busy: dict[str, tuple[int, ...]] = {}
     energy = 0
     for index, engine in enumerate(plan.engines):
-        times = [int(time) for time in spent[index * levels : (index + 1) * levels]]
+        times = [int(time) for time in busy_time[index * levels : (index + 1) * levels]]
         own = max(len(engine.levels), 1)
         busy[engine.id] = (sum(times[: levels - own + 1]), *times[levels - own + 1 :])
         energy += sum(time * tables["n_power"][index * levels + level] for level, time in enumerate(times))

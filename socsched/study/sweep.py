@@ -59,9 +59,9 @@ def configurations(study: Study) -> list[Point]:
     policies, platforms = study.parameter("policy"), study.parameter("platform")
     for name in policies.values if policies else ():
         if name not in ("edf", "fp"):
-            from socsched.sim.policies import policy
+            from socsched.sim.policies import get_policy
 
-            policy(name)
+            get_policy(name)
     modes: dict[str, tuple[str, ...]] = {}
     for name in platforms.values if platforms else ():
         folder = Path(study.file).parent

@@ -138,11 +138,11 @@ def test_without_a_cache_long_simulations_are_interpreted_and_say_so(
     monkeypatch.delenv("SOCSCHED_KERNEL", raising=False)
     monkeypatch.setattr(build, "_loaded", {})
     monkeypatch.setattr(build, "_failed", {})
-    assert build.kernel("auto", build.WORTH).__module__ == "socsched.sim.kernel.kernel"
+    assert build.load_kernel("auto", build.WORTH_COMPILING).__module__ == "socsched.sim.kernel.kernel"
     told = capsys.readouterr().err
     assert told.count("simulations are interpreted") == 1 and "cannot use this cache folder" in told
     with pytest.raises(MachineError, match="cannot be compiled"):
-        build.kernel("compiled")
+        build.load_kernel("compiled")
 
 
 def answering(number: int, made: list[int]) -> Callable[[Path], None]:
@@ -226,13 +226,13 @@ def test_the_host_loops_of_another_user_are_not_loaded(
 def test_a_kernel_that_is_damaged_is_built_again_and_never_loaded(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flavour = build._Flavour(1, False)
+    variant = build._Variant(1, False)
     monkeypatch.setattr(build, "_build", lambda folder, _: answering(1, made)(folder))
-    monkeypatch.setattr(build._Flavour, "binary", "a.so")
+    monkeypatch.setattr(build._Variant, "binary", "a.so")
     made: list[int] = []
-    file = build._built(flavour)
+    file = build._build_cached(variant)
     file.write_bytes(file.read_bytes()[:1000])
-    assert build._built(flavour) == file and made == [1, 1] and ctypes.CDLL(str(file)).answer() == 1
+    assert build._build_cached(variant) == file and made == [1, 1] and ctypes.CDLL(str(file)).answer() == 1
 
 
 WORKING = """

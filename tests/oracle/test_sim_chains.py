@@ -18,7 +18,7 @@ from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.sim.engine import simulate
-from socsched.sim.tasksets import taskset_plan
+from socsched.sim.tasksets import make_taskset_plan
 from socsched.trace.trace import Job
 
 Case = dict[str, Any]
@@ -31,7 +31,7 @@ def cases() -> list[Case]:
 
 def jobs_of(case: Case) -> tuple[list[list[Job]], int]:
     """Return every task's jobs for five hyperperiods and what they still lead to; each task reads its predecessor."""
-    made = taskset_plan(taskset_from_mapping(case, "e2e_oracle.json"))
+    made = make_taskset_plan(taskset_from_mapping(case, "e2e_oracle.json"))
     before = {sink: source for source, sink in pairwise(case["chain"])}
     tasks = tuple(
         replace(task, reads=(made.tasks[before[index]].name,)) if index in before else task

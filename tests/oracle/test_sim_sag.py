@@ -21,7 +21,7 @@ from datafiles import read
 from socsched.descriptor.taskset import PeriodicTask, TaskSet, taskset_from_mapping
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.sim.engine import run
-from socsched.sim.tasksets import simulate_taskset, taskset_plan
+from socsched.sim.tasksets import make_taskset_plan, simulate_taskset
 
 DRAWS = 1000
 Case = dict[str, Any]
@@ -43,7 +43,7 @@ class Hyperperiod:
         self.period = self.length + work
         self.jobs: list[tuple[PeriodicTask, int]] = []
         self.planned: list[Task] = []
-        made = taskset_plan(self.tasks)
+        made = make_taskset_plan(self.tasks)
         for task, planned in zip(self.tasks.tasks, made.tasks, strict=True):
             for release in range(0, self.length, task.period_ns):
                 name = f"{task.id}.{len(self.jobs)}"

@@ -19,7 +19,7 @@ from datafiles import DATA, read
 
 from socsched.cli.root import run as command_line
 from socsched.descriptor.taskset import TaskSet, load_taskset
-from socsched.sim.tasksets import answer, simulate_taskset
+from socsched.sim.tasksets import simulate_taskset, summarise_taskset
 from socsched.trace.trace import Trace
 
 SETS = [
@@ -68,7 +68,7 @@ def test_every_set_given_is_compared() -> None:
 def test_every_figure_of_every_task_is_equal(name: str) -> None:
     tasks = load_taskset(taskset_file(name))
     done = simulate_taskset(tasks)
-    found = answer(tasks, done)["tasks"]
+    found = summarise_taskset(tasks, done)["tasks"]
     sums, counts = (done.outcome.ints_of("responses", which) for which in (1, 3))
     expected = published(name)["per_task"]
     assert [row["id"] for row in found] == [row["id"] for row in expected]

@@ -14,7 +14,7 @@ from datafiles import read
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.planning.plan import ExecutionTimes, Level, PlannedSensor
 from socsched.sim.engine import simulate
-from socsched.sim.tasksets import simulate_taskset, taskset_plan
+from socsched.sim.tasksets import make_taskset_plan, simulate_taskset
 
 MS = 1_000_000
 
@@ -113,7 +113,7 @@ def test_frequencies_of_cycle_conserving_edf() -> None:
     data = {"time_unit": "ms", "policy": "EDF", "tasks": [
         {"period": 8, "wcet": 3}, {"period": 10, "wcet": 3}, {"period": 14, "wcet": 1},
     ]}  # fmt: skip
-    made = taskset_plan(taskset_from_mapping(data, "pillai"))
+    made = make_taskset_plan(taskset_from_mapping(data, "pillai"))
     levels = (Level(500, 125), Level(750, 422), Level(1000, 1000))
     actual = (ExecutionTimes((MS, 2 * MS)), ExecutionTimes((MS,)), None)
     tasks = tuple(replace(task, times=times) for task, times in zip(made.tasks, actual, strict=True))
@@ -151,7 +151,7 @@ def test_jitter_travels_down_a_chain_as_compositional_analysis_says(examples: di
         {"period": 30, "wcet": 10, "cpu": 0, "prio": 1}, {"period": 15, "wcet": 3, "cpu": 0, "prio": 2},
         {"period": 30, "wcet": 2, "cpu": 1, "prio": 1}, {"period": 15, "wcet": 9, "cpu": 1, "prio": 2},
     ]}  # fmt: skip
-    made = taskset_plan(taskset_from_mapping(data, "pycpa"))
+    made = make_taskset_plan(taskset_from_mapping(data, "pycpa"))
     shortest = (5, 1, 2, 4)
     names = ("T11", "T12", "T21", "T22")
     tasks = tuple(

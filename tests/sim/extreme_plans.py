@@ -14,7 +14,7 @@ from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
 from socsched.limits import HORIZON_NS, LONGEST_NS
 from socsched.planning.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task, Throttle
 from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
-from socsched.sim.policies import descriptions, policy
+from socsched.sim.policies import describe_policies, get_policy
 
 LANES = (1, 2, 3, 8, 31, 32, 33, 40, 61, 62, 63, 64, 65, 127, 128, 129, 1000, 1023, 1024)
 """Numbers of lanes around the borders of words, and the most there may be."""
@@ -61,7 +61,7 @@ def case(seed: int) -> Case:
     duration = unit * rng.choice((SPAN, SPAN, 8000))
     if unit == _UNITS[-1] and rng.random() < 0.3:
         duration = HORIZON_NS
-    ticks = [found.tick_ns for found in (policy(host.policy) for host in hosts) if found.dynamic]
+    ticks = [found.tick_ns for found in (get_policy(host.policy) for host in hosts) if found.dynamic]
     if ticks:
         duration = min(duration, _TICKS * min(ticks))
     return Case(made, harm, duration, plain and not _drifting(tasks))
@@ -80,7 +80,7 @@ def _engine(rng: Random, name: str, unit: int, plain: bool) -> PlannedEngine:
     changes: dict[str, Any] = {
         "lanes": lanes,
         "preemption": rng.choice(("full", "segment", "none") if plain else ("full", "segment", "none", "restart")),
-        "policy": rng.choice(("edf", "fp", "fifo") if plain else sorted(descriptions())),
+        "policy": rng.choice(("edf", "fp", "fifo") if plain else sorted(describe_policies())),
         "switch_ns": unit * rng.randint(0, 5),
         "dynamic_mw": 70 * lanes,
     }

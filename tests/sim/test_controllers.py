@@ -17,25 +17,25 @@ from random_plans import HORIZON, faults, plans
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import ExecutionTimes, Level, Plan
-from socsched.sim.build import kernel
-from socsched.sim.controls import CHOOSING, NOTHING, SWITCHING
-from socsched.sim.engine import Simulated, run
+from socsched.sim.build import load_kernel
+from socsched.sim.controllers.declared import CHOOSING, NOTHING, SWITCHING
+from socsched.sim.engine import SimulationRun, run
 from socsched.sim.lower import lower
-from socsched.sim.policies import GIVEN, Policy, Term
+from socsched.sim.policies import REGISTERED, Policy, Term
 from socsched.sim.policies.adaptive import CALM, SAFE, Adaptive
-from socsched.sim.policies.control import Choosing, Controller, Switching
+from socsched.sim.policies.controllers import Choosing, Controller, Switching
 from socsched.sim.policies.learned import ACTIONS, FEATURES, Learned
 
 
 @contextmanager
 def known(**rules: Policy) -> Iterator[None]:
     """Have policies known by their names for a while."""
-    GIVEN.update(rules)
+    REGISTERED.update(rules)
     try:
         yield
     finally:
         for name in rules:
-            del GIVEN[name]
+            del REGISTERED[name]
 
 
 Made = Callable[[], Controller]
@@ -95,7 +95,7 @@ def busy_units(draw: st.DrawFn) -> Plan:
     return plan(tasks, [host], sensors=(source,), chains=tuple(chains), dram_bandwidth=2 * 10**9)
 
 
-def content(done: Simulated) -> dict[str, Any]:
+def content(done: SimulationRun) -> dict[str, Any]:
     assert done.trace is not None
     trace = done.trace
     return {
@@ -103,24 +103,26 @@ def content(done: Simulated) -> dict[str, Any]:
         "slices": sorted((s.start_ns, s.end_ns, s.engine, tuple(s.lanes), s.name, s.job) for s in trace.slices),
         "instants": sorted((i.time_ns, i.kind, i.subject, i.frame) for i in trace.instants),
         "releases": trace.releases,
-        **{name: done.outcome.ints(name).tolist() for name in ("done", "late", "dropped", "aborted", "spent")},
+        **{name: done.outcome.ints(name).tolist() for name in ("done", "late", "dropped", "aborted", "busy_time")},
     }
 
 
 def compiled() -> str:
     try:
-        kernel("compiled")
+        load_kernel("compiled")
     except MachineError as error:
         pytest.skip(str(error))
     return "compiled"
 
 
-def alike(made: Plan, pair: tuple[Switching | Choosing, Made], preemptive: bool, harm: Any = None) -> list[Simulated]:
+def alike(
+    made: Plan, pair: tuple[Switching | Choosing, Made], preemptive: bool, harm: Any = None
+) -> list[SimulationRun]:
     """Simulate with a declared controller in both kernels, and with its class, and return all three."""
     declared, maker = pair
     first = declared.safe if isinstance(declared, Switching) else declared.choices[0][0]
-    own = Policy("own", first, preemptive, control=declared)
-    asked = Policy("asked", first, preemptive, dynamic=True, control=maker)
+    own = Policy("own", first, preemptive, controller=declared)
+    asked = Policy("asked", first, preemptive, dynamic=True, controller=maker)
     with known(own=own, asked=asked):
         native = [run(made, HORIZON, 3, "own", harm, implementation=kind) for kind in ("python", compiled())]
         done = [*native, run(made, HORIZON, 3, "asked", harm, implementation=compiled())]
@@ -151,8 +153,8 @@ def test_and_so_they_do_on_any_plan_with_faults(data: st.DataObject) -> None:
 def steered(made: Plan, control: Switching | Choosing, **changes: Any) -> int:
     """Return what kind of controller the kernel has on the first unit of a plan."""
     first = control.safe if isinstance(control, Switching) else control.choices[0][0]
-    with known(own=Policy("own", first, control=control, **changes)):
-        return int(lower(made, 0, "own").tables["u_steer"][0])
+    with known(own=Policy("own", first, controller=control, **changes)):
+        return int(lower(made, 0, "own").tables["u_controller"][0])
 
 
 ROWS = tuple(tuple(0.1 * (a + 1) * (-1) ** k for k in range(len(FEATURES))) for a in range(len(ACTIONS)))
@@ -201,23 +203,23 @@ def test_it_does_change_order_and_clock(kind: str) -> None:
                 [engine(levels=(Level(500, 20), Level(1000, 70)))])  # fmt: skip
     weights = tuple((float(a == 3), *[0.0] * (len(FEATURES) - 1)) for a in range(len(ACTIONS)))
     with known(
-        switch=Policy("switch", SAFE, control=Switching(SAFE, CALM, 0.9, 0.99, 10, MS)),
-        slow=Policy("slow", ACTIONS[0][0], control=Choosing(ACTIONS, weights, MS)),
+        switch=Policy("switch", SAFE, controller=Switching(SAFE, CALM, 0.9, 0.99, 10, MS)),
+        slow=Policy("slow", ACTIONS[0][0], controller=Choosing(ACTIONS, weights, MS)),
     ):
         edf, calm, slow = (run(made, 2000 * MS, policy=p, implementation=kind) for p in ("edf", "switch", "slow"))
     totals = [int(np.array(done.outcome.ints("late")).sum()) for done in (edf, calm, slow)]
     assert totals == [0, 0, 0]
     assert edf.trace is not None and calm.trace is not None
 
-    def mean(done: Simulated) -> float:
+    def mean(done: SimulationRun) -> float:
         assert done.trace is not None
         return float(
             np.mean([j.finish_ns - j.activation_ns for j in done.trace.jobs if j.task == "short" and j.finish_ns > 0])
         )
 
     assert mean(calm) < mean(edf)
-    spent = slow.outcome.ints("spent")
-    assert spent[0] > 0 and spent[1] > 0 and edf.outcome.ints("spent")[0] == 0
+    spent = slow.outcome.ints("busy_time")
+    assert spent[0] > 0 and spent[1] > 0 and edf.outcome.ints("busy_time")[0] == 0
 
 
 @settings(max_examples=150)
@@ -228,7 +230,7 @@ def test_no_guarded_deadline_is_lost_by_them(made: Plan, pair: tuple[Switching |
     first = declared.safe if isinstance(declared, Switching) else declared.choices[0][0]
     # times that contention or weights add are in worst cases already, or in `Guard`
     made = replace(made, dram_bandwidth=0)
-    with known(own=Policy("own", first, control=declared), safe=Policy("safe", first)):
+    with known(own=Policy("own", first, controller=declared), safe=Policy("safe", first)):
         own, safe = (run(made, HORIZON, 3, name, record=False, implementation=compiled()) for name in ("own", "safe"))
     kinds = ("hard", "firm") if any(t.criticality != "soft" for t in made.tasks) else ("soft",)
     kinds = ("hard", "firm", "soft") if isinstance(declared, Switching) else kinds

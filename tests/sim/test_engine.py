@@ -12,7 +12,7 @@ from socsched.errors import UsageError
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Dropout, Faults, Overrun, Slowdown
-from socsched.sim.policies import policy
+from socsched.sim.policies import get_policy
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 
@@ -199,7 +199,7 @@ def test_policies_by_name() -> None:
     order = {name: times(simulate(made, 100, policy=name), "urgent") for name in ("edf", "fp", "fifo")}
     assert order == {"edf": [(1, 11)], "fp": [(10, 20)], "fifo": [(10, 20)]}
     with pytest.raises(UsageError, match="fastest"):
-        policy("fastest")
+        get_policy("fastest")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from reference.processors import finishes
 from twins import compiled, content, equal_outcomes, same
 
 from socsched.errors import UsageError
-from socsched.sim.engine import Simulated, run
-from socsched.sim.lower import NARROW_LANES
+from socsched.sim.engine import SimulationRun, run
+from socsched.sim.lower import NARROW_SLOTS
 from socsched.sim.tasksets import simulate_taskset
 
 FEW, SETS, MANY = range(9), range(200), range(1000)
@@ -32,7 +32,7 @@ def check_plan(seed: int) -> bool:
         assert found[0] == found[1]
         return False
     equal_outcomes(*found)
-    for column in ("done", "late", "spent", "released"):
+    for column in ("done", "late", "busy_time", "released"):
         assert int(found[0].outcome.ints(column).min(initial=0)) >= 0
     if drawn.plain:
         same(reference(drawn.plan, drawn.duration_ns, seed, None, drawn.faults), found[0].trace)
@@ -53,7 +53,7 @@ def check_task_set(seed: int) -> None:
     assert list(ends.values()) == finishes(tasks, horizon + 1)
 
 
-def _simulated(tasks: Any, horizon: int, implementation: str) -> Simulated:
+def _simulated(tasks: Any, horizon: int, implementation: str) -> SimulationRun:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOCSCHED_KERNEL", implementation)
         return simulate_taskset(tasks, horizon, record=True)
@@ -62,7 +62,7 @@ def _simulated(tasks: Any, horizon: int, implementation: str) -> Simulated:
 @pytest.mark.needs("Python headers")
 def test_plans_of_narrow_engines_agree() -> None:
     """Those of wider engines take a second kernel, which compiles for 20 s."""
-    narrow = (seed for seed in MANY if all(engine.lanes <= NARROW_LANES for engine in case(seed).plan.engines))
+    narrow = (seed for seed in MANY if all(engine.lanes <= NARROW_SLOTS for engine in case(seed).plan.engines))
     assert sum(check_plan(seed) for seed in islice(narrow, len(FEW))) > len(FEW) // 2
 
 
@@ -75,7 +75,7 @@ def test_plans_up_to_the_limits_agree(part: int) -> None:
 
 @pytest.mark.needs("Python headers")
 def test_task_sets_of_few_processors_agree() -> None:
-    for seed in islice((seed for seed in MANY if task_set(seed)[0].processors <= NARROW_LANES), len(FEW)):
+    for seed in islice((seed for seed in MANY if task_set(seed)[0].processors <= NARROW_SLOTS), len(FEW)):
         check_task_set(seed)
 
 

@@ -20,7 +20,7 @@ from rich_plan import DURATION, rich_faults, rich_plan
 from socsched.api.folders import save
 from socsched.errors import MachineError
 from socsched.planning.plan import Plan
-from socsched.sim.build import kernel
+from socsched.sim.build import load_kernel
 from socsched.sim.engine import run
 from socsched.sim.faults import Faults
 from socsched.trace.io import load as load_trace
@@ -133,7 +133,7 @@ def test_files_are_those_of_the_record(case: str, folder: Path) -> None:
 @pytest.mark.needs("Python headers")
 def test_compiled_and_interpreted_leave_the_same_bytes(case: str, folder: Path) -> None:
     try:
-        kernel("compiled")
+        load_kernel("compiled")
     except MachineError as error:
         pytest.skip(str(error))
     assert left(case, "compiled", folder) == left(case, "python", folder)

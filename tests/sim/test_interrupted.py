@@ -14,7 +14,7 @@ import pytest
 from builders import plan, task
 
 from socsched.planning.io import save
-from socsched.sim.build import kernel
+from socsched.sim.build import load_kernel
 from socsched.sim.engine import run, simulate
 from socsched.trace.metrics import result
 
@@ -23,18 +23,18 @@ CHECKOUT = Path(__file__).parents[2]
 
 def interrupted_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernel be interrupted between two stretches of events."""
-    base = kernel("python")
+    base = load_kernel("python")
 
     class Interrupted(base):  # type: ignore[misc, valid-type]
         seen = 0
 
-        def run_on(self, most: int) -> bool:
+        def run_events(self, most: int) -> bool:
             if self.seen == calls:
                 signal.raise_signal(signal.SIGINT)
             self.seen += 1
-            return bool(super().run_on(1000))
+            return bool(super().run_events(1000))
 
-    monkeypatch.setattr("socsched.sim.engine.kernel", lambda *_: Interrupted)
+    monkeypatch.setattr("socsched.sim.engine.load_kernel", lambda *_: Interrupted)
     # a shell that starts this in the background has the signal ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -62,13 +62,13 @@ import sys
 from socsched.cli.root import run
 from socsched.sim import engine
 
-found = engine.kernel
+found = engine.load_kernel
 
-def kernel(implementation, *rest):
+def load_kernel(implementation, *rest):
     print("started", file=sys.stderr, flush=True)
     return found(implementation)
 
-engine.kernel = kernel
+engine.load_kernel = load_kernel
 # whoever started the tests in the background may have had interrupts ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run(sys.argv[1:]))

@@ -12,13 +12,13 @@ import pytest
 import socsched.sim.kernel.kernel as top
 from socsched.sim.build import MODULES
 from socsched.sim.kernel.columns import Columns
-from socsched.sim.merge import merged
+from socsched.sim.merge import merge_layers
 
 FOLDER = Path(top.__file__).parent
 
 
 def test_one_class_has_what_all_layers_have() -> None:
-    source, declared = merged(FOLDER, MODULES)
+    source, declared = merge_layers(FOLDER, MODULES)
     (kernel,) = [x for x in ast.parse(source).body if isinstance(x, ast.ClassDef) and x.name == "Kernel"]
     found = [x.name for x in kernel.body if isinstance(x, ast.FunctionDef)]
     layers = [layer for layer in top.Kernel.__mro__ if issubclass(layer, Columns) and layer is not Columns]
@@ -30,7 +30,7 @@ def test_one_class_has_what_all_layers_have() -> None:
 
 
 def test_named_numbers_are_the_modules_own() -> None:
-    _, declared = merged(FOLDER, MODULES)
+    _, declared = merge_layers(FOLDER, MODULES)
     macros = dict(re.findall(r"#define SOCSCHED_([A-Z_]+) (\d+)LL", declared))
     assert int(macros["FAR"]) == 2**62 and int(macros["SHIFT"]) == 20
     assert len(macros) == len(set(re.findall(r'const long long ([A-Z_]+) "', declared))) > 20
@@ -41,7 +41,7 @@ def test_named_numbers_are_the_modules_own() -> None:
     [
         ("queues", "\nDONE = cython.declare(cython.longlong, 7)\n", "DONE has two values"),
         ("queues", "\n\nX = 1\n", None),
-        ("kernel", "\n    def touch(self, t: i64) -> None:\n        pass\n", "touch is in two layers"),
+        ("kernel", "\n    def mark_queue(self, t: i64) -> None:\n        pass\n", "mark_queue is in two layers"),
     ],
 )
 def test_what_would_mean_two_things_is_refused(tmp_path: Path, module: str, text: str, said: str | None) -> None:
@@ -50,7 +50,7 @@ def test_what_would_mean_two_things_is_refused(tmp_path: Path, module: str, text
     file = folder / f"{module}.py"
     file.write_text(file.read_text() + text)
     if said is None:
-        assert "X = 1" in merged(folder, MODULES)[0]
+        assert "X = 1" in merge_layers(folder, MODULES)[0]
     else:
         with pytest.raises(ValueError, match=said):
-            merged(folder, MODULES)
+            merge_layers(folder, MODULES)

@@ -16,29 +16,29 @@ from socsched.errors import MachineError, UsageError
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.sim import policies
-from socsched.sim.build import kernel
+from socsched.sim.build import load_kernel
 from socsched.sim.engine import run
-from socsched.sim.policies import Policy, Ready, Term
+from socsched.sim.policies import Policy, ReadyJob, Term
 from socsched.trace.trace import Trace
 
 OWN = Policy("own-edf", (Term.DEADLINE, Term.ACTIVATION))
 LATEST = Policy("latest", lambda job, now_ns: (-job.deadline_ns,), preemptive=False)
 
 
-def by_deadline(job: Ready, now_ns: int) -> tuple[int, ...]:
+def by_deadline(job: ReadyJob, now_ns: int) -> tuple[int, ...]:
     """Order as EDF does."""
     assert job.activation_ns <= now_ns and job.remaining_ns >= 0 and not job.task.reads
     return job.deadline_ns, job.activation_ns
 
 
-def broken(job: Ready, now_ns: int) -> tuple[int, ...]:
+def broken(job: ReadyJob, now_ns: int) -> tuple[int, ...]:
     """Fail at the second job."""
     if job.frame:
         raise ZeroDivisionError("a fault of the policy's own")
     return (0,)
 
 
-def talkative(job: Ready, now_ns: int) -> tuple[int, ...]:
+def talkative(job: ReadyJob, now_ns: int) -> tuple[int, ...]:
     """Give three keys, one too many."""
     return 1, 2, 3
 
@@ -57,7 +57,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=[pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])
 def simulate(request: pytest.FixtureRequest) -> Callable[[Plan, int, str], Trace]:
     try:
-        kernel(request.param)
+        load_kernel(request.param)
     except MachineError as error:
         pytest.skip(str(error))
 
@@ -117,5 +117,5 @@ def test_an_error_of_a_policy_reaches_the_user(
 
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        policies.policy("rmx")
+        policies.get_policy("rmx")
     assert caught.value.hint.startswith("known policies: adaptive, broken, by-deadline, cbs, dm, edf, ")

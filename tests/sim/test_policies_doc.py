@@ -40,7 +40,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_example_serves_short_jobs_first_and_is_never_late(installed: None) -> None:
-    assert "calm" in policies.known() and policies.descriptions()["calm"] == "installed: my_package.calm:POLICY"
+    assert (
+        "calm" in policies.list_policies()
+        and policies.describe_policies()["calm"] == "installed: my_package.calm:POLICY"
+    )
     calm, edf = (simulate(MADE, 400 * MS, policy=name) for name in ("calm", "edf"))
     assert [result(trace, MADE)["stages"]["long"]["jobs"] for trace in (calm, edf)] == [21, 21]
     assert all(job.finish_ns <= job.deadline_ns for job in calm.jobs if job.status == "done")
@@ -56,7 +59,7 @@ def test_both_kernels_ask_the_example_alike(installed: None) -> None:
 def test_the_page_lists_every_policy_and_every_field() -> None:
     text = PAGE.read_text()
     assert {name for name in plugins.names(policies.GROUP, own=True) if f"| `{name}` |" not in text} == set()
-    assert {term.name for term in policies.Term if term.name not in text} == {"ASKED"}
+    assert {term.name for term in policies.Term if term.name not in text} == {"CUSTOM"}
 
 
 @pytest.mark.slow

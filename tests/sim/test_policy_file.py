@@ -10,8 +10,8 @@ from builders import plan, sensor, task
 
 from socsched.errors import UsageError
 from socsched.sim.engine import simulate
-from socsched.sim.policies import GIVEN, descriptions
-from socsched.sim.policies.from_file import registered
+from socsched.sim.policies import REGISTERED, describe_policies
+from socsched.sim.policies.from_file import register_file
 
 FILE = """
 from socsched.sim.policies import Policy, Term
@@ -29,7 +29,7 @@ def forgotten() -> Iterator[None]:
     """Other tests know the built-in policies only."""
     yield
     for name in ("earliest", "latest_first"):
-        GIVEN.pop(name, None)
+        REGISTERED.pop(name, None)
 
 
 def written(folder: Path, text: str = FILE) -> Path:
@@ -41,17 +41,17 @@ def written(folder: Path, text: str = FILE) -> Path:
 def test_a_policy_of_a_file_serves_as_the_built_in_one_of_that_order(tmp_path: Path) -> None:
     tasks = [task("a", 7, after=("s",), deadline_ns=30), task("b", 9, after=("s",), deadline_ns=20)]
     made = plan(tasks, sensors=(sensor("s", 40, jitter_ns=5),))
-    name = registered(f"{written(tmp_path)}:EARLIEST")
-    assert name == "earliest" and descriptions()[name] == "from a file"
+    name = register_file(f"{written(tmp_path)}:EARLIEST")
+    assert name == "earliest" and describe_policies()[name] == "from a file"
     assert simulate(made, 2_000, policy=name).jobs == simulate(made, 2_000, policy="edf").jobs
 
 
 def test_a_function_of_a_file_orders_jobs_and_np_keeps_what_runs(tmp_path: Path) -> None:
-    assert registered(f"{written(tmp_path)}:latest_first") == "latest_first"
+    assert register_file(f"{written(tmp_path)}:latest_first") == "latest_first"
     made = plan([task("a", 10, period_ns=40), task("b", 3, period_ns=40, offset_ns=2)])
     finish = {job.task: job.finish_ns for job in simulate(made, 40, policy="latest_first").jobs}
     assert finish == {"a": 13, "b": 5}
-    assert registered(f"np-{written(tmp_path)}:latest_first") == "np-latest_first"
+    assert register_file(f"np-{written(tmp_path)}:latest_first") == "np-latest_first"
     finish = {job.task: job.finish_ns for job in simulate(made, 40, policy="np-latest_first").jobs}
     assert finish == {"a": 10, "b": 13}
 
@@ -67,9 +67,9 @@ def test_a_function_of_a_file_orders_jobs_and_np_keeps_what_runs(tmp_path: Path)
 )
 def test_what_is_no_policy_is_refused(tmp_path: Path, attribute: str, text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        registered(f"{written(tmp_path, text)}:{attribute}")
+        register_file(f"{written(tmp_path, text)}:{attribute}")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        registered(f"{tmp_path}/none.py:EDF")
+        register_file(f"{tmp_path}/none.py:EDF")

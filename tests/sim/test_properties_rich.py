@@ -14,7 +14,7 @@ from random_plans import CAPACITY, HORIZON, faults, plans
 
 from socsched.cost.contention import contention_model
 from socsched.planning.plan import Plan, PlannedEngine
-from socsched.sim.engine import Simulated, run, simulate
+from socsched.sim.engine import SimulationRun, run, simulate
 from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 from socsched.trace.trace import Job, Trace
@@ -23,7 +23,7 @@ MODERATE = settings(max_examples=20, deadline=None)
 
 
 @st.composite
-def simulations(draw: st.DrawFn) -> tuple[Plan, Faults, Simulated]:
+def simulations(draw: st.DrawFn) -> tuple[Plan, Faults, SimulationRun]:
     """Draw a plan and faults, and simulate them; without delays, which are known to be wrong (test_engine_faults)."""
     made = draw(plans(rich=True))
     harm = replace(draw(faults(made, rich=True)), delays=())
@@ -32,7 +32,7 @@ def simulations(draw: st.DrawFn) -> tuple[Plan, Faults, Simulated]:
 
 @MODERATE
 @given(simulations())
-def test_lanes_hold_one_job_at_a_time_and_time_runs_forwards(drawn: tuple[Plan, Faults, Simulated]) -> None:
+def test_lanes_hold_one_job_at_a_time_and_time_runs_forwards(drawn: tuple[Plan, Faults, SimulationRun]) -> None:
     made, _, simulated = drawn
     trace = simulated.trace
     assert trace is not None
@@ -60,14 +60,14 @@ def _stronger(host: PlannedEngine, factor: int) -> PlannedEngine:
 @MODERATE
 @given(simulations())
 def test_energy_is_the_integral_of_power_and_the_sum_of_what_lanes_took(
-    drawn: tuple[Plan, Faults, Simulated],
+    drawn: tuple[Plan, Faults, SimulationRun],
 ) -> None:
     made, harm, simulated = drawn
     assert simulated.trace is not None
     power, traffic = (simulated.trace.counters[name] for name in ("power_mw", "bandwidth_gbps"))
     integral = sum((after[0] - before[0]) * before[1] for before, after in pairwise([*power, (HORIZON, 0.0)]))
     moved = sum((after[0] - before[0]) * before[1] for before, after in pairwise([*traffic, (HORIZON, 0.0)]))
-    spent = simulated.outcome.ints("spent")
+    spent = simulated.outcome.ints("busy_time")
     levels = len(spent) // len(made.engines)
     taken = (made.base_mw + sum(e.idle_mw for e in made.engines)) * HORIZON + moved * made.dram_picojoule_per_byte
     for index, host in enumerate(made.engines):
@@ -89,10 +89,10 @@ def test_energy_is_the_integral_of_power_and_the_sum_of_what_lanes_took(
 
 @MODERATE
 @given(simulations())
-def test_lanes_are_busy_for_as_long_as_jobs_hold_them(drawn: tuple[Plan, Faults, Simulated]) -> None:
+def test_lanes_are_busy_for_as_long_as_jobs_hold_them(drawn: tuple[Plan, Faults, SimulationRun]) -> None:
     made, harm, simulated = drawn
     assert simulated.trace is not None
-    spent = simulated.outcome.ints("spent").reshape(len(made.engines), -1).sum(axis=1)
+    spent = simulated.outcome.ints("busy_time").reshape(len(made.engines), -1).sum(axis=1)
     for index, host in enumerate(made.engines):
         own = [s for s in simulated.trace.slices if s.engine == host.id]
         shown = sum((s.end_ns - s.start_ns) * len(s.lanes) for s in own)
@@ -105,7 +105,7 @@ def test_lanes_are_busy_for_as_long_as_jobs_hold_them(drawn: tuple[Plan, Faults,
 
 @MODERATE
 @given(simulations())
-def test_bandwidth_stays_under_the_cap(drawn: tuple[Plan, Faults, Simulated]) -> None:
+def test_bandwidth_stays_under_the_cap(drawn: tuple[Plan, Faults, SimulationRun]) -> None:
     """Without foreign traffic, which is counted as wanted, not as served (below).
 
     How long a segment takes is a whole number of nanoseconds, which is a part of its rate: half of it for two of them.

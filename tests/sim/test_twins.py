@@ -42,7 +42,7 @@ def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None
     one, other = (run(made, HORIZON, 3, None, harm, implementation=i) for i in (compiled(), "python"))
     assert one.trace is not None and other.trace is not None
     same(one.trace, other.trace)
-    for name in ("released", "done", "dropped", "aborted", "late", "spent", "chain_missed", "chain_completed"):
+    for name in ("released", "done", "dropped", "aborted", "late", "busy_time", "chain_missed", "chain_completed"):
         assert np.array_equal(one.outcome.ints(name), other.outcome.ints(name)), name
 
 
@@ -58,7 +58,7 @@ def test_running_figures_are_those_of_the_trace(data: st.DataObject) -> None:
     compare_figures(made, result(kept.trace, made), lean)
 
 
-def compare_figures(made: Plan, expected: dict[str, Any], lean: Simulated) -> None:
+def compare_figures(made: Plan, expected: dict[str, Any], lean: SimulationRun) -> None:
     found = lean.outcome
     for index, owner in enumerate(made.tasks):
         figures = expected["stages"][owner.name]

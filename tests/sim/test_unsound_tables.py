@@ -26,8 +26,8 @@ from socsched.planning.plan import Level, Plan, Throttle
 from socsched.planning.ranges import faults
 from socsched.sim.engine import run
 from socsched.sim.faults import Burst, Faults, Hog, Overrun, Slowdown
+from socsched.sim.invariants import check_tables
 from socsched.sim.lower import lower
-from socsched.sim.sound import check_tables
 
 HERE = Path(__file__).parent
 
@@ -46,7 +46,7 @@ def test_tokens_are_kept_for_tasks_that_come_from_another_engine(policy: str) ->
     lowered = lower(visitor(policy), 0)
     tables = lowered.tables
     tokens = [tables["u_tokens"][unit] for unit in tables["g_unit"]]
-    ends = [first + 2 * count for first, count in zip(tables["g_levels"], tokens, strict=True)]
+    ends = [first + 2 * count for first, count in zip(tables["g_waits0"], tokens, strict=True)]
     assert max(tokens) > 0 and max(ends) <= len(tables["waits"])
     # where both engines have the policy, levels are those of the one table there was before
     both = replace(visitor(policy), engines=tuple(replace(e, policy=policy) for e in visitor(policy).engines))
@@ -136,7 +136,7 @@ def test_a_hundred_days_on_all_lanes_are_counted_exactly() -> None:
     whole = task("a", LONGEST_NS, period_ns=LONGEST_NS, lanes=tuple(range(MOST_LANES)))
     for implementation in (compiled(), "python"):
         found = run(plan([whole], [engine(lanes=MOST_LANES)]), HORIZON_NS, implementation=implementation).outcome
-        assert found.ints("spent")[0] == MOST_LANES * HORIZON_NS
+        assert found.ints("busy_time")[0] == MOST_LANES * HORIZON_NS
         assert found.ints_of("execs", 1)[0] == HORIZON_NS
 
 
@@ -150,7 +150,9 @@ def test_many_jobs_that_would_be_late_are_skipped_without_growing_a_stack() -> N
         assert found.ints("dropped")[1] > 90_000
 
 
-@pytest.mark.parametrize("column", ["g_unit", "nexts", "u_engine", "t_first", "o_slot", "g_levels", "n_top", "reads"])
+@pytest.mark.parametrize(
+    "column", ["g_unit", "successors", "u_engine", "t_first", "o_row", "g_waits0", "n_top", "reads"]
+)
 @pytest.mark.parametrize("value", [-2, 1 << 40])
 def test_tables_that_lead_elsewhere_are_refused(column: str, value: int) -> None:
     lowered = lower(rich_plan(), 0)
@@ -163,7 +165,7 @@ def test_tables_that_lead_elsewhere_are_refused(column: str, value: int) -> None
 def test_every_column_the_kernel_reads_is_checked() -> None:
     """A column that is added has to be added to what must hold."""
     lowered = lower(rich_plan(), 0)
-    unnamed = {"reals", "numbers", "g_mask", "u_mask"}
+    unnamed = {"control_weights", "numbers", "g_mask", "u_mask"}
     free = {"g_name"}
     for column in lowered.tables.keys() - unnamed - free:
         values = lowered.tables[column]
@@ -255,7 +257,7 @@ def mutate_and_run(seeds: range, implementation: str) -> tuple[int, int]:
             refused += 1
             continue
         simulated += 1
-        for name in ("done", "late", "dropped", "released", "spent", "overdue"):
+        for name in ("done", "late", "dropped", "released", "busy_time", "overdue"):
             assert int(found.outcome.ints(name).min(initial=0)) >= 0, (seed, name)
         assert int(found.outcome.ints_of("responses", 2).max(initial=0)) <= 20_000, seed
     return simulated, refused
@@ -287,8 +289,8 @@ def checked(script: str) -> subprocess.CompletedProcess[str]:
 def test_the_checked_kernel_sees_an_index_out_of_bounds() -> None:
     """The build is good for something: without the check of tables it ends at the first wrong access."""
     script = (
-        "from rich_plan import rich_plan; import socsched.sim.sound as sound;"
-        "sound.check_tables = lambda tables, plan: tables['nexts'].__setitem__(0, 1 << 22);"
+        "from rich_plan import rich_plan; import socsched.sim.invariants as sound;"
+        "sound.check_tables = lambda tables, plan: tables['successors'].__setitem__(0, 1 << 22);"
         "from socsched.sim.engine import run; run(rich_plan(), 100_000, implementation='checked')"
     )
     done = checked(script)

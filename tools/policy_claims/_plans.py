@@ -56,26 +56,26 @@ def plan(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> Plan:
     return Plan("paper", "-", "paper", "undecided", "fifo", tuple(engines), (), tuple(tasks), (), (), (), *parts, {})
 
 
-def mean_responses(done: Simulated) -> list[float]:
+def mean_responses(done: SimulationRun) -> list[float]:
     """Return the mean response of every task's jobs (ns); infinite where none was done."""
     sums, counts = done.outcome.ints_of("responses", 1), done.outcome.ints_of("responses", 3)
     rows = zip(sums.tolist(), counts.tolist(), strict=True)
     return [total / count if count else math.inf for total, count in rows][: len(done.lowered.plan.tasks)]
 
 
-def tail(done: Simulated, number: int, per_mille: int) -> float:
+def tail(done: SimulationRun, number: int, per_mille: int) -> float:
     """Return a percentile of a task's responses (ns)."""
     from socsched.sim.totals import _histogram
 
     return float(_histogram(done, "responses", number).percentile(per_mille))
 
 
-def jobs_done(done: Simulated) -> list[int]:
+def jobs_done(done: SimulationRun) -> list[int]:
     """Return how many jobs of every task were done."""
     return [int(count) for count in done.outcome.ints("done")]
 
 
-def simulate(made: Plan, policy: str | None, duration_ns: int = 1000 * SECOND, seed: int = 0) -> Simulated:
+def simulate(made: Plan, policy: str | None, duration_ns: int = 1000 * SECOND, seed: int = 0) -> SimulationRun:
     """Simulate without a trace."""
     return run(made, duration_ns, seed, policy, record=False)
 

@@ -17,7 +17,7 @@ from policy_claims._plans import (
 from policy_claims._published import data
 from policy_claims.claim import Claim
 from socsched.planning.plan import Plan
-from socsched.sim.engine import Simulated
+from socsched.sim.engine import SimulationRun
 
 PAPER = "Han et al., OSDI 2022"
 PAIRS = [
@@ -45,12 +45,12 @@ def pair(real_time: str, other: str, every: float) -> Plan:
     return plan([urgent, rest], [engine("gpu")])
 
 
-def with_others(policy: str, every: float) -> list[Simulated]:
+def with_others(policy: str, every: float) -> list[SimulationRun]:
     """Return a simulation of every pair."""
     return [simulate(pair(a, b, every), policy, 5 * SECOND) for a, b in PAIRS]
 
 
-def slowdowns(found: list[Simulated], percentile: int = 0) -> list[float]:
+def slowdowns(found: list[SimulationRun], percentile: int = 0) -> list[float]:
     """Return real-time latencies over those alone: of means, or of a percentile in thousandths."""
     rows = []
     for done, (name, _) in zip(found, PAIRS, strict=True):

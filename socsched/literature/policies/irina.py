@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Task
-from socsched.sim.policies.mechanisms import Batch, Beside, Taking
+from socsched.sim.policies.mechanisms import Batch, CoRunning, PreemptionMechanism
 from socsched.sim.policies.terms import Policy, Term
 
 KINDS = ("gpu", "dla", "npu")
@@ -29,10 +29,10 @@ def make(*, batch: int = 8, more: int = 400, slowdown: int = 1400, save_ns: int 
     def pace(task: Task, segment: Segment, guest: Task, its: Segment) -> tuple[int, int]:
         return segment.time_ns * slowdown // 1000, its.time_ns * slowdown // 1000
 
-    how = Taking("full", KINDS, save_ns=save_ns, restore_ns=save_ns, drain="completion")
+    how = PreemptionMechanism("full", KINDS, save_ns=save_ns, restore_ns=save_ns, drain="completion")
     together = Batch(lambda task: batch, more, KINDS)
     order = (Term.REMAINING, Term.ACTIVATION)
-    return Policy("irina", order, dynamic=True, taking=(how,), beside=Beside(pace, True, KINDS), batch=together)
+    return Policy("irina", order, dynamic=True, preemption=(how,), corun=CoRunning(pace, True, KINDS), batch=together)
 
 
 POLICY = make()

@@ -19,8 +19,8 @@ jobs (`drain` share).  Checkpoints cost the DMA time to move a layer's outputs o
 from __future__ import annotations
 
 from socsched.literature.policies.shares import by_criticality
-from socsched.sim.policies.mechanisms import Taking, Tokens
-from socsched.sim.policies.options import one_of
+from socsched.sim.policies.mechanisms import PreemptionMechanism, Tokens
+from socsched.sim.policies.options import check_choice
 from socsched.sim.policies.terms import Policy, Term
 
 LEVELS = (1, 3, 9)
@@ -28,15 +28,15 @@ WEIGHT = by_criticality(*LEVELS)
 MECHANISMS = ("dynamic", "checkpoint", "kill", "drain")
 
 
-def taking(mechanism: str, drain: str, save_ns: int, restore_ns: int) -> tuple[Taking, ...]:
+def choose_mechanism(mechanism: str, drain: str, save_ns: int, restore_ns: int) -> tuple[PreemptionMechanism, ...]:
     """Return the preemption mechanism: checkpoint, kill (progress is lost, nothing saved), drain, or Algorithm 3."""
-    one_of("mechanism", mechanism, MECHANISMS)
+    check_choice("mechanism", mechanism, MECHANISMS)
     if mechanism == "kill":
-        return (Taking("restart", loses="job"),)
+        return (PreemptionMechanism("restart", lost_work="job"),)
     if mechanism == "drain":
-        return (Taking("none"),)
-    rule = one_of("drain", drain, ("slowdown", "share")) if mechanism == "dynamic" else ""
-    return (Taking("full", save_ns=save_ns, restore_ns=restore_ns, drain=rule),)
+        return (PreemptionMechanism("none"),)
+    rule = check_choice("drain", drain, ("slowdown", "share")) if mechanism == "dynamic" else ""
+    return (PreemptionMechanism("full", save_ns=save_ns, restore_ns=restore_ns, drain=rule),)
 
 
 def make(
@@ -51,11 +51,13 @@ def make(
     restore_ns: int = 20_000,
 ) -> Policy:
     """Return PREMA with its open questions settled by the options."""
-    shortest = {"remaining": Term.REMAINING, "total": Term.COST}[one_of("estimate", estimate, ("remaining", "total"))]
-    tokens = Tokens(LEVELS, threshold, one_of("strict", strict, ("yes", "no")) == "yes")
-    how = taking(mechanism, drain, save_ns, restore_ns)
+    shortest = {"remaining": Term.REMAINING, "total": Term.COST}[
+        check_choice("estimate", estimate, ("remaining", "total"))
+    ]
+    tokens = Tokens(LEVELS, threshold, check_choice("strict", strict, ("yes", "no")) == "yes")
+    how = choose_mechanism(mechanism, drain, save_ns, restore_ns)
     return Policy(
-        "prema", (Term.CANDIDATE, shortest), mechanism != "drain", True, quantum_ns, taking=how, weight=WEIGHT,
+        "prema", (Term.CANDIDATE, shortest), mechanism != "drain", True, quantum_ns, preemption=how, weight=WEIGHT,
         tokens=tokens,
     )  # fmt: skip
 

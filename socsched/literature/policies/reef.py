@@ -23,8 +23,8 @@ from pathlib import Path
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Task
-from socsched.sim.policies.mechanisms import Beside, Taking
-from socsched.sim.policies.options import one_of
+from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism
+from socsched.sim.policies.options import check_choice
 from socsched.sim.policies.terms import Policy, Term
 
 MODES = ("reef", "reset", "wait", "none")
@@ -73,7 +73,7 @@ def padded(real_time: Kernel, other: Kernel, units: int = UNITS) -> int:
     return min((units - -(-real_time.blocks // layers)) * rounds * fits[0], other.blocks)
 
 
-def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) -> Beside:
+def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) -> CoRunning:
     """Return dynamic kernel padding for segments named as in `kernels`; `overhead` in thousandths."""
 
     def pace(task: Task, segment: Segment, guest: Task, its: Segment) -> tuple[int, int] | None:
@@ -85,22 +85,22 @@ def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) ->
             return None
         return -(-segment.time_ns * (1000 + overhead) // 1000), -(-segment.time_ns * other.blocks // blocks)
 
-    return Beside(pace, once=True)
+    return CoRunning(pace, once_per_segment=True)
 
 
 def make(*, mode: str = "reef", cap: int = 4, reset_ns: int = 35_000, overhead: int = 8, profiles: str = "") -> Policy:
     """Return REEF in a mode, with a capacity of device queues, and padding if there are profiles."""
     how = {
-        "wait": Taking("segment", ("gpu",), in_flight=cap),
-        "none": Taking("none", ("gpu",)),
-    }.get(one_of("mode", mode, MODES), Taking("restart", ("gpu",), in_flight=cap, reset_ns=reset_ns))
-    beside = None
+        "wait": PreemptionMechanism("segment", ("gpu",), in_flight=cap),
+        "none": PreemptionMechanism("none", ("gpu",)),
+    }.get(check_choice("mode", mode, MODES), PreemptionMechanism("restart", ("gpu",), in_flight=cap, reset_ns=reset_ns))
+    corun = None
     if mode == "reef" and profiles:
         kernels = load_kernels(Path(profiles))
         if not kernels:
             raise ValueError(f"no kernel profiles (*.json) in {profiles}")
-        beside = padding(kernels, overhead)
-    return Policy("reef", (Term.BEST_EFFORT, Term.ACTIVATION), taking=(how,), beside=beside)
+        corun = padding(kernels, overhead)
+    return Policy("reef", (Term.BEST_EFFORT, Term.ACTIVATION), preemption=(how,), corun=corun)
 
 
 POLICY = make()

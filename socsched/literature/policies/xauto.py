@@ -6,14 +6,17 @@ priorities.  Preemption takes `gpu` (channel groups, 275 us on an AGX Orin) and 
 
 from __future__ import annotations
 
-from socsched.sim.policies.mechanisms import Taking
+from socsched.sim.policies.mechanisms import PreemptionMechanism
 from socsched.sim.policies.terms import Policy, Term
 
 
 def make(*, gpu_ns: int = 275_000, dla_ns: int = 132_000) -> Policy:
     """Return the policy with the preemption cost of each kind of engine."""
-    how = (Taking("full", ("gpu",), save_ns=gpu_ns), Taking("segment", ("dla", "npu"), in_flight=1, save_ns=dla_ns))
-    return Policy("xauto", (Term.PRIORITY, Term.ACTIVATION), taking=how)
+    how = (
+        PreemptionMechanism("full", ("gpu",), save_ns=gpu_ns),
+        PreemptionMechanism("segment", ("dla", "npu"), in_flight=1, save_ns=dla_ns),
+    )
+    return Policy("xauto", (Term.PRIORITY, Term.ACTIVATION), preemption=how)
 
 
 POLICY = make()

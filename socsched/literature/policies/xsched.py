@@ -7,10 +7,10 @@ revokes commands that have not begun: only the running command finishes.  Level 
 
 from __future__ import annotations
 
-from socsched.sim.policies.mechanisms import Taking
+from socsched.sim.policies.mechanisms import PreemptionMechanism
 
 
-def level(number: int, threshold: int) -> tuple[Taking, ...]:
+def level(number: int, threshold: int) -> tuple[PreemptionMechanism, ...]:
     """Return the preemption mechanism of a level; ValueError for an unknown level."""
     if not 0 <= number <= 3:
         raise ValueError(f"level must be from 0 to 3, got {number}")
@@ -18,9 +18,9 @@ def level(number: int, threshold: int) -> tuple[Taking, ...]:
         raise ValueError(f"threshold must be at least 1, got {threshold}")
     ways = (
         (),
-        (Taking("segment", in_flight=threshold),),
-        (Taking("segment", in_flight=1),),
-        (Taking("full", save_ns=INTERRUPT_NS),),
+        (PreemptionMechanism("segment", in_flight=threshold),),
+        (PreemptionMechanism("segment", in_flight=1),),
+        (PreemptionMechanism("full", save_ns=INTERRUPT_NS),),
     )
     return ways[number]
 

@@ -8,7 +8,7 @@ from socsched.sim.policies.terms import Policy, Term
 
 def make(*, level: int = 0, threshold: int = 8) -> Policy:
     """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
-    return Policy("xsched-edf", (Term.DEADLINE, Term.ACTIVATION), taking=xsched.level(level, threshold))
+    return Policy("xsched-edf", (Term.DEADLINE, Term.ACTIVATION), preemption=xsched.level(level, threshold))
 
 
 POLICY = make()

@@ -16,7 +16,7 @@ def make(*, level: int = 0, threshold: int = 8, steps: int = 20, tick_ns: int = 
     """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
     weight = by_priority(1024, 1.2, steps)
     how = xsched.level(level, threshold)
-    return Policy("xsched-fair", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, taking=how, weight=weight)
+    return Policy("xsched-fair", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, preemption=how, weight=weight)
 
 
 POLICY = make()

@@ -17,7 +17,7 @@ def make(
     """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
     weight = by_criticality(low, medium, high)
     how = xsched.level(level, threshold)
-    return Policy("xsched-share", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, taking=how, weight=weight)
+    return Policy("xsched-share", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, preemption=how, weight=weight)
 
 
 POLICY = make()

@@ -3,7 +3,7 @@
 `reset(seed)` and `step(action)` return the same values as `gymnasium.Env`, without needing the package: an observation
 (float64, `learned.FEATURES`), the reward, whether the episode has ended, whether it was truncated, and a dictionary
 with the `mask` of allowed actions.  An action that is masked at the time of its application is replaced by the first
-one, so that no agent can violate the guarantees of `policies.guard`.
+one, so that no agent can violate the guarantees of `policies.slack_stealing`.
 
 Reward of a step: minus `miss_cost` for every late job of a guarded task, `soft_cost` for any other, minus
 `tardiness_cost` for every period a late job spends waiting, minus `energy_cost` for every mJ.
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from socsched.errors import UsageError
 from socsched.literature.studies import variation
 from socsched.planning.plan import Plan
-from socsched.sim.build import kernel
-from socsched.sim.callbacks import Conductor
+from socsched.sim.build import load_kernel
+from socsched.sim.callbacks import Callbacks
 from socsched.sim.faults import Faults
 from socsched.sim.lower import lower
-from socsched.sim.policies import GIVEN, Policy, Term
-from socsched.sim.policies.control import View
-from socsched.sim.policies.learned import ACTIONS, FEATURES, SAFE, Sight, Watcher, act, kept
+from socsched.sim.policies import REGISTERED, Policy, Term
+from socsched.sim.policies.controllers import View
+from socsched.sim.policies.learned import ACTIONS, FEATURES, SAFE, MaskedFeatures, Observer, act, select_guarded
 
 Observation = NDArray[np.float64]
 Choice = Callable[[Observation, NDArray[np.bool_]], int]
@@ -45,29 +45,29 @@ class Costs:
     energy: float = 0.0
 
 
-class _Puppet:
+class _AgentController:
     """Observes, waits a nanosecond for the action chosen on that observation, and applies it if still allowed."""
 
     def __init__(self, unit: int, period_ns: int) -> None:
         self.unit, self.step_ns, self.period_ns = unit, period_ns, period_ns
-        self.watcher = Watcher(period_ns)
+        self.observer = Observer(period_ns)
         self.view: View | None = None
-        self.sight: Sight | None = None
-        self.seen_ns, self.looks, self.action, self.applied, self.refused = 0, 0, 0, 0, 0
+        self.observation: MaskedFeatures | None = None
+        self.seen_ns, self.samples, self.action, self.applied, self.refused = 0, 0, 0, 0, 0
         self.choosing = False
 
-    def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
+    def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         if view.unit != self.unit:
             self.period_ns = self.step_ns
             return SAFE, None
         if not self.choosing:
-            self.view, self.sight, self.seen_ns = view, self.watcher.see(view, now_ns, self.applied), now_ns
-            self.looks += 1
+            self.view, self.observation, self.seen_ns = view, self.observer.observe(view, now_ns, self.applied), now_ns
+            self.samples += 1
             self.choosing, self.period_ns = True, 1
             return act(view, self.applied)
         self.choosing, self.period_ns = False, self.step_ns - 1
-        assert self.sight is not None
-        allowed = self.sight.mask[self.action]
+        assert self.observation is not None
+        allowed = self.observation.mask[self.action]
         self.refused += not allowed
         self.applied = self.action if allowed else 0
         return act(view, self.applied)
@@ -105,25 +105,25 @@ class Environment:
             costs,
         )
         self._tasks = [number for number, u in enumerate(own) if u == self.unit]
-        self._guarded = set(kept(plan, self._tasks))
+        self._guarded = set(select_guarded(plan, self._tasks))
         self.actions, self.features = len(ACTIONS), len(FEATURES)
         self._kernel: Any = None
 
     def reset(self, seed: int = 0) -> tuple[Observation, dict[str, Any]]:
         """Start an episode and return the first observation."""
         made = variation.varied(self.plan, seed, self.spread)
-        self._puppet = puppet = _Puppet(self.unit, self.period_ns)
-        rule = Policy(_NAME, SAFE, dynamic=True, control=lambda: puppet)
+        self._controller = controller = _AgentController(self.unit, self.period_ns)
+        rule = Policy(_NAME, SAFE, dynamic=True, controller=lambda: controller)
         engines = tuple(e if e.id != self.engine else replace(e, policy=_NAME) for e in made.engines)
-        GIVEN[_NAME] = rule
+        REGISTERED[_NAME] = rule
         try:
             lowered = lower(replace(made, engines=engines), seed)
         finally:
-            del GIVEN[_NAME]
-        conductor = Conductor(lowered, Faults(), seed)
-        made_for = kernel(None, 1 << 40, lowered.tables["numbers"]["words"])
-        self._kernel = made_for(lowered.tables, conductor, self.duration_ns, 0)
-        conductor.steering.kernel = self._kernel
+            del REGISTERED[_NAME]
+        callbacks = Callbacks(lowered, Faults(), seed)
+        made_for = load_kernel(None, 1 << 40, lowered.tables["numbers"]["words"])
+        self._kernel = made_for(lowered.tables, callbacks, self.duration_ns, 0)
+        callbacks.controllers.kernel = self._kernel
         self._late = (0, 0)
         self._spent = 0.0
         self._over = False
@@ -137,7 +137,7 @@ class Environment:
             raise UsageError("the episode is over", "call reset first")
         if not 0 <= int(action) < self.actions:
             raise UsageError(f"no action {action}", f"actions: 0 to {self.actions - 1}")
-        self._puppet.action = int(action)
+        self._controller.action = int(action)
         self._over = not self._advance()
         late, spent = self._counts(), self._energy()
         guarded, soft = late[0] - self._late[0], late[1] - self._late[1]
@@ -153,23 +153,23 @@ class Environment:
 
     def _advance(self) -> bool:
         """Advance to the next observation; return False if the episode ends before."""
-        looks = self._puppet.looks
-        while self._puppet.looks == looks:
-            if not self._kernel.run_on(1):
+        samples = self._controller.samples
+        while self._controller.samples == samples:
+            if not self._kernel.run_events(1):
                 return False
         return True
 
     def _observed(self) -> Observation:
-        assert self._puppet.sight is not None
-        return np.array(self._puppet.sight.features)
+        assert self._controller.observation is not None
+        return np.array(self._controller.observation.features)
 
     def _info(self) -> dict[str, Any]:
-        assert self._puppet.sight is not None
-        mask = np.array(self._puppet.sight.mask)
-        return {"mask": mask, "time_ns": self._puppet.seen_ns, "refused": self._puppet.refused}
+        assert self._controller.observation is not None
+        mask = np.array(self._controller.observation.mask)
+        return {"mask": mask, "time_ns": self._controller.seen_ns, "refused": self._controller.refused}
 
     def _counts(self) -> tuple[int, int]:
-        view = self._puppet.view
+        view = self._controller.view
         if view is None:
             return 0, 0
         lost = [sum(int(view.counts[name][t]) for name in ("late", "dropped", "aborted")) for t in self._tasks]
@@ -178,7 +178,7 @@ class Environment:
 
     def _energy(self) -> float:
         """Return the dynamic energy of the unit's engine so far (mW ns)."""
-        view = self._puppet.view
+        view = self._controller.view
         if view is None:
             return 0.0
         index = next(i for i, e in enumerate(view.plan.engines) if e.id == self.engine)
@@ -186,12 +186,12 @@ class Environment:
         powers = [point.dynamic_mw for point in engine.levels] or [engine.dynamic_mw]
         levels = max(len(e.levels) or 1 for e in view.plan.engines)
         powers = [powers[0]] * (levels - len(powers)) + powers
-        spent: Sequence[int] = view.counts["spent"][index * levels : (index + 1) * levels]
+        spent: Sequence[int] = view.counts["busy_time"][index * levels : (index + 1) * levels]
         return sum(t * p for t, p in zip(spent, powers, strict=True)) / max(engine.lanes, 1)
 
     def _waiting_late(self) -> float:
         """Return the number of late waiting jobs, each weighted by the step as a fraction of its period (at most 1)."""
-        view, now = self._puppet.view, self._puppet.seen_ns
+        view, now = self._controller.view, self._controller.seen_ns
         if view is None:
             return 0.0
         late = [job for job in view.ready() if job.deadline_ns < now]

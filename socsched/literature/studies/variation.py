@@ -85,11 +85,11 @@ def importance(plan: Plan, chain: ChainResult) -> int:
 
 def applicable(name: str, plan: Plan) -> str:
     """Return the reason why a policy would have no effect on a plan, empty if it applies."""
-    from socsched.sim.policies import policy
+    from socsched.sim.policies import get_policy
 
-    rule = policy(name)
+    rule = get_policy(name)
     kinds = {engine.kind for engine in plan.engines if any(task.engine == engine.id for task in plan.tasks)}
-    ways = [way for way in rule.taking if way.kinds]
+    ways = [way for way in rule.preemption if way.kinds]
     if ways and not any(set(way.kinds) & kinds for way in ways):
         return f"takes {', '.join(sorted({kind for way in ways for kind in way.kinds}))} only, and none is used"
     if rule.serves and not any(task.budget_ns for task in plan.tasks):
@@ -101,7 +101,7 @@ def applicable(name: str, plan: Plan) -> str:
 
 def needs(names: Sequence[str]) -> None:
     """Raise UsageError unless all these policies are known."""
-    from socsched.sim.policies import policy
+    from socsched.sim.policies import get_policy
 
     for name in names:
-        policy(name)
+        get_policy(name)

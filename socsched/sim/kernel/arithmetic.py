@@ -1,4 +1,4 @@
-"""Whole-number arithmetic and sets of lanes, identical in compiled and interpreted code.
+"""Whole-number arithmetic and sets of slots, identical in compiled and interpreted code.
 
 Products have as many bits as they need; a result beyond 2**62 is clamped to 2**62, a time that never comes.
 """
@@ -11,80 +11,80 @@ import cython
 
 if not cython.compiled:
     # when compiled, most of these are single processor instructions (arithmetic.pxd)
-    Lanes = int
+    SlotSet = int
     WORDS = 1 << 20
-    """Most 64-lane words of a set; effectively unlimited."""
+    """Most 64-slot words of a set; effectively unlimited."""
     _FAR = 1 << 62
 
-    def length(value: int) -> int:
+    def bit_length(value: int) -> int:
         """Return the number of bits of a non-negative number, at least one."""
         return value.bit_length() or 1
 
-    def image(value: float) -> int:
+    def float_bits(value: float) -> int:
         """Return the eight bytes of a double as an int64."""
         return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
-    def scaled(value: int, up: int, down: int) -> int:
+    def scale_ceil(value: int, up: int, down: int) -> int:
         """Return value * up / down rounded up (value where `down` is 0)."""
         if down <= 0:
             return value
         found = (value * up + down - 1) // down
         return found if found < _FAR else _FAR
 
-    def portion(value: int, up: int, down: int) -> int:
+    def scale_floor(value: int, up: int, down: int) -> int:
         """Return value * up / down rounded down."""
         found = value * up // down
         return found if found < _FAR else _FAR
 
-    def larger(a: int, b: int, c: int, d: int) -> bool:
+    def product_exceeds(a: int, b: int, c: int, d: int) -> bool:
         """Return whether a * b > c * d."""
         return a * b > c * d
 
-    def nothing() -> Lanes:
-        """Return the set of no lanes."""
+    def no_slots() -> SlotSet:
+        """Return the set of no slots."""
         return 0
 
-    def lane_set(lane: int) -> Lanes:
-        """Return the set of one lane."""
-        return 1 << lane
+    def slot_set(slot: int) -> SlotSet:
+        """Return the set of one slot."""
+        return 1 << slot
 
-    def common(a: Lanes, b: Lanes) -> Lanes:
-        """Return the lanes in both sets."""
+    def intersect(a: SlotSet, b: SlotSet) -> SlotSet:
+        """Return the slots in both sets."""
         return a & b
 
-    def joined(a: Lanes, b: Lanes) -> Lanes:
-        """Return the lanes in either set."""
+    def unite(a: SlotSet, b: SlotSet) -> SlotSet:
+        """Return the slots in either set."""
         return a | b
 
-    def without(a: Lanes, b: Lanes) -> Lanes:
-        """Return the lanes in the first set only."""
+    def subtract(a: SlotSet, b: SlotSet) -> SlotSet:
+        """Return the slots in the first set only."""
         return a & ~b
 
-    def some(a: Lanes) -> bool:
-        """Return whether a set has any lane."""
+    def has_any(a: SlotSet) -> bool:
+        """Return whether a set has any slot."""
         return a != 0
 
-    def meets(a: Lanes, b: Lanes) -> bool:
-        """Return whether two sets have a lane in common."""
+    def overlap(a: SlotSet, b: SlotSet) -> bool:
+        """Return whether two sets have a slot in common."""
         return a & b != 0
 
-    def equal(a: Lanes, b: Lanes) -> bool:
+    def equal(a: SlotSet, b: SlotSet) -> bool:
         """Return whether two sets are the same."""
         return a == b
 
-    def has(a: Lanes, lane: int) -> int:
-        """Return whether a lane is in a set."""
-        return a >> lane & 1
+    def contains(a: SlotSet, slot: int) -> int:
+        """Return whether a slot is in a set."""
+        return a >> slot & 1
 
-    def bits(a: Lanes) -> int:
-        """Return the number of lanes in a set."""
+    def count_slots(a: SlotSet) -> int:
+        """Return the number of slots in a set."""
         return a.bit_count()
 
-    def lowest(a: Lanes) -> int:
-        """Return the first lane of a non-empty set."""
+    def first_slot(a: SlotSet) -> int:
+        """Return the first slot of a non-empty set."""
         return (a & -a).bit_length() - 1
 
-    def word(a: Lanes, which: int) -> int:
-        """Return 64 lanes of a set as an int64, lane 0 in the lowest bit of word 0."""
+    def word(a: SlotSet, which: int) -> int:
+        """Return 64 slots of a set as an int64, slot 0 in the lowest bit of word 0."""
         found = a >> 64 * which & 0xFFFFFFFFFFFFFFFF
         return found - (1 << 64) if found >> 63 else found

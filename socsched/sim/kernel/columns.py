@@ -1,4 +1,4 @@
-"""Flat arrays of int64, doubles and sets of lanes, which compiled code accesses through bare pointers."""
+"""Flat arrays of int64, doubles and sets of slots, which compiled code accesses through bare pointers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import WORDS, lane_sets
+    from cython.cimports.socsched_kernel.arithmetic import WORDS, slot_sets
 
 
 class Columns:
     """Owner of arrays; the results of its methods are valid as long as the owner lives."""
 
     def __init__(self) -> None:
-        self.kept: list[Any] = []
+        self.buffers: list[Any] = []
 
     def own(self, values: Any) -> Any:
         """Keep an array of int64 and return its numbers; its length is fixed from now on."""
-        self.kept.append(memoryview(values))
+        self.buffers.append(memoryview(values))
         if cython.compiled:
             view: cython.longlong[::1] = values
             return cython.address(view[0])
@@ -29,7 +29,7 @@ class Columns:
 
     def own_reals(self, values: Any) -> Any:
         """Keep an array of doubles and return its numbers; its length is fixed from now on."""
-        self.kept.append(memoryview(values))
+        self.buffers.append(memoryview(values))
         if cython.compiled:
             view: cython.double[::1] = values
             return cython.address(view[0])
@@ -41,15 +41,15 @@ class Columns:
         return self.own(array("q", [value]) * max(count, 1))
 
     def own_sets(self, values: Any) -> Any:
-        """Keep sets of lanes, given as whole numbers with bit k for lane k, and return them."""
+        """Keep sets of slots, given as whole numbers with bit k for slot k, and return them."""
         if cython.compiled:
             flat = array("Q", [value >> 64 * i & 0xFFFFFFFFFFFFFFFF for value in values for i in range(WORDS)])
-            self.kept.append(memoryview(flat))
+            self.buffers.append(memoryview(flat))
             view: cython.ulonglong[::1] = flat
-            return cython.cast(lane_sets, cython.address(view[0]))
+            return cython.cast(slot_sets, cython.address(view[0]))
         else:
             return list(values)
 
     def fill_sets(self, count: i64) -> Any:
-        """Return `max(count, 1)` empty sets of lanes."""
+        """Return `max(count, 1)` empty sets of slots."""
         return self.own_sets([0] * max(count, 1))

@@ -20,61 +20,61 @@ else:
 class EventQueue(Columns):
     """Pending events as a heap: instants `times` (ns) of sources `heap`, the next at 0; `times[0]` is FAR if none is.
 
-    `place[source]` is the heap index of its event, -1 if none is pending.
+    `position[source]` is the heap index of its event, -1 if none is pending.
     """
 
     def __init__(self, sources: i64) -> None:
         super().__init__()
         self.times = self.fill(sources + 1, FAR)
         self.heap = self.fill(sources + 1, 0)
-        self.place = self.fill(sources, -1)
+        self.position = self.fill(sources, -1)
         self.count = 0
 
     def set(self, source: i64, time: i64) -> None:
         """Schedule the event of `source` at `time`, replacing any pending one; `FAR` cancels it."""
-        place: i64 = self.place[source]
-        if place < 0:
+        index: i64 = self.position[source]
+        if index < 0:
             if time < FAR:
                 self.count += 1
-                self.rise(self.count - 1, source, time)
+                self.sift_up(self.count - 1, source, time)
         elif time >= FAR:
-            self.remove(place)
-        elif time < self.times[place]:
-            self.rise(place, source, time)
+            self.remove(index)
+        elif time < self.times[index]:
+            self.sift_up(index, source, time)
         else:
-            self.sink(place, source, time)
+            self.sift_down(index, source, time)
 
-    def remove(self, place: i64) -> None:
+    def remove(self, index: i64) -> None:
         """Remove an event and move the last one of the heap into its place."""
-        self.place[self.heap[place]] = -1
+        self.position[self.heap[index]] = -1
         self.count -= 1
         source: i64 = self.heap[self.count]
         time: i64 = self.times[self.count]
         self.times[self.count] = FAR
-        if place < self.count:
-            if time < self.times[place]:
-                self.rise(place, source, time)
+        if index < self.count:
+            if time < self.times[index]:
+                self.sift_up(index, source, time)
             else:
-                self.sink(place, source, time)
+                self.sift_down(index, source, time)
 
-    def rise(self, place: i64, source: i64, time: i64) -> None:
-        """Move an event up from `place` to its position."""
-        while place > 0:
-            above: i64 = (place - 1) >> 1
+    def sift_up(self, index: i64, source: i64, time: i64) -> None:
+        """Move an event up from `index` to its position."""
+        while index > 0:
+            above: i64 = (index - 1) >> 1
             if self.times[above] < time or (self.times[above] == time and self.heap[above] < source):
                 break
-            self.times[place] = self.times[above]
-            self.heap[place] = self.heap[above]
-            self.place[self.heap[place]] = place
-            place = above
-        self.times[place] = time
-        self.heap[place] = source
-        self.place[source] = place
+            self.times[index] = self.times[above]
+            self.heap[index] = self.heap[above]
+            self.position[self.heap[index]] = index
+            index = above
+        self.times[index] = time
+        self.heap[index] = source
+        self.position[source] = index
 
-    def sink(self, place: i64, source: i64, time: i64) -> None:
-        """Move an event down from `place` to its position."""
+    def sift_down(self, index: i64, source: i64, time: i64) -> None:
+        """Move an event down from `index` to its position."""
         while True:
-            below: i64 = 2 * place + 1
+            below: i64 = 2 * index + 1
             if below >= self.count:
                 break
             # FAR follows the last event, so that a right-hand neighbour always exists for comparison
@@ -84,10 +84,10 @@ class EventQueue(Columns):
                 below += 1
             if self.times[below] > time or (self.times[below] == time and self.heap[below] > source):
                 break
-            self.times[place] = self.times[below]
-            self.heap[place] = self.heap[below]
-            self.place[self.heap[place]] = place
-            place = below
-        self.times[place] = time
-        self.heap[place] = source
-        self.place[source] = place
+            self.times[index] = self.times[below]
+            self.heap[index] = self.heap[below]
+            self.position[self.heap[index]] = index
+            index = below
+        self.times[index] = time
+        self.heap[index] = source
+        self.position[source] = index

@@ -1,15 +1,15 @@
 from socsched_kernel.columns cimport column
-from socsched_kernel.places cimport Places
+from socsched_kernel.slots cimport Slots
 
-cdef class Jobs(Places):
-    cdef column waiting, owes, util, head, tail, stop, ahead, begun, mates, blocked, drawn, draw_at
-    cdef int promote(self, long long t, long long slot, long long now) except -1
-    cdef int sample_time(self, long long t) except -1
-    cdef void lengthen(self, long long t, long long up, long long down) noexcept
-    cdef long long draw(self, long long stream) except *
-    cdef int follow(self, long long t, long long now) except -1
-    cdef int kill(self, long long t, long long now, long long status) except -1
-    cdef int govern(self, long long t, long long cost, long long now) except -1
-    cdef long long needed(self, long long u) noexcept
-    cdef int adapt(self, long long e, long long now) except -1
-    cdef int freeze(self, long long c, long long now) except -1
+cdef class Jobs(Slots):
+    cdef column waiting, owes_switch, utilization, head, tail, launch_limit, launched_until, resumed_at, batch, blocked_since, random_numbers, random_next
+    cdef int promote(self, long long t, long long job, long long now) except -1
+    cdef int draw_time(self, long long t) except -1
+    cdef void scale_time(self, long long t, long long up, long long down) noexcept
+    cdef long long draw_random(self, long long stream) except *
+    cdef int promote_next(self, long long t, long long now) except -1
+    cdef int remove_job(self, long long t, long long now, long long status) except -1
+    cdef int set_clock(self, long long t, long long cost, long long now) except -1
+    cdef long long find_required_speed(self, long long u) noexcept
+    cdef int adapt_engine(self, long long e, long long now) except -1
+    cdef int stall_claim(self, long long c, long long now) except -1

@@ -1,22 +1,22 @@
 from socsched_kernel.columns cimport column
-from socsched_kernel.steering cimport Steered
+from socsched_kernel.controllers cimport Controllers
 
-cdef class Kernel(Steered):
-    cdef column s_nominal, s_base, s_held
-    cdef long long now, edge_at, events_seen
-    cpdef object run_on(self, long long most)
-    cpdef object time(self)
-    cpdef object ready(self, long long u)
-    cpdef object expected(self, long long source)
-    cdef int expect(self, long long source, long long frame) except -1
-    cdef int release(self, long long source, long long now) except -1
-    cdef int handle(self, long long source, long long now) except -1
-    cdef int go_on(self, long long t, long long g, long long now) except -1
-    cdef int withhold(self, long long t, long long now) except -1
-    cdef int emit(self, long long source, long long now) except -1
-    cdef int complete(self, long long t, long long now) except -1
-    cdef int expire(self, long long t, long long now) except -1
-    cdef int pass_on(self, long long t, long long now) except -1
-    cdef int edge(self, long long now) except -1
-    cdef int control(self, long long now) except -1
+cdef class Kernel(Controllers):
+    cdef column s_nominal, s_base, s_delayed
+    cdef long long now, next_fault, event_count
+    cpdef object run_events(self, long long most)
+    cpdef object get_time(self)
+    cpdef object list_ready(self, long long u)
+    cpdef object get_next_release(self, long long source)
+    cdef int schedule_release(self, long long source, long long frame) except -1
+    cdef int release_frame(self, long long source, long long now) except -1
+    cdef int handle_event(self, long long source, long long now) except -1
+    cdef int continue_job(self, long long t, long long g, long long now) except -1
+    cdef int expire_budget(self, long long t, long long now) except -1
+    cdef int emit_frames(self, long long source, long long now) except -1
+    cdef int complete_segment(self, long long t, long long now) except -1
+    cdef int abort_late(self, long long t, long long now) except -1
+    cdef int expire_quantum(self, long long t, long long now) except -1
+    cdef int apply_faults(self, long long now) except -1
+    cdef int run_controllers(self, long long now) except -1
     cpdef object close(self, long long end)

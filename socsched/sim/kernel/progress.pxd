@@ -1,20 +1,20 @@
 from socsched_kernel.columns cimport column
-from socsched_kernel.memory cimport Combinations
-from socsched_kernel.credits cimport Credits
+from socsched_kernel.contention cimport ContentionCache
+from socsched_kernel.fair_share cimport FairShare
 
-cdef class Progress(Credits):
-    cdef column left, pace, base, since, timed, demand, drawing, active, beside, guest, slice_row, slice_name
-    cdef long long actives, guests, memory_changed, memory_limits, hog, slices_begun
+cdef class Progress(FairShare):
+    cdef column work_left, pace, base_pace, updated_at, timed, uses_dram, on_dram, dram_tasks, corun_time, corunner, slice_row, slice_name
+    cdef long long dram_count, corunner_count, dram_changed, dram_limited, hog, slice_count
     cdef double hog_rate
-    cdef Combinations combinations
-    cdef void load(self, long long t, long long g) noexcept
-    cdef long long load_time(self, long long t, long long g) noexcept
-    cdef void begin(self, long long t, long long now) noexcept
-    cdef long long slowed(self, long long t, long long time) noexcept
-    cdef void keep_pace(self, long long t, long long pace, long long now) noexcept
+    cdef ContentionCache contention
+    cdef void load_segment(self, long long t, long long g) noexcept
+    cdef long long get_segment_time(self, long long t, long long g) noexcept
+    cdef void begin_segment(self, long long t, long long now) noexcept
+    cdef long long apply_slowdown(self, long long t, long long time) noexcept
+    cdef void set_pace(self, long long t, long long pace, long long now) noexcept
     cdef void advance(self, long long t, long long now) noexcept
     cdef void open_slice(self, long long c, long long now, long long name) noexcept
-    cdef int end_slice(self, long long c, long long now) except -1
-    cdef void enter_memory(self, long long t) noexcept
-    cdef void leave_memory(self, long long t) noexcept
-    cdef int share(self, long long now) except -1
+    cdef int close_slice(self, long long c, long long now) except -1
+    cdef void enter_dram(self, long long t) noexcept
+    cdef void leave_dram(self, long long t) noexcept
+    cdef int share_dram(self, long long now) except -1

@@ -1,4 +1,4 @@
-"""Progress of the segments of running jobs: their pace on the present lanes, under contention for the DRAM."""
+"""Progress of the segments of running jobs: their pace on the present slots, under contention for the DRAM."""
 
 from __future__ import annotations
 
@@ -8,104 +8,106 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import Lanes, lane_set, lowest, scaled, some, without
+    from cython.cimports.socsched_kernel.arithmetic import SlotSet, first_slot, has_any, scale_ceil, slot_set, subtract
     from cython.cimports.socsched_kernel.codes import SHIFT
-    from cython.cimports.socsched_kernel.credits import Credits
-    from cython.cimports.socsched_kernel.memory import Combinations
+    from cython.cimports.socsched_kernel.contention import ContentionCache
+    from cython.cimports.socsched_kernel.fair_share import FairShare
 else:
-    from .arithmetic import Lanes, lane_set, lowest, scaled, some, without
+    from .arithmetic import SlotSet, first_slot, has_any, scale_ceil, slot_set, subtract
     from .codes import SHIFT
-    from .credits import Credits
-    from .memory import Combinations
+    from .contention import ContentionCache
+    from .fair_share import FairShare
 
 
-class Progress(Credits):
-    """`left[t]` of a segment, in 2**-20 ns at pace `base[t]`, is as of `since[t]`; it has run at `pace[t]` since.
+class Progress(FairShare):
+    """`work_left[t]` of a segment, in 2**-20 ns at pace `base_pace[t]`, is as of `updated_at[t]`; `pace[t]` since.
+
+    A pace is the duration of the whole segment under present conditions (ns).
 
     Remaining work is rounded up when the pace changes, so nothing finishes early, and at constant pace a segment takes
-    exactly that long however often it is preempted.  `active` lists the tasks that draw on the DRAM.
+    exactly that long however often it is preempted.  `dram_tasks` lists the tasks that draw on the DRAM.
 
-    `beside[t]`: duration in ns of its whole running segment with a guest (0: no guest).  `guest[u]` (-1: none): the
-    task co-running there without lanes of its own; `guests` counts them over all units.
+    `corun_time[t]`: duration in ns of its whole running segment with a co-runner (0: none).  `corunner[u]` (-1: none):
+    the task co-running there without slots of its own; `corunner_count` counts them over all units.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
-        self.left = self.fill(self.tasks, 0)
+        self.work_left = self.fill(self.tasks, 0)
         self.pace = self.fill(self.tasks, 0)
-        self.base = self.fill(self.tasks, 0)
-        self.since = self.fill(self.tasks, 0)
+        self.base_pace = self.fill(self.tasks, 0)
+        self.updated_at = self.fill(self.tasks, 0)
         self.timed = self.fill(self.tasks, 0)
-        self.demand = self.fill(self.tasks, 0)
-        self.drawing = self.fill(self.tasks, 0)
-        self.active = self.fill(self.tasks, 0)
-        self.beside = self.fill(self.tasks, 0)
-        self.guest = self.fill(self.units, -1)
-        self.guests = 0
-        self.slice_row = self.fill(self.width, 0)
-        self.slice_name = self.fill(self.width, 0)
-        self.actives = self.memory_changed = self.hog = self.slices_begun = 0
-        self.memory_limits = tables["numbers"]["capacity"]
+        self.uses_dram = self.fill(self.tasks, 0)
+        self.on_dram = self.fill(self.tasks, 0)
+        self.dram_tasks = self.fill(self.tasks, 0)
+        self.corun_time = self.fill(self.tasks, 0)
+        self.corunner = self.fill(self.units, -1)
+        self.corunner_count = 0
+        self.slice_row = self.fill(self.claims, 0)
+        self.slice_name = self.fill(self.claims, 0)
+        self.dram_count = self.dram_changed = self.hog = self.slice_count = 0
+        self.dram_limited = tables["numbers"]["dram_limited"]
         self.hog_rate = 0.0
-        self.combinations = Combinations(hooks.stretch, self.tasks + 2)
+        self.contention = ContentionCache(hooks.resolve_contention, self.tasks + 2)
 
-    def load(self, t: i64, g: i64) -> None:
+    def load_segment(self, t: i64, g: i64) -> None:
         """Load a segment with its full remaining work."""
-        time: i64 = self.load_time(t, g)
-        self.pace[t] = self.base[t] = time
-        self.left[t] = time << SHIFT
-        self.demand[t] = self.g_bytes[g] > 0 and time > 0
+        time: i64 = self.get_segment_time(t, g)
+        self.pace[t] = self.base_pace[t] = time
+        self.work_left[t] = time << SHIFT
+        self.uses_dram[t] = self.g_bytes[g] > 0 and time > 0
         self.timed[t] = 0
 
-    def load_time(self, t: i64, g: i64) -> i64:
+    def get_segment_time(self, t: i64, g: i64) -> i64:
         """Return the duration of a segment of this job (ns), alone and at full speed."""
         if self.up[t] == self.down[t]:
             return self.g_time[g]
-        return scaled(self.g_time[g], self.up[t], self.down[t])
+        return scale_ceil(self.g_time[g], self.up[t], self.down[t])
 
-    def begin(self, t: i64, now: i64) -> None:
-        """Continue from now on, starting with the prefix if there is one."""
+    def begin_segment(self, t: i64, now: i64) -> None:
+        """Continue from now on, starting with the overhead if there is any."""
         u: i64 = self.unit[t]
-        if self.n_still[self.u_engine[u]]:
+        if self.n_stalled[self.u_engine[u]]:
             return
-        self.since[t] = now
-        self.serve(t, now)
-        if self.prefix[t]:
+        self.updated_at[t] = now
+        self.start_budget(t, now)
+        if self.overhead[t]:
             self.open_slice(t, now, 0)
-            self.events.set(t, now + self.prefix[t])
+            self.events.set(t, now + self.overhead[t])
             return
-        self.open_slice(t, now, self.g_name[self.first[t] + self.place[t]])
+        self.open_slice(t, now, self.g_name[self.first[t] + self.current[t]])
         self.timed[t] = 0
-        if self.demand[t]:
-            self.enter_memory(t)
+        if self.uses_dram[t]:
+            self.enter_dram(t)
         else:
-            self.keep_pace(t, self.slowed(t, self.load_time(t, self.first[t] + self.place[t])), now)
+            self.set_pace(t, self.apply_slowdown(t, self.get_segment_time(t, self.first[t] + self.current[t])), now)
 
-    def slowed(self, t: i64, time: i64) -> i64:
-        """Return the duration of a segment on its lanes under present clocks and faults."""
+    def apply_slowdown(self, t: i64, time: i64) -> i64:
+        """Return the duration of a segment on its slots under present clocks and faults."""
         e: i64 = self.u_engine[self.unit[t]]
-        if self.beside[t]:
-            time = scaled(time, self.beside[t], self.g_time[self.first[t] + self.place[t]])
+        if self.corun_time[t]:
+            time = scale_ceil(time, self.corun_time[t], self.g_time[self.first[t] + self.current[t]])
         if self.n_slow[e] != self.n_fast[e]:
-            time = scaled(time, self.n_slow[e], self.n_fast[e])
+            time = scale_ceil(time, self.n_slow[e], self.n_fast[e])
         if self.n_level[e] != self.levels - 1:
-            time = scaled(
+            time = scale_ceil(
                 time, self.n_clock[e * self.levels + self.levels - 1], self.n_clock[e * self.levels + self.n_level[e]]
             )
         if self.n_uneven:
             slowest: i64 = 1024
-            rest: Lanes = self.lanes[t]
-            while some(rest):
-                lane: i64 = lowest(rest)
-                rest = without(rest, lane_set(lane))
-                lane += self.n_lane0[e]
-                if self.lane_speed[lane] < slowest:
-                    slowest = self.lane_speed[lane]
+            rest: SlotSet = self.slots[t]
+            while has_any(rest):
+                slot: i64 = first_slot(rest)
+                rest = subtract(rest, slot_set(slot))
+                slot += self.n_slot0[e]
+                if self.slot_speed[slot] < slowest:
+                    slowest = self.slot_speed[slot]
             if slowest < 1024:
-                time = scaled(time, 1024, slowest)
+                time = scale_ceil(time, 1024, slowest)
         return time
 
-    def keep_pace(self, t: i64, pace: i64, now: i64) -> None:
+    def set_pace(self, t: i64, pace: i64, now: i64) -> None:
         """Set the whole duration of the running segment to `pace` ns from now on, and schedule its end accordingly."""
         if self.timed[t]:
             if self.pace[t] == pace:
@@ -113,102 +115,102 @@ class Progress(Credits):
             self.advance(t, now)
         self.pace[t] = pace
         self.timed[t] = 1
-        left: i64 = self.left[t]
-        if pace != self.base[t]:
-            left = scaled(left, pace, self.base[t])
+        left: i64 = self.work_left[t]
+        if pace != self.base_pace[t]:
+            left = scale_ceil(left, pace, self.base_pace[t])
         self.events.set(t, now + ((left + (1 << SHIFT) - 1) >> SHIFT))
 
     def advance(self, t: i64, now: i64) -> None:
         """Subtract the progress of a segment since its last update."""
-        elapsed: i64 = now - self.since[t]
-        self.since[t] = now
+        elapsed: i64 = now - self.updated_at[t]
+        self.updated_at[t] = now
         # a pace that held for no time must not cause rounding
         if elapsed and self.timed[t]:
-            if self.pace[t] != self.base[t]:
-                self.left[t] = scaled(self.left[t], self.pace[t], self.base[t])
-                self.base[t] = self.pace[t]
-            self.left[t] -= elapsed << SHIFT
-            if self.left[t] < 0:
-                self.left[t] = 0
+            if self.pace[t] != self.base_pace[t]:
+                self.work_left[t] = scale_ceil(self.work_left[t], self.pace[t], self.base_pace[t])
+                self.base_pace[t] = self.pace[t]
+            self.work_left[t] -= elapsed << SHIFT
+            if self.work_left[t] < 0:
+                self.work_left[t] = 0
 
     def open_slice(self, c: i64, now: i64, name: i64) -> None:
         """Open a claim's execution interval; `name` is its activity (0 switch, 1 wait, or a segment)."""
-        self.sliced[c] = 1
+        self.slice_open[c] = 1
         self.slice_name[c] = name
-        self.slice_row[c] = self.slices_begun
-        self.slice_from[c] = now
-        self.slices_begun += 1
+        self.slice_row[c] = self.slice_count
+        self.slice_start[c] = now
+        self.slice_count += 1
 
-    def end_slice(self, c: i64, now: i64) -> None:
+    def close_slice(self, c: i64, now: i64) -> None:
         """Close a claim's execution interval and account for its time."""
-        if self.sliced[c]:
-            self.sliced[c] = 0
-            slot: i64 = self.job[c if c < self.tasks else c - self.tasks]
+        if self.slice_open[c]:
+            self.slice_open[c] = 0
+            job: i64 = self.job[c if c < self.tasks else c - self.tasks]
             if c < self.tasks:
-                self.j_exec[slot] += now - self.slice_from[c]
-                self.consume(c, now)
-                if self.u_weighed[self.unit[c]]:
-                    self.debit(c, now - self.slice_from[c])
+                self.j_exec[job] += now - self.slice_start[c]
+                self.charge_budget(c, now)
+                if self.u_fair[self.unit[c]]:
+                    self.charge_vruntime(c, now - self.slice_start[c])
             if self.record:
-                self.write_slice(c, self.slice_row[c], self.slice_name[c], slot, now)
+                self.write_slice(c, self.slice_row[c], self.slice_name[c], job, now)
 
-    def enter_memory(self, t: i64) -> None:
-        at: i64 = self.actives
-        while at > 0 and self.active[at - 1] > t:
-            self.active[at] = self.active[at - 1]
+    def enter_dram(self, t: i64) -> None:
+        at: i64 = self.dram_count
+        while at > 0 and self.dram_tasks[at - 1] > t:
+            self.dram_tasks[at] = self.dram_tasks[at - 1]
             at -= 1
-        self.active[at] = t
-        self.actives += 1
-        self.drawing[t] = 1
-        self.memory_changed = 1
+        self.dram_tasks[at] = t
+        self.dram_count += 1
+        self.on_dram[t] = 1
+        self.dram_changed = 1
 
-    def leave_memory(self, t: i64) -> None:
+    def leave_dram(self, t: i64) -> None:
         at: i64 = 0
-        while self.active[at] != t:
+        while self.dram_tasks[at] != t:
             at += 1
-        self.actives -= 1
-        while at < self.actives:
-            self.active[at] = self.active[at + 1]
+        self.dram_count -= 1
+        while at < self.dram_count:
+            self.dram_tasks[at] = self.dram_tasks[at + 1]
             at += 1
-        self.drawing[t] = 0
-        self.memory_changed = 1
+        self.on_dram[t] = 0
+        self.dram_changed = 1
 
-    def share(self, now: i64) -> None:
+    def share_dram(self, now: i64) -> None:
         """Set the pace of every segment that draws on the DRAM under present contention."""
-        mixes: Combinations = self.combinations
+        cache: ContentionCache = self.contention
         i: i64
         rate: cython.double = 0.0
-        if self.memory_limits:
-            for i in range(self.actives):
-                mixes.key[i] = self.first[self.active[i]] + self.place[self.active[i]]
-            mixes.key[self.actives] = -1 - self.hog
-            mixes.length = self.actives + (self.hog > 0)
-            at: i64 = mixes.find()
+        if self.dram_limited:
+            for i in range(self.dram_count):
+                cache.key[i] = self.first[self.dram_tasks[i]] + self.current[self.dram_tasks[i]]
+            cache.key[self.dram_count] = -1 - self.hog
+            cache.length = self.dram_count + (self.hog > 0)
+            at: i64 = cache.look_up()
         else:
             at = 0
-        for i in range(self.actives):
-            t: i64 = self.active[i]
-            g: i64 = self.first[t] + self.place[t]
+        for i in range(self.dram_count):
+            t: i64 = self.dram_tasks[i]
+            g: i64 = self.first[t] + self.current[t]
             size: cython.double = self.g_bytes[g]
             if self.up[t] != self.down[t]:
-                size = scaled(self.g_bytes[g], self.up[t], self.down[t])
-            if self.memory_limits:
-                pace: i64 = mixes.pool[at + i]
+                size = scale_ceil(self.g_bytes[g], self.up[t], self.down[t])
+            if self.dram_limited:
+                pace: i64 = cache.pool[at + i]
                 if self.up[t] != self.down[t]:
-                    pace = scaled(pace, self.up[t], self.down[t])
+                    pace = scale_ceil(pace, self.up[t], self.down[t])
             else:
-                pace = self.load_time(t, g)
-            self.keep_pace(t, self.slowed(t, pace), now)
+                pace = self.get_segment_time(t, g)
+            self.set_pace(t, self.apply_slowdown(t, pace), now)
             rate += size / self.pace[t]
-        if self.guests:
+        if self.corunner_count:
             for i in range(self.units):
-                t = self.guest[i]
+                t = self.corunner[i]
                 if t >= 0 and self.pace[t] > 0:
-                    size = self.g_bytes[self.first[t] + self.place[t]]
+                    size = self.g_bytes[self.first[t] + self.current[t]]
                     if self.up[t] != self.down[t]:
-                        size = scaled(self.g_bytes[self.first[t] + self.place[t]], self.up[t], self.down[t])
+                        size = scale_ceil(self.g_bytes[self.first[t] + self.current[t]], self.up[t], self.down[t])
                     rate += size / self.pace[t]
         if self.hog:
-            rate += mixes.pool[at + self.actives] / 1e9 if self.memory_limits else self.hog_rate
-        self.memory_changed = 0
+            rate += cache.pool[at + self.dram_count] / 1e9 if self.dram_limited else self.hog_rate
+        self.dram_changed = 0
         self.rate = rate

@@ -8,224 +8,224 @@ import cython
 from cython import longlong as i64
 
 if cython.compiled:
-    from cython.cimports.socsched_kernel.arithmetic import scaled
+    from cython.cimports.socsched_kernel.arithmetic import scale_ceil
     from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
     from cython.cimports.socsched_kernel.jobs import Jobs
 else:
-    from .arithmetic import scaled
+    from .arithmetic import scale_ceil
     from .codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
     from .jobs import Jobs
 
 
 class Queues(Jobs):
-    """`latest` is the newest output of every task and source; `touched` lists tasks whose queue must be checked.
+    """`latest` is the newest output of every task and source; `marked_queues` lists tasks whose queue must be checked.
 
-    A join of several inputs waits in `part_have` and `part_release` (the oldest release) from `t_part0` on, by frame
-    modulo `t_parts`: an input that lags by more frames than that is lost.
+    A join of several inputs waits in `join_count` and `join_release` (the oldest release) from `t_join0` on, by frame
+    modulo `t_join`: an input that lags by more frames than that is lost.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
-        self.touched = self.fill(self.tasks, 0)
-        self.marked = self.fill(self.tasks, 0)
+        self.marked_queues = self.fill(self.tasks, 0)
+        self.queue_marked = self.fill(self.tasks, 0)
         self.depth = self.fill(self.tasks, 0)
-        self.part_frame = self.fill(self.join_room, -1)
-        self.part_have = self.fill(self.join_room, 0)
-        self.part_release = self.fill(self.join_room, 0)
+        self.join_frame = self.fill(self.join_size, -1)
+        self.join_count = self.fill(self.join_size, 0)
+        self.join_release = self.fill(self.join_size, 0)
         self.latest = self.fill(self.tasks + self.sources, -1)
-        self.touches = 0
+        self.marked_count = 0
 
     def deliver(self, t: i64, frame: i64, release: i64, now: i64) -> None:
         """Deliver data of a frame to a task, creating a job once all inputs have arrived."""
-        if self.t_need[t] > 1:
-            release = self.join(t, frame, release)
+        if self.t_inputs[t] > 1:
+            release = self.join_inputs(t, frame, release)
         if release < FAR:
-            slot: i64 = self.take_slot(frame, now, release, release + self.t_deadline[t])
+            job: i64 = self.allocate_job(frame, now, release, release + self.t_deadline[t])
             self.released[t] += 1
             if self.job[t] < 0:
-                self.promote(t, slot, now)
+                self.promote(t, job, now)
             else:
-                self.j_before[slot] = self.tail[t]
+                self.j_previous[job] = self.tail[t]
                 if self.tail[t] >= 0:
-                    self.j_next[self.tail[t]] = slot
+                    self.j_next[self.tail[t]] = job
                 else:
-                    self.head[t] = slot
-                self.tail[t] = slot
+                    self.head[t] = job
+                self.tail[t] = job
                 self.waiting[t] += 1
-            self.touch(t)
+            self.mark_queue(t)
 
-    def join(self, t: i64, frame: i64, release: i64) -> i64:
+    def join_inputs(self, t: i64, frame: i64, release: i64) -> i64:
         """Return the oldest release of the joined inputs, FAR as long as any is missing."""
-        at: i64 = self.t_part0[t] + frame % self.t_parts[t]
-        if self.part_frame[at] != frame:
-            self.part_frame[at], self.part_have[at], self.part_release[at] = frame, 0, release
-        self.part_have[at] += 1
-        if release < self.part_release[at]:
-            self.part_release[at] = release
-        if self.part_have[at] < self.t_need[t]:
+        at: i64 = self.t_join0[t] + frame % self.t_join[t]
+        if self.join_frame[at] != frame:
+            self.join_frame[at], self.join_count[at], self.join_release[at] = frame, 0, release
+        self.join_count[at] += 1
+        if release < self.join_release[at]:
+            self.join_release[at] = release
+        if self.join_count[at] < self.t_inputs[t]:
             return FAR
-        self.part_frame[at] = -1
-        return self.part_release[at]
+        self.join_frame[at] = -1
+        return self.join_release[at]
 
-    def touch(self, t: i64) -> None:
+    def mark_queue(self, t: i64) -> None:
         """Mark the queue of a task to be checked before this instant ends."""
-        if not self.marked[t]:
-            self.marked[t] = 1
-            self.touched[self.touches] = t
-            self.touches += 1
+        if not self.queue_marked[t]:
+            self.queue_marked[t] = 1
+            self.marked_queues[self.marked_count] = t
+            self.marked_count += 1
 
-    def length(self, t: i64) -> i64:
+    def count_waiting(self, t: i64) -> i64:
         """Return the number of a task's jobs that have not begun."""
         return self.waiting[t] + (self.job[t] >= 0 and self.j_start[self.job[t]] < 0)
 
     def limit_queues(self, now: i64) -> None:
         """Drop the excess frames of the queues that changed."""
         i: i64 = 0
-        while i < self.touches:
-            t: i64 = self.touched[i]
-            self.marked[t] = 0
+        while i < self.marked_count:
+            t: i64 = self.marked_queues[i]
+            self.queue_marked[t] = 0
             i += 1
-            depth: i64 = self.length(t)
+            depth: i64 = self.count_waiting(t)
             while depth > self.t_queue[t]:
                 # dropping a job may drop others too: those behind it that would be late anyway
-                self.drop(t, now)
-                depth = self.length(t)
+                self.drop_job(t, now)
+                depth = self.count_waiting(t)
             if depth != self.depth[t]:
                 self.depth[t] = depth
                 if self.record:
                     self.write_depth(t, depth, now)
-        self.touches = 0
+        self.marked_count = 0
 
-    def drop(self, t: i64, now: i64) -> None:
+    def drop_job(self, t: i64, now: i64) -> None:
         """Drop a frame from a queue that is too long: its newest, or its oldest if the latest takes precedence."""
-        slot: i64 = self.job[t]
-        oldest: i64 = self.t_full[t] == LATEST
-        if self.tail[t] >= 0 and not (oldest and self.j_start[slot] < 0):
-            slot = self.head[t] if oldest else self.tail[t]
-            after: i64 = self.j_next[slot]
-            if self.j_before[slot] >= 0:
-                self.j_next[self.j_before[slot]] = after
+        job: i64 = self.job[t]
+        oldest: i64 = self.t_overflow[t] == LATEST
+        if self.tail[t] >= 0 and not (oldest and self.j_start[job] < 0):
+            job = self.head[t] if oldest else self.tail[t]
+            after: i64 = self.j_next[job]
+            if self.j_previous[job] >= 0:
+                self.j_next[self.j_previous[job]] = after
             else:
                 self.head[t] = after
             if after >= 0:
-                self.j_before[after] = self.j_before[slot]
+                self.j_previous[after] = self.j_previous[job]
             else:
-                self.tail[t] = self.j_before[slot]
+                self.tail[t] = self.j_previous[job]
             self.waiting[t] -= 1
-            self.note(now, QUEUE_FULL, t, self.j_frame[slot], self.t_queue[t])
-            self.finish(t, slot, now, DROPPED)
+            self.record_instant(now, QUEUE_FULL, t, self.j_frame[job], self.t_queue[t])
+            self.end_job(t, job, now, DROPPED)
         else:
-            self.note(now, QUEUE_FULL, t, self.j_frame[slot], self.t_queue[t])
-            self.kill(t, now, DROPPED)
+            self.record_instant(now, QUEUE_FULL, t, self.j_frame[job], self.t_queue[t])
+            self.remove_job(t, now, DROPPED)
 
-    def take_up(self, t: i64, now: i64) -> None:
+    def start_job(self, t: i64, now: i64) -> None:
         """Start a job for the first time: sample its inputs, and gather waiting jobs of its task into a batch."""
-        slot: i64 = self.job[t]
-        self.j_start[slot] = now
-        if self.chained:
-            self.chains.started(t, self.j_frame[slot], self.latest)
+        job: i64 = self.job[t]
+        self.j_start[job] = now
+        if self.has_chains:
+            self.chains.record_start(t, self.j_frame[job], self.latest)
         if self.record and self.t_reads[t]:
-            self.write_sample(t, slot, self.latest)
+            self.write_sample(t, job, self.latest)
         if self.t_batch[t] > 1 and self.head[t] >= 0:
-            self.gather(t, now)
+            self.gather_batch(t, now)
         if self.depth[t]:
-            self.touch(t)
+            self.mark_queue(t)
 
-    def gather(self, t: i64, now: i64) -> None:
+    def gather_batch(self, t: i64, now: i64) -> None:
         """Serve waiting jobs of a task together with the starting one."""
         last: i64 = -1
         size: i64 = 1
         while self.head[t] >= 0 and size < self.t_batch[t]:
-            slot: i64 = self.head[t]
-            self.head[t] = self.j_next[slot]
+            job: i64 = self.head[t]
+            self.head[t] = self.j_next[job]
             self.waiting[t] -= 1
-            self.j_next[slot] = self.j_before[slot] = -1
+            self.j_next[job] = self.j_previous[job] = -1
             if last < 0:
-                self.mates[t] = slot
+                self.batch[t] = job
             else:
-                self.j_next[last] = slot
-            last = slot
+                self.j_next[last] = job
+            last = job
             size += 1
-            self.j_start[slot] = now
-            if self.chained:
-                self.chains.started(t, self.j_frame[slot], self.latest)
+            self.j_start[job] = now
+            if self.has_chains:
+                self.chains.record_start(t, self.j_frame[job], self.latest)
             if self.record and self.t_reads[t]:
-                self.write_sample(t, slot, self.latest)
+                self.write_sample(t, job, self.latest)
         if self.head[t] >= 0:
-            self.j_before[self.head[t]] = -1
+            self.j_previous[self.head[t]] = -1
         else:
             self.tail[t] = -1
-        self.lengthen(t, 1000 + (size - 1) * self.t_more[t], 1000)
-        self.load(t, self.first[t] + self.place[t])
+        self.scale_time(t, 1000 + (size - 1) * self.t_batch_extra[t], 1000)
+        self.load_segment(t, self.first[t] + self.current[t])
 
-    def end_mates(self, t: i64, slot: i64, now: i64) -> None:
-        """Complete the jobs that were served together with a finished one."""
+    def end_batch(self, t: i64, job: i64, now: i64) -> None:
+        """Complete the other members of a finished job's batch."""
         i: i64
-        while slot >= 0:
-            after: i64 = self.j_next[slot]
-            frame: i64 = self.j_frame[slot]
-            release: i64 = self.j_release[slot]
-            if now > self.j_deadline[slot]:
+        while job >= 0:
+            after: i64 = self.j_next[job]
+            frame: i64 = self.j_frame[job]
+            release: i64 = self.j_release[job]
+            if now > self.j_deadline[job]:
                 self.late[t] += 1
-                self.note(now, MISS, t, frame, now - self.j_deadline[slot])
+                self.record_instant(now, MISS, t, frame, now - self.j_deadline[job])
             self.latest[t] = frame
-            self.finish(t, slot, now, DONE)
-            if self.chained:
-                self.chains.finished(t, frame, now)
-            for i in range(self.t_next0[t], self.t_next0[t] + self.t_next[t]):
-                self.deliver(self.nexts[i], frame, release, now)
-            slot = after
+            self.end_job(t, job, now, DONE)
+            if self.has_chains:
+                self.chains.record_end(t, frame, now)
+            for i in range(self.t_successors0[t], self.t_successors0[t] + self.t_successors[t]):
+                self.deliver(self.successors[i], frame, release, now)
+            job = after
 
-    def retire(self, t: i64, now: i64) -> None:
+    def complete_job(self, t: i64, now: i64) -> None:
         """Complete a job: deliver its output and promote the next job."""
-        slot: i64 = self.job[t]
-        frame: i64 = self.j_frame[slot]
-        release: i64 = self.j_release[slot]
+        job: i64 = self.job[t]
+        frame: i64 = self.j_frame[job]
+        release: i64 = self.j_release[job]
         home: i64 = self.tasks + t
         i: i64
-        if self.listed[home]:
+        if self.queued[home]:
             if self.running[home]:
-                self.end_slice(home, now)
-                self.vacate(home, now)
-            self.unlist(home)
-        if now > self.j_deadline[slot]:
+                self.close_slice(home, now)
+                self.release_slots(home, now)
+            self.remove_claim(home)
+        if now > self.j_deadline[job]:
             self.late[t] += 1
-            self.note(now, MISS, t, frame, now - self.j_deadline[slot])
-        self.vacate(t, now)
-        self.unlist(t)
+            self.record_instant(now, MISS, t, frame, now - self.j_deadline[job])
+        self.release_slots(t, now)
+        self.remove_claim(t)
         self.latest[t] = frame
         # its last segment may have run on another engine
         if self.n_governor[self.u_engine[self.g_unit[self.t_first[t]]]]:
-            self.govern(t, scaled(self.t_cost[t], self.up[t], self.down[t]), now)
-        self.finish(t, slot, now, DONE)
-        if self.chained:
-            self.chains.finished(t, frame, now)
+            self.set_clock(t, scale_ceil(self.t_cost[t], self.up[t], self.down[t]), now)
+        self.end_job(t, job, now, DONE)
+        if self.has_chains:
+            self.chains.record_end(t, frame, now)
         self.job[t] = -1
-        mates: i64 = self.mates[t]
-        self.mates[t] = -1
-        self.follow(t, now)
-        for i in range(self.t_next0[t], self.t_next0[t] + self.t_next[t]):
-            self.deliver(self.nexts[i], frame, release, now)
-        if mates >= 0:
-            self.end_mates(t, mates, now)
+        others: i64 = self.batch[t]
+        self.batch[t] = -1
+        self.promote_next(t, now)
+        for i in range(self.t_successors0[t], self.t_successors0[t] + self.t_successors[t]):
+            self.deliver(self.successors[i], frame, release, now)
+        if others >= 0:
+            self.end_batch(t, others, now)
 
-    def hand_over(self, t: i64, g: i64, now: i64) -> None:
-        """Move a job to its next segment's lanes: release the present ones or busy-wait on them, and queue there."""
+    def move_job(self, t: i64, g: i64, now: i64) -> None:
+        """Move a job to its next segment's slots: release the present ones or busy-wait on them, and queue there."""
         home: i64 = self.tasks + t
         holds: i64 = self.g_hold[g]
-        self.credit_anew(t)
-        if self.listed[home] and not holds:
-            # back on the home lanes: the claim that busy-waited there continues with the work
-            self.levels_at[t] = self.g_levels[g]
+        self.reset_level(t)
+        if self.queued[home] and not holds:
+            # back on the home slots: the claim that busy-waited there continues with the work
+            self.waits_start[t] = self.g_waits0[g]
             if self.running[t]:
-                self.vacate(t, now)
-            self.unlist(t)
-            self.come_home(t, home, now)
+                self.release_slots(t, now)
+            self.remove_claim(t)
+            self.return_to_engine(t, home, now)
         else:
-            if holds and not self.listed[home]:
-                self.stay(t, home, now)
+            if holds and not self.queued[home]:
+                self.busy_wait(t, home, now)
             else:
-                self.vacate(t, now)
-                self.unlist(t)
-            self.aim(t, g)
-            self.enlist(t, now)
+                self.release_slots(t, now)
+                self.remove_claim(t)
+            self.set_claim(t, g)
+            self.enqueue(t, now)

@@ -27,11 +27,11 @@ class Log(Columns):
         self.width = width
         self.limit = width * ROWS
         self.used = 0
-        self.own_block = array("q", bytes(8 * self.limit))
-        self.block = self.own(self.own_block)
+        self.block_array = array("q", bytes(8 * self.limit))
+        self.block = self.own(self.block_array)
         self.blocks: list[bytes] = []
 
-    def row(self) -> i64:
+    def add_row(self) -> i64:
         """Return the start of the next row in `block`."""
         if self.used == self.limit:
             self.flush()
@@ -42,6 +42,6 @@ class Log(Columns):
     def flush(self) -> object:
         """Move the written rows to `blocks` and return them."""
         if self.used:
-            self.blocks.append(bytes(memoryview(self.own_block)[: self.used]))
+            self.blocks.append(bytes(memoryview(self.block_array)[: self.used]))
             self.used = 0
         return self.blocks

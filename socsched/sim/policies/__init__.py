@@ -2,7 +2,7 @@
 
 A policy is one `Policy` in its own file.  If its order consists of known terms, the compiled kernel evaluates it; if it
 is a custom function, ``key(job, now_ns) -> tuple[int, ...]``, the kernel calls it (see `terms`).  Anything it needs in
-addition to an order is declared (`mechanisms`, `control`).  Third parties register a `Policy`, or such a function,
+addition to an order is declared (`mechanisms`, `controllers`).  Third parties register a `Policy`, or such a function,
 under the entry-point group ``socsched.policies``; ``np-NAME`` is the non-preemptive variant of any policy, and
 ``NAME:KEY=VALUE`` one with options (`options`).  `docs/policies.md` walks through an example.
 """
@@ -14,28 +14,31 @@ from dataclasses import replace
 
 from socsched import plugins
 from socsched.errors import UsageError
-from socsched.sim.policies.options import with_options
-from socsched.sim.policies.terms import Key, Policy, Ready, Term
+from socsched.sim.policies.options import apply_options
+from socsched.sim.policies.terms import Key, Policy, ReadyJob, Term
 
-__all__ = ["GIVEN", "GROUP", "Key", "Policy", "Ready", "Term", "descriptions", "known", "policy", "register"]
+__all__ = [
+    "GROUP", "REGISTERED", "Key", "Policy", "ReadyJob", "Term", "describe_policies", "get_policy", "list_policies",
+    "register",
+]  # fmt: skip
 
 GROUP = "socsched.policies"
-GIVEN: dict[str, Policy] = {}
+REGISTERED: dict[str, Policy] = {}
 """Policies passed to this process as objects, by name."""
 
 
-def known() -> list[str]:
+def list_policies() -> list[str]:
     """Return the names of all policies: built-in, installed and passed as objects."""
-    return sorted({*GIVEN, *plugins.names(GROUP)})
+    return sorted({*REGISTERED, *plugins.names(GROUP)})
 
 
-def descriptions() -> dict[str, str]:
+def describe_policies() -> dict[str, str]:
     """Return a one-line description of every known policy by name; for an installed one, its registered object."""
-    return {name: _description(name) for name in known()}
+    return {name: _description(name) for name in list_policies()}
 
 
 def _description(name: str) -> str:
-    if name in GIVEN:
+    if name in REGISTERED:
         return "from a file"
     entry = plugins.entries(GROUP)[name]
     if not plugins.is_own(entry):
@@ -43,20 +46,20 @@ def _description(name: str) -> str:
     return (plugins.module_of(GROUP, name).__doc__ or "").split("\n")[0]
 
 
-def policy(name: str) -> Policy:
+def get_policy(name: str) -> Policy:
     """Return the built-in or installed policy `name`; raise UsageError listing the known ones if there is none.
 
     ``np-NAME`` is the non-preemptive variant of any policy, ``NAME:KEY=VALUE`` one with options.
     """
-    if name in GIVEN:
-        return GIVEN[name]
+    if name in REGISTERED:
+        return REGISTERED[name]
     if name.startswith("np-"):
-        return replace(policy(name.removeprefix("np-")), name=name, preemptive=False)
+        return replace(get_policy(name.removeprefix("np-")), name=name, preemptive=False)
     base, *options = name.split(":")
     if options and base in plugins.names(GROUP):
-        return replace(with_options(plugins.module_of(GROUP, base), base, options), name=name)
+        return replace(apply_options(plugins.module_of(GROUP, base), base, options), name=name)
     if name not in plugins.names(GROUP):
-        hint = f"known policies: {', '.join(known())}, and np- before any of them"
+        hint = f"known policies: {', '.join(list_policies())}, and np- before any of them"
         raise UsageError(f"unknown scheduling policy {name!r}", hint=hint)
     found = plugins.load(GROUP, name)
     return found if isinstance(found, Policy) else Policy(name, found)
@@ -72,5 +75,5 @@ def register(made: Policy | Key, name: str = "") -> str:
         made = Policy(name or re.sub(r"\W+", "-", made.__name__).strip("-"), made)
     if made.name in plugins.names(GROUP):
         raise UsageError(f"there is a policy {made.name!r} already", "give it another name")
-    GIVEN[made.name] = made
+    REGISTERED[made.name] = made
     return made.name

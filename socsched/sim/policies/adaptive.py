@@ -1,15 +1,15 @@
 """Chooses between two orders by observed load, with hysteresis, and never at the price of a deadline.
 
-Our own design, in the spirit of adaptive policy switching.  Below `low` percent of the lanes in use (mean over the last
+Our own design, in the spirit of adaptive policy switching.  Below `low` percent of the slots in use (mean over the last
 `window` samples), jobs are served shortest first, which keeps responses short; above `high` percent, earliest deadline
-first, which meets most deadlines; in between the last choice holds.  Shortest first is used only while `guard` finds
-slack until the next sample, so every deadline EDF would meet is met: without slack, this is EDF.
+first, which meets most deadlines; in between the last choice holds.  Shortest first is used only while `slack_stealing`
+finds slack until the next sample, so every deadline EDF would meet is met: without slack, this is EDF.
 """
 
 from __future__ import annotations
 
-from socsched.sim.policies.control import Switching, View
-from socsched.sim.policies.guard import Guard
+from socsched.sim.policies.controllers import Switching, View
+from socsched.sim.policies.slack_stealing import SlackStealer
 from socsched.sim.policies.terms import Policy, Term
 
 SAFE = (Term.DEADLINE, Term.ACTIVATION)
@@ -22,22 +22,22 @@ class Adaptive:
     """`Switching` as a controller in Python; `calm`: selected by load, `switches`: number of changes of it."""
 
     def __init__(self, low: float, high: float, period_ns: int, window: int) -> None:
-        self.low, self.high, self.period_ns, self.rate = low, high, period_ns, 1 / window
+        self.low, self.high, self.period_ns, self.smoothing = low, high, period_ns, 1 / window
         self.load, self.calm, self.switches = 0.0, False, 0
-        self._guard: Guard | None = None
+        self._stealer: SlackStealer | None = None
 
-    def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
+    def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         """Return the order until the next sample."""
-        if self._guard is None:
-            self._guard = Guard(view.plan, view.tasks, view.tasks)
-        self.load += (view.busy - self.load) * self.rate
+        if self._stealer is None:
+            self._stealer = SlackStealer(view.plan, view.tasks, view.tasks)
+        self.load += (view.busy - self.load) * self.smoothing
         calm = self.load < self.low or (self.calm and self.load <= self.high)
         self.switches += calm != self.calm
         self.calm = calm
         if not calm:
             return SAFE, None
         # strictly more than a period: jobs arriving at the instant of the next sample are dispatched after it
-        known = self._guard.harmless_ns(view, now_ns, self.period_ns, REACH * self.period_ns)
+        known = self._stealer.get_slack_ns(view, now_ns, self.period_ns, REACH * self.period_ns)
         return (CALM if known > self.period_ns else SAFE), None
 
 
@@ -45,7 +45,7 @@ def make(*, low: int = 50, high: int = 70, period_ns: int = 1_000_000, window: i
     """Return the policy with thresholds in percent; raise ValueError unless they leave room for hysteresis."""
     if not 0 <= low < high or window < 1 or period_ns < 1:
         raise ValueError(f"low must be below high, window and period at least 1, got {low}, {high} and {window}")
-    return Policy("adaptive", SAFE, control=Switching(SAFE, CALM, low / 100, high / 100, window, period_ns))
+    return Policy("adaptive", SAFE, controller=Switching(SAFE, CALM, low / 100, high / 100, window, period_ns))
 
 
 POLICY = make()

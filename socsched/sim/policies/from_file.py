@@ -12,7 +12,7 @@ from socsched.sim.policies.terms import Policy
 _EXAMPLE = "expected FILE.py:NAME, a Policy or a function key(job, now_ns) in that file"
 
 
-def registered(text: str) -> str:
+def register_file(text: str) -> str:
     """Run the file of FILE.py:NAME, register its policy in this process and return the policy's name.
 
     Raises UsageError for a file that cannot be run, a missing name, or a policy whose name is already taken.

@@ -2,9 +2,9 @@
 
 Our own design, after reinforcement learning schedulers that mask actions (Decima, SIGCOMM 2019, masks what cannot run;
 here, what might cost a deadline).  Every `period` it chooses one of `ACTIONS`: an order, and the clock.  All but the
-first are masked unless `guard` finds slack until the next sample, so deadlines of hard and firm tasks (of all tasks if
-none is soft) are lost no more than under the first.  While at most one job is present and there is no clock to set, the
-last choice holds and the others are masked.  Without `weights` it always uses the first.
+first are masked unless `slack_stealing` finds slack until the next sample, so deadlines of hard and firm tasks (of all
+tasks if none is soft) are lost no more than under the first.  While at most one job is present and there is no clock to
+set, the last choice holds and the others are masked.  Without `weights` it always uses the first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from socsched.planning.plan import Plan
-from socsched.sim.policies.control import Choosing, View
-from socsched.sim.policies.guard import Guard
-from socsched.sim.policies.terms import Policy, Ready, Term
+from socsched.sim.policies.controllers import Choosing, View
+from socsched.sim.policies.slack_stealing import SlackStealer
+from socsched.sim.policies.terms import Policy, ReadyJob, Term
 
 SAFE = (Term.BEST_EFFORT, Term.DEADLINE)
 ACTIONS: tuple[tuple[tuple[Term, Term], bool], ...] = (
@@ -35,13 +35,13 @@ REACH = 10
 """Periods that serve as the unit of times, and over which slack is computed."""
 
 
-def kept(plan: Plan, tasks: Sequence[int]) -> tuple[int, ...]:
+def select_guarded(plan: Plan, tasks: Sequence[int]) -> tuple[int, ...]:
     """Return the tasks whose deadlines are guarded: all non-soft ones, or all if every task is soft."""
     firm = tuple(number for number in tasks if plan.tasks[number].criticality != "soft")
     return firm or tuple(tasks)
 
 
-def points(plan: Plan, engine: str, tasks: Sequence[int]) -> int:
+def count_points(plan: Plan, engine: str, tasks: Sequence[int]) -> int:
     """Return the number of operating points the unit of these tasks can choose from.
 
     It is 0 if other tasks share the engine, since they have no say, or if the board or a governor sets the clock.
@@ -52,37 +52,37 @@ def points(plan: Plan, engine: str, tasks: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class MaskedFeatures:
     """Basis of a decision: `FEATURES` as numbers of about 0 to 1, and the allowed actions."""
 
     features: tuple[float, ...]
     mask: tuple[bool, ...]
 
 
-class Watcher:
-    """Makes a `Sight` of a unit; `period_ns` is the duration of an action."""
+class Observer:
+    """Observes a unit as `MaskedFeatures`; `period_ns` is the duration of an action."""
 
     def __init__(self, period_ns: int) -> None:
         self.period_ns = period_ns
-        self._guard: Guard | None = None
+        self._stealer: SlackStealer | None = None
         self._points = 0
 
-    def see(self, view: View, now_ns: int, held: int = 0) -> Sight:
+    def observe(self, view: View, now_ns: int, held: int = 0) -> MaskedFeatures:
         """Return the present features and mask; `held` is the last chosen action."""
-        if self._guard is None:
-            self._guard = Guard(view.plan, view.tasks, kept(view.plan, view.tasks))
-            self._points = points(view.plan, view.engine, view.tasks)
+        if self._stealer is None:
+            self._stealer = SlackStealer(view.plan, view.tasks, select_guarded(view.plan, view.tasks))
+            self._points = count_points(view.plan, view.engine, view.tasks)
         jobs = view.ready()
         scale = REACH * self.period_ns
         few = len(jobs) < 2 and not self._points
-        # an action may be chosen now and take effect from the next nanosecond on (`study.environment`)
+        # an action may be chosen now and take effect from the next nanosecond on (the learning environment)
         need = self.period_ns + 1
-        free = not (few and held == 0) and self._guard.harmless_ns(view, now_ns, need, scale) > need
+        free = not (few and held == 0) and self._stealer.get_slack_ns(view, now_ns, need, scale) > need
         if few or not free:
-            mask = tuple(place == (held if free else 0) for place in range(len(ACTIONS)))
+            mask = tuple(action == (held if free else 0) for action in range(len(ACTIONS)))
         else:
             mask = tuple(self._points > 0 or not slow for _, slow in ACTIONS)
-        known = max(self._guard.sure_ns - now_ns, 0)
+        known = max(self._stealer.slack_until_ns - now_ns, 0)
         soft = [job for job in jobs if job.task.criticality == "soft"]
         firm = [job for job in jobs if job.task.criticality != "soft"]
         late = sum(max(now_ns - job.deadline_ns, 0) for job in jobs)
@@ -92,19 +92,19 @@ class Watcher:
             _laxity(firm, now_ns, scale), _laxity(soft, now_ns, scale), _part(late, unit),
             _part(sum(job.remaining_ns for job in firm), unit), _part(sum(job.remaining_ns for job in soft), unit),
         )  # fmt: skip
-        return Sight(features, mask)
+        return MaskedFeatures(features, mask)
 
 
 def _part(value: int, unit: float) -> float:
     return max(-2.0, min(value * unit, 2.0))
 
 
-def _laxity(jobs: Sequence[Ready], now_ns: int, scale: int) -> float:
+def _laxity(jobs: Sequence[ReadyJob], now_ns: int, scale: int) -> float:
     least = min((job.deadline_ns - now_ns - job.remaining_ns for job in jobs), default=2 * scale)
     return _part(least, 1 / scale)
 
 
-def scores(weights: Sequence[Sequence[float]], features: Sequence[float]) -> list[float]:
+def compute_scores(weights: Sequence[Sequence[float]], features: Sequence[float]) -> list[float]:
     """Return the score of every action, summed from left to right (`sum` rounds differently from Python 3.12 on)."""
     found = []
     for row in weights:
@@ -120,21 +120,21 @@ class Learned:
 
     def __init__(self, weights: Sequence[Sequence[float]], period_ns: int) -> None:
         self.weights, self.period_ns = weights, period_ns
-        self._watcher = Watcher(period_ns)
+        self._observer = Observer(period_ns)
         self._held = 0
 
-    def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
+    def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         """Return the order until the next sample, and the operating point."""
-        sight = self._watcher.see(view, now_ns, self._held)
-        found = scores(self.weights, sight.features)
-        self._held = max((i for i, allowed in enumerate(sight.mask) if allowed), key=lambda i: (found[i], -i))
+        observed = self._observer.observe(view, now_ns, self._held)
+        found = compute_scores(self.weights, observed.features)
+        self._held = max((i for i, allowed in enumerate(observed.mask) if allowed), key=lambda i: (found[i], -i))
         return act(view, self._held)
 
 
 def act(view: View, action: int) -> tuple[tuple[Term, Term], int | None]:
     """Return the order and the operating point of an action on a unit."""
     order, slow = ACTIONS[action]
-    count = points(view.plan, view.engine, view.tasks)
+    count = count_points(view.plan, view.engine, view.tasks)
     return order, (count - 2 if slow else count - 1) if count else None
 
 
@@ -155,7 +155,7 @@ def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
     # the result of training that found nothing better than the first action
     if rows[0][0] >= 0 and not any((*rows[0][1:], *(value for row in rows[1:] for value in row))):
         return Policy("learned", SAFE)
-    return Policy("learned", SAFE, control=Choosing(ACTIONS, rows, period_ns))
+    return Policy("learned", SAFE, controller=Choosing(ACTIONS, rows, period_ns))
 
 
 POLICY = make()

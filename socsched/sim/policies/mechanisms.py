@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Task
 
-WAYS = ("full", "segment", "none", "restart")
-LOSES = ("in-flight", "job")
+MODES = ("full", "segment", "none", "restart")
+LOST_WORK = ("in-flight", "job")
 DRAINS = ("", "slowdown", "share", "completion")
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
-    """How an engine is taken from a job when a more urgent one arrives, for preemption implemented in software.
+class PreemptionMechanism:
+    """How a more urgent job preempts a running one, for preemption implemented in software.
 
-    `preemption` full | segment | none | restart, as in `PlannedEngine.preemption`.  `kinds`: engine kinds it applies to
+    `mode` full | segment | none | restart, as in `PlannedEngine.preemption`.  `kinds`: engine kinds it applies to
     (the first match counts); empty: all engines without full preemption of their own.  `in_flight`: segments launched
     ahead, 0 for the engine's own.  `reset_ns`: delay of the preempting job while work is killed.  `save_ns`: its delay
     while the state of a job that keeps its progress is saved; that job later pays `restore_ns` on top of the engine's
     switch.
 
-    `loses`, for a restart: ``in-flight`` goes back to the first segment that may be unfinished, `in_flight` before the
-    last one launched but no further than where the job was resumed; ``job`` starts over.
+    `lost_work`, for a restart: ``in-flight`` goes back to the first segment that may be unfinished, `in_flight` before
+    the last one launched but no further than where the job was resumed; ``job`` starts over.
 
     `drain`: let a running job finish (re-evaluated at every dispatch) rather than preempt it, if
 
@@ -38,23 +38,23 @@ class Taking:
       plus the costs of saving and restoring.
     """
 
-    preemption: str
+    mode: str
     kinds: tuple[str, ...] = ()
     in_flight: int = 0
     reset_ns: int = 0
     save_ns: int = 0
     restore_ns: int = 0
-    loses: str = "in-flight"
+    lost_work: str = "in-flight"
     drain: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for names the kernel does not know."""
-        named = ((self.preemption, WAYS), (self.loses, LOSES), (self.drain, DRAINS))
+        named = ((self.mode, MODES), (self.lost_work, LOST_WORK), (self.drain, DRAINS))
         for value, known in named:
             if value not in known:
                 raise ValueError(f"{value!r} is none of {', '.join(repr(name) for name in known)}")
 
-    def fits(self, kind: str, preemption: str) -> bool:
+    def applies_to(self, kind: str, preemption: str) -> bool:
         """Return whether this applies to an engine of a kind with the given preemption of its own."""
         return kind in self.kinds if self.kinds else preemption != "full"
 
@@ -73,29 +73,31 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """On an engine occupied by one job as a whole, the first job in order that fits co-runs as its guest.
+class CoRunning:
+    """On an engine occupied by one job as a whole, the first job in order that may co-run with it does.
 
-    `pace(task, segment, guest, its segment)`: duration in ns of each whole segment when both co-run, host's first;
+    `times(host, segment, co-runner, its segment)`: duration in ns of each whole segment when both co-run, host's first;
     None: they do not co-run.  It is called once per pair, before the simulation starts.  `kinds`: engine kinds, empty:
-    all.  With `weigh` a guest is admitted only if both end sooner in sum than one after the other; with `once` at most
-    one guest segment ends during a host's segment.  Guests occupy no lanes; their energy is that of their work running
-    alone, and their memory traffic is counted but neither waits nor delays other traffic.
+    all.  With `only_if_sooner` a job co-runs only if both end sooner in sum than one after the other; with
+    `once_per_segment` at most one co-running segment ends during a host's segment.  Co-runners occupy no slots; their
+    energy is that of their work running alone, and their memory traffic is counted but neither waits nor delays other
+    traffic.
     """
 
-    pace: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]
-    weigh: bool = False
+    times: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]
+    only_if_sooner: bool = False
     kinds: tuple[str, ...] = ()
-    once: bool = False
+    once_per_segment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A starting job takes waiting jobs of its task along, `most(task)` in all.
+    """A starting job takes waiting jobs of its task along, `size(task)` in all.
 
-    Each additional one costs `more` thousandths of a job alone; all end together.  `kinds`: engine kinds, empty: all.
+    Each additional one costs `extra_permille` thousandths of a job alone; all end together.  `kinds`: engine kinds,
+    empty: all.
     """
 
-    most: Callable[[Task], int]
-    more: int
+    size: Callable[[Task], int]
+    extra_permille: int
     kinds: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from socsched.errors import UsageError
 from socsched.sim.policies.terms import Policy
 
 
-def with_options(module: ModuleType, name: str, written: list[str]) -> Policy:
+def apply_options(module: ModuleType, name: str, written: list[str]) -> Policy:
     """Return the policy of a module with the options `written` (KEY=VALUE); raise UsageError for unknown ones.
 
     Options are the keyword arguments of its `make`: whole numbers, words, and times (arguments that end in ``_ns``,
@@ -47,7 +47,7 @@ def _value(where: str, argument: str, default: object, text: str) -> object:
         raise UsageError(f"{where} must be {what}, got {text!r}") from None
 
 
-def one_of(what: str, value: str, known: tuple[str, ...]) -> str:
+def check_choice(what: str, value: str, known: tuple[str, ...]) -> str:
     """Return `value`; raise ValueError listing the known values if it is not one of them."""
     if value not in known:
         raise ValueError(f"{what} must be one of {', '.join(known)}, got {value!r}")

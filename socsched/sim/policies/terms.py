@@ -8,8 +8,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from socsched.planning.plan import Task
-from socsched.sim.policies.control import Choosing, Controller, Switching
-from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
+from socsched.sim.policies.controllers import Choosing, Controller, Switching
+from socsched.sim.policies.mechanisms import Batch, CoRunning, PreemptionMechanism, Tokens
 
 
 class Term(IntEnum):
@@ -34,14 +34,14 @@ class Term(IntEnum):
     SERVER = 9
     REMAINING = 10
     COST = 11
-    ASKED = 12
+    CUSTOM = 12
     CANDIDATE = 13
     CRITICAL = 14
     SERVICE = 15
     BEST_EFFORT = 16
 
 
-class Ready(NamedTuple):
+class ReadyJob(NamedTuple):
     """A ready job as seen by a policy written in Python; times in ns, `start_ns` -1 before it first ran.
 
     `exec_ns` is its execution time so far, `remaining_ns` the rest alone on the board, `number` identifies the task.
@@ -59,7 +59,7 @@ class Ready(NamedTuple):
     running: bool
 
 
-Key = Callable[[Ready, int], tuple[int, ...]]
+Key = Callable[[ReadyJob, int], tuple[int, ...]]
 """key(job, now_ns): at most two whole numbers, the smallest is served first; ties are broken by task order."""
 
 
@@ -74,11 +74,11 @@ class Policy:
     (`Task.budget_ns` of every `Task.server_ns`).  `across`: engines under this policy are scheduled together: none runs
     a job less urgent, by its first key, than the most urgent job on any of them.
 
-    `taking`: how engines are taken from jobs, in place of their own preemption.  `weight`: of a task, in tokens or in
-    shares of service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below
-    which a job is `CRITICAL`.  `beside`: which jobs may co-run on an engine that one job occupies as a whole.  `batch`:
-    waiting jobs of a task that are served together.  `control` changes the order during a simulation: as declared, or
-    by a custom class (slower: it runs in Python).
+    `preemption`: mechanisms in place of the engines' own preemption.  `weight`: of a task, in tokens or in shares of
+    service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below which a
+    job is `CRITICAL`.  `corun`: which jobs may co-run on an engine that one job occupies as a whole.  `batch`: waiting
+    jobs of a task that are served together.  `controller` changes the order during a simulation: as declared, or by a
+    custom class (slower: it runs in Python).
     """
 
     name: str
@@ -89,10 +89,10 @@ class Policy:
     sliced: bool = False
     serves: bool = False
     across: bool = False
-    taking: tuple[Taking, ...] = ()
+    preemption: tuple[PreemptionMechanism, ...] = ()
     weight: Callable[[Task], int] | None = None
     tokens: Tokens | None = None
     margin_ns: int = 0
-    beside: Beside | None = None
+    corun: CoRunning | None = None
     batch: Batch | None = None
-    control: Callable[[], Controller] | Switching | Choosing | None = None
+    controller: Callable[[], Controller] | Switching | Choosing | None = None

@@ -12,10 +12,10 @@ from socsched.errors import MachineError, UsageError
 from socsched.literature.policies import reef
 from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
-from socsched.sim.build import kernel
+from socsched.sim.build import load_kernel
 from socsched.sim.engine import run
 from socsched.sim.policies import Policy, Term
-from socsched.sim.policies.mechanisms import Batch, Beside, Taking, Tokens
+from socsched.sim.policies.mechanisms import Batch, CoRunning, PreemptionMechanism, Tokens
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, spans, task, times
 
@@ -26,13 +26,13 @@ Simulate = Callable[..., Trace]
 @pytest.fixture(params=[pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])
 def simulate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Simulate:
     try:
-        kernel(request.param)
+        load_kernel(request.param)
     except MachineError as error:
         pytest.skip(str(error))
 
     def call(made: Plan, duration: int, policy: str | Policy) -> Trace:
         if isinstance(policy, Policy):
-            monkeypatch.setitem(policies.GIVEN, policy.name, policy)
+            monkeypatch.setitem(policies.REGISTERED, policy.name, policy)
             policy = policy.name
         trace = run(made, duration, policy=policy, implementation=request.param).trace
         assert trace is not None
@@ -129,13 +129,13 @@ def test_reef_s_two_rules_of_padding() -> None:
 
 def test_padded_kernels_advance_while_the_real_time_ones_run(simulate: Simulate) -> None:
     """Beside every kernel of 100 us half of be.0 is done: it ends at 202, as rt is 1 % slower, and be.1 begins."""
-    beside = Beside(
+    corun = CoRunning(
         lambda host, its, guest, other: (
             (101 * US, 202 * US) if host.criticality != "soft" and guest.criticality == "soft" else None
         ),
-        once=True,
+        once_per_segment=True,
     )
-    rule = Policy("padded", (Term.BEST_EFFORT, Term.ACTIVATION), beside=beside)
+    rule = Policy("padded", (Term.BEST_EFFORT, Term.ACTIVATION), corun=corun)
     made = plan(
         [on_gpu("rt", 100 * US, 100 * US, criticality="hard"), on_gpu("be", 100 * US, 70 * US, criticality="soft")],
         [gpu()],
@@ -150,17 +150,17 @@ def test_one_segment_a_kernel_where_that_is_the_rule(simulate: Simulate) -> None
     """The first guest ends after 40 of 100; with `once` the next waits for the host's next segment."""
     found = {}
     for rule in (True, False):
-        beside = Beside(lambda host, its, guest, other: (100 * US, 40 * US), once=rule)
+        corun = CoRunning(lambda host, its, guest, other: (100 * US, 40 * US), once_per_segment=rule)
         made = plan([on_gpu("a", 100 * US, 100 * US, priority=0), on_gpu("b", 40 * US, 40 * US, priority=1)], [gpu()])
-        policy = Policy(f"beside-{rule}", (Term.PRIORITY, Term.NOTHING), beside=beside)
+        policy = Policy(f"beside-{rule}", (Term.PRIORITY, Term.NOTHING), corun=corun)
         found[rule] = times(simulate(made, 2000 * US, policy), "b")
     assert found == {True: [(0, 140 * US)], False: [(0, 80 * US)]}
 
 
 def test_a_guest_goes_on_alone_when_its_host_ends(simulate: Simulate) -> None:
     """Both twice as slow: 30 of the guest's 100 are done beside a host of 30; the other 70 take 70."""
-    beside = Beside(lambda host, its, guest, other: (2 * its.time_ns, 2 * other.time_ns))
-    rule = Policy("half", (Term.PRIORITY, Term.NOTHING), beside=beside)
+    corun = CoRunning(lambda host, its, guest, other: (2 * its.time_ns, 2 * other.time_ns))
+    rule = Policy("half", (Term.PRIORITY, Term.NOTHING), corun=corun)
     made = plan([on_gpu("a", 30, priority=0), on_gpu("b", 100, priority=1)], [gpu()])
     trace = simulate(made, 2000, rule)
     assert times(trace, "a") == [(0, 60)] and times(trace, "b") == [(0, 130)]
@@ -337,25 +337,25 @@ def test_options_are_checked() -> None:
         ("reef:profiles=/nowhere", "no kernel profiles"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=problem):
-            policies.policy(name)
-    assert policies.policy("prema:quantum=1ms").tick_ns == 1_000_000
-    assert policies.policy("np-prema:quantum=1ms").preemptive is False
+            policies.get_policy(name)
+    assert policies.get_policy("prema:quantum=1ms").tick_ns == 1_000_000
+    assert policies.get_policy("np-prema:quantum=1ms").preemptive is False
 
 
 def test_declarations_are_checked() -> None:
     with pytest.raises(ValueError, match="'sudden' is none of"):
-        Taking("sudden")
+        PreemptionMechanism("sudden")
     bad = Policy("bad", (Term.CANDIDATE, Term.COST), dynamic=True, tokens=Tokens((3, 1)))
     for rule, problem in (
         (bad, "must be above 0 and rise"),
         (replace(bad, tokens=None, weight=lambda task: 0), "weight"),
     ):
-        policies.GIVEN[rule.name] = rule
+        policies.REGISTERED[rule.name] = rule
         try:
             with pytest.raises(UsageError, match=problem):
                 run(three(("a", 1, 0, "hard")), 1000, policy="bad")
         finally:
-            del policies.GIVEN[rule.name]
+            del policies.REGISTERED[rule.name]
 
 
 def test_batches_end_together_and_hand_every_frame_on(simulate: Simulate) -> None:
@@ -377,11 +377,11 @@ def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate
     host = on_gpu("host", 100 * US, priority=0)
     guest = once("guest", engine="gpu", segments=(Segment("g", 100 * US, 0, 50_000),), priority=1)
     made = plan([host, guest], [gpu(dynamic_mw=1000)], base_mw=500, dram_picojoule_per_byte=10.0)
-    beside = Beside(lambda task, its, other, other_s: (120 * US, 160 * US))
+    corun = CoRunning(lambda task, its, other, other_s: (120 * US, 160 * US))
     energy = {}
     for name, rule in (
         ("apart", Policy("apart", (Term.PRIORITY, Term.NOTHING))),
-        ("beside", Policy("together", (Term.PRIORITY, Term.NOTHING), beside=beside)),
+        ("beside", Policy("together", (Term.PRIORITY, Term.NOTHING), corun=corun)),
     ):
         trace = simulate(made, 400 * US, rule)
         energy[name] = result(trace, made)["energy_mj"]
@@ -413,7 +413,7 @@ def test_looking_only_when_it_matters_is_looking_at_every_tick(monkeypatch: pyte
         made = plan(tasks, [engine(lanes=lanes, preemption=rng.choice(("full", "segment")))])
         sparse = run(made, 150_000 * US, policy=name, implementation="python")
         with monkeypatch.context() as patched:
-            patched.setattr(Kernel, "ticks_until", lambda self, u, now: 1)
+            patched.setattr(Kernel, "count_ticks", lambda self, u, now: 1)
             every = run(made, 150_000 * US, policy=name, implementation="python")
         assert sparse.trace == every.trace
         assert sparse.outcome.number("events") <= every.outcome.number("events")

@@ -57,7 +57,7 @@ def drawn(seed: int, usage: float) -> Plan:
     return varied(plan(tasks, [engine(preemption=kind, switch_ns=5000)]), seed, 0.4)
 
 
-def lost(done: Simulated, kinds: tuple[str, ...] = ("hard", "firm", "soft")) -> int:
+def lost(done: SimulationRun, kinds: tuple[str, ...] = ("hard", "firm", "soft")) -> int:
     rows = [i for i, t in enumerate(done.lowered.plan.tasks) if t.criticality in kinds]
     return sum(int(done.outcome.ints(name)[rows].sum()) for name in ("late", "dropped", "aborted"))
 
@@ -81,11 +81,11 @@ def test_the_adaptive_policy_shortens_responses_where_there_is_slack() -> None:
 def test_it_switches_with_hysteresis() -> None:
     controller = adaptive.Adaptive(0.5, 0.7, MS, window=1)
     made = plan([task("a", 1 * MS, period_ns=50 * MS), task("b", 1 * MS, period_ns=50 * MS)])
-    here = [Ready(made.tasks[i], i, 0, 0, 0, 50 * MS, -1, 0, 1 * MS, False) for i in range(2)]
+    here = [ReadyJob(made.tasks[i], i, 0, 0, 0, 50 * MS, -1, 0, 1 * MS, False) for i in range(2)]
 
     def look(busy: float) -> bool:
         view = View(made, "cpu", 0, (0, 1), busy, lambda: here, lambda: {"a": (50 * MS, 1), "b": (50 * MS, 1)}, {})
-        return controller.look(view, 0)[0] == adaptive.CALM
+        return controller.decide(view, 0)[0] == adaptive.CALM
 
     assert [look(busy) for busy in (0.6, 0.4, 0.6, 0.7, 0.71, 0.6, 0.5, 0.49)] == [
         False, True, True, True, False, False, False, True,
@@ -101,21 +101,21 @@ def test_slack_by_hand() -> None:
     """Nothing is ready; 2 of every 10 come at 4, 3 of every 20 at 0 with deadline 8: 3 by 8, 5 by 14, 7 by 24 ..."""
     made = plan([task("a", 2 * MS, period_ns=10 * MS),
                  task("b", 3 * MS, period_ns=20 * MS, deadline_ns=8 * MS)])  # fmt: skip
-    guard = Guard(made, (0, 1), (0, 1))
+    guard = SlackStealer(made, (0, 1), (0, 1))
     view = view_of(made, {"a": (4 * MS, 0), "b": (0, 0)})
-    assert guard.slack_ns(view, 0, 20 * MS) == 5 * MS
+    assert guard.compute_slack_ns(view, 0, 20 * MS) == 5 * MS
     # one that cannot be stopped takes its longest region off
     held = replace(made, engines=(replace(made.engines[0], preemption="none"),))
-    assert Guard(held, (0, 1), (0, 1)).slack_ns(view, 0, 20 * MS) == 5 * MS - (3 * MS + 1)
+    assert SlackStealer(held, (0, 1), (0, 1)).compute_slack_ns(view, 0, 20 * MS) == 5 * MS - (3 * MS + 1)
 
 
 def test_no_slack_where_nothing_is_known() -> None:
     full = plan([task("a", 6 * MS, period_ns=10 * MS), task("b", 4 * MS, period_ns=10 * MS)])
-    assert not Guard(full, (0, 1), (0, 1)).possible
+    assert not SlackStealer(full, (0, 1), (0, 1)).bounded
     apart = plan([task("a", 1, lanes=(0,)), task("b", 1, lanes=(0, 1))], [engine(lanes=2)])
-    assert not Guard(apart, (0, 1), (0, 1)).possible
+    assert not SlackStealer(apart, (0, 1), (0, 1)).bounded
     joined = plan([task("c", 1, after=("s", "t"))], sensors=(sensor("s", 10), sensor("t", 10)))
-    assert not Guard(joined, (0,), (0,)).possible
+    assert not SlackStealer(joined, (0,), (0,)).bounded
 
 
 def test_frames_under_way_elsewhere_count() -> None:
@@ -123,9 +123,9 @@ def test_frames_under_way_elsewhere_count() -> None:
     made = plan(
         [task("c", 2 * MS, after=("s",), period_ns=10 * MS, deadline_ns=8 * MS)], sensors=(sensor("s", 10 * MS),)
     )
-    guard, view = Guard(made, (0,), (0,)), view_of(made, {"s": (40 * MS, 5)})
-    assert guard.slack_ns(view, 33 * MS, 20 * MS) == 3 * MS
-    assert guard.slack_ns(view, 38 * MS, 20 * MS) == 8 * MS
+    guard, view = SlackStealer(made, (0,), (0,)), view_of(made, {"s": (40 * MS, 5)})
+    assert guard.compute_slack_ns(view, 33 * MS, 20 * MS) == 3 * MS
+    assert guard.compute_slack_ns(view, 38 * MS, 20 * MS) == 8 * MS
 
 
 def test_the_environment_is_one() -> None:
@@ -157,14 +157,14 @@ def test_no_agent_can_violate_the_guarantee(preemption: str) -> None:
     for seed in range(6):
         rng = Random(seed)
         _, misses = rollout(environment, seed, lambda observation, mask, rng=rng: rng.randrange(environment.actions))
-        refused += environment._puppet.refused
+        refused += environment._controller.refused
         assert misses[0] == 0
     assert refused > 0 or preemption == "full"
 
 
 def test_without_the_mask_deadlines_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The guarantee rests on it: shortest first at the slow clock, always, is late with guarded jobs."""
-    monkeypatch.setattr(Guard, "slack_ns", lambda self, view, now, enough, need: 1 << 60)
+    monkeypatch.setattr(SlackStealer, "compute_slack_ns", lambda self, view, now, enough, need: 1 << 60)
     tight = mixed()
     heavy = replace(tight, tasks=tuple(replace(t, segments=(replace(t.segments[0], time_ns=t.cost_ns * 3 // 2),),
                                                cost_ns=t.cost_ns * 3 // 2) for t in tight.tasks))  # fmt: skip
@@ -207,9 +207,9 @@ def test_weights_become_a_policy(tmp_path: Path, trained: tuple[Environment, lea
     data = json.loads(file.read_text())
     file.write_text(json.dumps({**data, "features": ["one"]}))
     with pytest.raises(UsageError, match="other features"):
-        policies.policy(f"learned:weights={file}")
+        policies.get_policy(f"learned:weights={file}")
     with pytest.raises(UsageError, match="no file of"):
-        policies.policy("learned:weights=/nowhere")
+        policies.get_policy("learned:weights=/nowhere")
 
 
 def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,14 +228,14 @@ def test_a_controller_of_one_s_own_serves_every_unit() -> None:
         period_ns = 10
 
         def __init__(self) -> None:
-            self.looks = 0
+            self.samples = 0
 
-        def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
-            self.looks += 1
-            return ((Term.COST, Term.NOTHING) if self.looks == 1 else (Term.PRIORITY, Term.NOTHING)), None
+        def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
+            self.samples += 1
+            return ((Term.COST, Term.NOTHING) if self.samples == 1 else (Term.PRIORITY, Term.NOTHING)), None
 
-    rule = Policy("alternating", (Term.PRIORITY, Term.NOTHING), dynamic=True, control=Alternating)
-    policies.GIVEN["alternating"] = rule
+    rule = Policy("alternating", (Term.PRIORITY, Term.NOTHING), dynamic=True, controller=Alternating)
+    policies.REGISTERED["alternating"] = rule
     try:
         made = plan([task("long", 30, priority=0, period_ns=1000), task("short", 20, priority=1, period_ns=1000)])
         trace = run(made, 100, policy="alternating").trace
@@ -245,4 +245,4 @@ def test_a_controller_of_one_s_own_serves_every_unit() -> None:
         # by priority until 10, the shorter until 20, by priority again
         assert spans(trace) == [("long", 0, 10), ("short", 10, 20), ("long", 20, 40), ("short", 40, 50)]
     finally:
-        del policies.GIVEN["alternating"]
+        del policies.REGISTERED["alternating"]

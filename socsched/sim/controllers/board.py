@@ -22,62 +22,62 @@ class Board:
     def __init__(self, plan: Plan, rule: Throttle, tables: dict[str, Any]) -> None:
         self.plan, self.rule, self.tables = plan, rule, tables
         self.levels: int = tables["numbers"]["levels"]
-        self.mass_mk = rule.ambient_mc
+        self.temperature_mk = rule.ambient_mc
         self.temperature: list[tuple[int, float]] = [(0, rule.ambient_mc / 1000)]
-        self.lowered: list[tuple[int, int]] = []
+        self.steps_down: list[tuple[int, int]] = []
         self.marks: list[Mark] = []
-        self._spent = [0] * (len(plan.engines) * self.levels)
+        self._busy_time = [0] * (len(plan.engines) * self.levels)
         self._traffic = 0.0
 
-    def look(self, now: int, spent: Sequence[int], traffic: float) -> tuple[int, tuple[int, ...]]:
-        """Return the next sampling instant and the changed engines; `spent` is lane time by engine and level (ns)."""
-        drawn = [self._drawn(index, spent) for index in range(len(self.plan.engines))]
+    def sample(self, now: int, busy_time: Sequence[int], traffic: float) -> tuple[int, tuple[int, ...]]:
+        """Return the next sampling instant and the changed engines; `busy_time`: slot time by engine and level (ns)."""
+        drawn = [self._mean_power(index, busy_time) for index in range(len(self.plan.engines))]
         static = self.plan.base_mw + sum(engine.idle_mw for engine in self.plan.engines)
         memory = (traffic - self._traffic) * self.plan.dram_picojoule_per_byte / self.rule.period_ns
         power = static + sum(drawn) + int(memory)
-        self._spent, self._traffic = list(spent), traffic
-        hot = self._warm(now, power)
+        self._busy_time, self._traffic = list(busy_time), traffic
+        hot = self._update_temperature(now, power)
         rule = self.rule
         changed: tuple[int, ...] = ()
         if (rule.cap_mw and power > rule.cap_mw) or (rule.trip_mc and hot >= rule.trip_mc):
-            changed = self._down(now, drawn)
-        elif self.lowered and self._recovered(power, hot):
-            changed = self._up(now)
+            changed = self._step_down(now, drawn)
+        elif self.steps_down and self._has_recovered(power, hot):
+            changed = self._step_up(now)
         return now + rule.period_ns, changed
 
-    def _recovered(self, power: int, hot: int) -> bool:
+    def _has_recovered(self, power: int, hot: int) -> bool:
         rule = self.rule
         cool = not rule.trip_mc or hot <= rule.recover_mc
         return cool and (not rule.cap_mw or power < rule.cap_mw * rule.recover)
 
-    def _drawn(self, engine: int, spent: Sequence[int]) -> int:
+    def _mean_power(self, engine: int, busy_time: Sequence[int]) -> int:
         """Return an engine's mean dynamic power in this period (mW)."""
         first, total = engine * self.levels, 0
         for level in range(self.levels):
-            total += (spent[first + level] - self._spent[first + level]) * self.tables["n_power"][first + level]
+            total += (busy_time[first + level] - self._busy_time[first + level]) * self.tables["n_power"][first + level]
         return int(total / self.tables["numbers"]["scale"]) // self.rule.period_ns
 
-    def _warm(self, now: int, power: int) -> int:
+    def _update_temperature(self, now: int, power: int) -> int:
         rule = self.rule
         if rule.time_constant_ns:
             towards = rule.ambient_mc + power * rule.resistance_mk_per_w // 1000
-            self.mass_mk += (towards - self.mass_mk) * rule.period_ns // rule.time_constant_ns
-            self.temperature.append((now, self.mass_mk / 1000))
-        return self.mass_mk
+            self.temperature_mk += (towards - self.temperature_mk) * rule.period_ns // rule.time_constant_ns
+            self.temperature.append((now, self.temperature_mk / 1000))
+        return self.temperature_mk
 
-    def _down(self, now: int, drawn: Sequence[int]) -> tuple[int, ...]:
+    def _step_down(self, now: int, drawn: Sequence[int]) -> tuple[int, ...]:
         level: MutableSequence[int] = self.tables["n_level"]
         able = [engine for engine in range(len(drawn)) if level[engine] > self._lowest(engine)]
         if not able:
             return ()
         chosen = max(able, key=lambda engine: (drawn[engine], -engine))
-        self.lowered.append((chosen, self.tables["n_top"][chosen]))
-        return self._allow(now, chosen, level[chosen] - 1)
+        self.steps_down.append((chosen, self.tables["n_top"][chosen]))
+        return self._limit_level(now, chosen, level[chosen] - 1)
 
-    def _up(self, now: int) -> tuple[int, ...]:
-        return self._allow(now, *self.lowered.pop())
+    def _step_up(self, now: int) -> tuple[int, ...]:
+        return self._limit_level(now, *self.steps_down.pop())
 
-    def _allow(self, now: int, engine: int, level: int) -> tuple[int, ...]:
+    def _limit_level(self, now: int, engine: int, level: int) -> tuple[int, ...]:
         """Set the highest operating point an engine may use; adopt it unless a governor picks among those allowed."""
         self.tables["n_top"][engine] = level
         if not self.tables["n_governor"][engine] or level < self.tables["n_level"][engine]:

@@ -1,7 +1,7 @@
 """Controllers that change the order of an engine during a simulation: declared here, or a custom class.
 
-`Switching` and `Choosing` are evaluated inside the kernel, and only on units whose slack `guard` can bound; on others
-their first order always applies.
+`Switching` and `Choosing` are evaluated inside the kernel, and only on units whose slack `slack_stealing` can bound; on
+others their first order always applies.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
-    from socsched.sim.policies.terms import Ready, Term
+    from socsched.sim.policies.terms import ReadyJob, Term
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A controller's view of the lanes it orders (one `unit`: lanes of an engine that tasks compete for).
+    """A controller's view of the slots it orders (one `unit`: slots of an engine that tasks compete for).
 
-    `tasks`: the tasks that run there, as numbers in the plan.  `busy`: share of the engine's lanes in use since the
+    `tasks`: the tasks that run there, as numbers in the plan.  `busy`: share of the engine's slots in use since the
     last sample.  `ready()`: the jobs there now, in the present order.  `next_frames()`: for every sensor and timer, by
     name, the instant of its next release and the frame's number.  `counts`: the kernel's counters so far, by name, one
     number per task (done, late, dropped, aborted, ...).
@@ -30,7 +30,7 @@ class View:
     unit: int
     tasks: tuple[int, ...]
     busy: float
-    ready: Callable[[], Sequence[Ready]]
+    ready: Callable[[], Sequence[ReadyJob]]
     next_frames: Callable[[], dict[str, tuple[int, int]]]
     counts: Mapping[str, Sequence[int]]
 
@@ -43,14 +43,14 @@ class Controller(Protocol):
 
     period_ns: int
 
-    def look(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
+    def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         """Return the order, and the operating point (index, slowest first; None: unchanged)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Switching:
-    """Two orders selected by load (share of lanes in use, mean over about `window` samples, one every `period_ns`).
+    """Two orders selected by load (share of slots in use, mean over about `window` samples, one every `period_ns`).
 
     `calm` applies once the load is below `low` and until it exceeds `high`, while all tasks have slack until the next
     sample; otherwise `safe`.  Terms must change only through a job's own progress.

@@ -22,46 +22,46 @@ ROOM = 1 << 24
 """Most numbers they may occupy."""
 
 
-def _longer(numbers: array[int], room: int) -> array[int]:
-    """Return a copy of an array, extended to `room` elements."""
-    return numbers + array("q", bytes(8 * (room - len(numbers))))
+def _extend(numbers: array[int], size: int) -> array[int]:
+    """Return a copy of an array, extended to `size` elements."""
+    return numbers + array("q", bytes(8 * (size - len(numbers))))
 
 
-class Combinations(Columns):
+class ContentionCache(Columns):
     """Map from a sequence of segment numbers (`key`, of `length`) to as many durations in `pool`.
 
-    `stretch(key) -> durations` (ns) is the cached function.  An entry of `pool` is its length, key and durations;
+    `resolve(key) -> durations` (ns) is the cached function.  An entry of `pool` is its length, key and durations;
     `table` hashes keys to entries, -1 if empty.
     """
 
-    def __init__(self, stretch: Callable[[tuple[int, ...]], tuple[int, ...]], room: i64) -> None:
+    def __init__(self, resolve: Callable[[tuple[int, ...]], tuple[int, ...]], size: i64) -> None:
         super().__init__()
-        self.stretch = stretch
-        self.own_key = array("q", bytes(8 * max(room, 1)))
+        self.resolve = resolve
+        self.key_array = array("q", bytes(8 * max(size, 1)))
         self.length = 0
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
-        self.kept = []
-        self.key = self.own(self.own_key)
+    def clear(self) -> None:
+        self.buffers = []
+        self.key = self.own(self.key_array)
         self.size = 4096
         self.table = self.fill(self.size, -1)
-        self.own_pool = array("q", bytes(8 * 65536))
-        self.pool = self.own(self.own_pool)
-        self.room = 65536
+        self.pool_array = array("q", bytes(8 * 65536))
+        self.pool = self.own(self.pool_array)
+        self.pool_size = 65536
         self.used = 0
         self.entries = 0
 
-    def slot(self, start: i64, length: i64, from_pool: i64) -> i64:
+    def probe(self, start: i64, length: i64, from_pool: i64) -> i64:
         """Return the position in `table` of a key, existing or new: `key` itself, or the one at `start` of `pool`."""
-        mixed: i64 = length
+        hashed: i64 = length
         i: i64
         for i in range(length):
-            mixed = ((mixed ^ (self.pool[start + i] if from_pool else self.key[i])) * 1000003) & 1099511627775
-        mixed ^= mixed >> 17
-        place: i64 = mixed & (self.size - 1)
-        while self.table[place] >= 0:
-            at: i64 = self.table[place]
+            hashed = ((hashed ^ (self.pool[start + i] if from_pool else self.key[i])) * 1000003) & 1099511627775
+        hashed ^= hashed >> 17
+        entry: i64 = hashed & (self.size - 1)
+        while self.table[entry] >= 0:
+            at: i64 = self.table[entry]
             same: i64 = self.pool[at] == length
             i = 0
             while same and i < length:
@@ -69,32 +69,32 @@ class Combinations(Columns):
                 i += 1
             if same:
                 break
-            place = (place + 1) & (self.size - 1)
-        return place
+            entry = (entry + 1) & (self.size - 1)
+        return entry
 
-    def find(self) -> i64:
+    def look_up(self) -> i64:
         """Return the start in `pool` of the durations of `key`, requesting them on first use."""
-        place: i64 = self.slot(0, self.length, 0)
-        if self.table[place] < 0:
-            self.learn()
-            place = self.slot(0, self.length, 0)
-        return self.table[place] + 1 + self.length
+        entry: i64 = self.probe(0, self.length, 0)
+        if self.table[entry] < 0:
+            self.insert()
+            entry = self.probe(0, self.length, 0)
+        return self.table[entry] + 1 + self.length
 
-    def learn(self) -> None:
+    def insert(self) -> None:
         """Request the durations of `key` and cache them."""
         i: i64
         key = tuple([self.key[i] for i in range(self.length)])
-        found = self.stretch(key)
+        found = self.resolve(key)
         if self.entries >= LIMIT or self.used >= ROOM:
-            self.forget()
+            self.clear()
         if 2 * self.entries >= self.size:
             self.rehash()
-        if self.used + 1 + 2 * self.length > self.room:
-            while self.used + 1 + 2 * self.length > self.room:
-                self.room *= 2
-            self.own_pool = _longer(self.own_pool, self.room)
-            self.pool = self.own(self.own_pool)
-        self.table[self.slot(0, self.length, 0)] = self.used
+        if self.used + 1 + 2 * self.length > self.pool_size:
+            while self.used + 1 + 2 * self.length > self.pool_size:
+                self.pool_size *= 2
+            self.pool_array = _extend(self.pool_array, self.pool_size)
+            self.pool = self.own(self.pool_array)
+        self.table[self.probe(0, self.length, 0)] = self.used
         self.pool[self.used] = self.length
         for i in range(self.length):
             self.pool[self.used + 1 + i] = key[i]
@@ -109,5 +109,5 @@ class Combinations(Columns):
         self.table = self.fill(self.size, -1)
         while at < self.used:
             length: i64 = self.pool[at]
-            self.table[self.slot(at + 1, length, 1)] = at
+            self.table[self.probe(at + 1, length, 1)] = at
             at += 1 + 2 * length

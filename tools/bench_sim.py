@@ -30,8 +30,8 @@ from socsched.cost.cost import Segment
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.planning.search_report import SearchReport
-from socsched.sim.build import kernel, why_interpreted
-from socsched.sim.engine import Simulated, run
+from socsched.sim.build import explain_interpreted, load_kernel
+from socsched.sim.engine import SimulationRun, run
 
 SECOND = 10**9
 clock: Callable[[], float] = time.perf_counter

@@ -122,7 +122,7 @@ def many_jobs(plan: Plan, length_ns: int) -> bool:
     return sum(length_ns // max(task.period_ns, 1) for task in plan.tasks) > TRACED_JOBS
 
 
-def figures(done: Simulated) -> ResultDocument:
+def figures(done: SimulationRun) -> ResultDocument:
     """Return the figures of a simulation in the form of result.json."""
     if done.trace is None:
         from socsched.sim.totals import totals

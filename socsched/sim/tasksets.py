@@ -18,7 +18,7 @@ from socsched.limits import MOST_CHAINS
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, PlannedEngine, Task
 from socsched.planning.search_report import SearchReport
-from socsched.sim.engine import Simulated, run
+from socsched.sim.engine import SimulationRun, run
 from socsched.trace.trace import Job
 
 SCHEMA_VERSION = "1"

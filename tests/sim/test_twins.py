@@ -14,7 +14,7 @@ from reference.engine import simulate as reference
 from twins import compiled, same
 
 from socsched.planning.plan import Plan
-from socsched.sim.engine import Simulated, run
+from socsched.sim.engine import SimulationRun, run
 from socsched.sim.faults import Faults
 from socsched.sim.totals import totals
 from socsched.trace.metrics import result

@@ -9,7 +9,7 @@ import pytest
 
 from socsched.errors import MachineError
 from socsched.sim.build import kernel
-from socsched.sim.engine import Simulated
+from socsched.sim.engine import SimulationRun
 from socsched.trace.trace import Trace
 
 
@@ -36,7 +36,7 @@ def same(one: Trace, other: Trace) -> None:
         assert value == content(other)[name], name
 
 
-def equal_outcomes(one: Simulated, other: Simulated) -> None:
+def equal_outcomes(one: SimulationRun, other: SimulationRun) -> None:
     """Raise AssertionError unless two simulations found the same, figures and trace."""
     assert one.trace is not None and other.trace is not None
     same(one.trace, other.trace)

@@ -15,7 +15,7 @@ from socsched.cost.cost import Segment
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.planning.search_report import SearchReport
-from socsched.sim.engine import Simulated, run
+from socsched.sim.engine import SimulationRun, run
 
 SECOND = 10**9
 FOREVER = 1 << 50

@@ -18,10 +18,10 @@ from socsched.literature.studies.variation import varied
 from socsched.planning.io import save
 from socsched.planning.plan import Level, Plan
 from socsched.sim import policies
-from socsched.sim.engine import Simulated, run
-from socsched.sim.policies import Policy, Ready, Term, adaptive
-from socsched.sim.policies.control import View
-from socsched.sim.policies.guard import Guard
+from socsched.sim.engine import SimulationRun, run
+from socsched.sim.policies import Policy, ReadyJob, Term, adaptive
+from socsched.sim.policies.controllers import View
+from socsched.sim.policies.slack_stealing import SlackStealer
 from tests.sim.builders import MS, engine, plan, sensor, task
 
 

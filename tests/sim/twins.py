@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from socsched.errors import MachineError
-from socsched.sim.build import kernel
+from socsched.sim.build import load_kernel
 from socsched.sim.engine import SimulationRun
 from socsched.trace.trace import Trace
 
 
 def compiled() -> str:
     try:
-        kernel("compiled")
+        load_kernel("compiled")
     except MachineError as error:
         pytest.skip(str(error))
     return "compiled"

@@ -107,7 +107,7 @@ def test_the_installation_says_what_it_downloads_and_fails_with_pip(
     (tmp_path / "python").write_text(FAKE_PYTHON)
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setenv("FAKE_STATUS", status)
-    command = ["sh", str(checkout / "tools" / "install.sh"), str(tmp_path / "python"), str(tmp_path / "venv")]
+    command = ["sh", str(checkout / "tools" / "ci" / "install.sh"), str(tmp_path / "python"), str(tmp_path / "venv")]
     done = subprocess.run([*command, "some.lock", "17 MB"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == int(status), done.stderr
     assert "about 17 MB" in done.stderr and "WARNING: slow" in done.stderr

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from test_lowering import execute, image, inputs_of, weights_of
 
 from socsched.compiler.aligned import from_tvm

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import gpu_networks
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import gpu_networks
 
 from socsched.compiler.environment import tvm
 from socsched.compiler.fusion import read

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import references
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-import references
 
 from socsched.compiler.aligned import from_tvm, to_tvm
 from socsched.compiler.cpu.lower import lower

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from socsched.cli import root
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Stage
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, figure, platform
+from tests.sim.test_bounds_hold import MS, figure, platform
 
 
 @pytest.mark.parametrize(("accelerator", "count"), [("segment", 4), ("full", 1), ("none", 1)])

@@ -85,4 +85,4 @@ def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
 def test_the_oracle_of_the_scans_belongs_to_the_shipped_weights() -> None:
     oracle = json.loads((CHECKOUT / "tests" / "data" / "scan" / "oracle.json").read_text())
     found = hashlib.sha256(small.FILE.read_bytes()).hexdigest()
-    assert found == oracle["weights_sha256"], "new weights: python tools/scan_oracle.py --write"
+    assert found == oracle["weights_sha256"], "new weights: python -m tools.generate.scan_oracle --write"

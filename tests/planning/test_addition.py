@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from socsched.cli import root
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.planning.admission import add, together
 from socsched.planning.planner import make_plan
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, figure, platform
+from tests.sim.test_bounds_hold import MS, figure, platform
 
 
 def one(name: str, costs: dict[str, int], period: int, sensor: str = "camera") -> Pipeline:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -17,9 +15,7 @@ from socsched.planning.impossible import impossible
 from socsched.planning.infeasible_subset import Search, all_keys, conflict, key, relaxed, restored
 from socsched.planning.planner import judge, make_plan, solve
 from socsched.planning.workload import Workload
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, figure, platform, workloads
+from tests.sim.test_bounds_hold import MS, figure, platform, workloads
 
 
 def workload(pipeline: Pipeline, policy: str) -> Workload:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +18,7 @@ from socsched.planning.planner import make_plan
 from socsched.planning.schedulability.tasks import rt_tasks, switch_cost
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, platform
+from tests.sim.test_bounds_hold import MS, platform
 
 US = 1000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from random_plans import HORIZON, plans
-from rich_plan import rich_plan
-
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
 from socsched.sim.engine import run
+from tests.sim.random_plans import HORIZON, plans
+from tests.sim.rich_plan import rich_plan
 
 VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -28,9 +26,7 @@ from socsched.planning.sensitivity import (
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, platform, shaken
+from tests.sim.test_bounds_hold import MS, platform, shaken
 
 
 def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
@@ -12,9 +9,7 @@ from socsched.descriptor.platform import Figure
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.uncertainty import _expected
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from test_bounds_hold import MS, platform
+from tests.sim.test_bounds_hold import MS, platform
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:

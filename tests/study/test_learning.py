@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from builders import MS, engine, plan, sensor, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
@@ -27,6 +22,7 @@ from socsched.sim.engine import Simulated, run
 from socsched.sim.policies import Policy, Ready, Term, adaptive
 from socsched.sim.policies.control import View
 from socsched.sim.policies.guard import Guard
+from tests.sim.builders import MS, engine, plan, sensor, task
 
 
 def mixed(preemption: str = "full") -> Plan:
@@ -244,7 +240,7 @@ def test_a_controller_of_one_s_own_serves_every_unit() -> None:
         made = plan([task("long", 30, priority=0, period_ns=1000), task("short", 20, priority=1, period_ns=1000)])
         trace = run(made, 100, policy="alternating").trace
         assert trace is not None
-        from builders import spans
+        from tests.sim.builders import spans
 
         # by priority until 10, the shorter until 20, by priority again
         assert spans(trace) == [("long", 0, 10), ("short", 10, 20), ("long", 20, 40), ("short", 40, 50)]

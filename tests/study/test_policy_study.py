@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from builders import MS, chain, engine, plan, sensor, task
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
@@ -20,6 +15,7 @@ from socsched.literature.studies import multiprogram, policies, policy_report, v
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.trace.summary import Histogram
+from tests.sim.builders import MS, chain, engine, plan, sensor, task
 
 
 def test_turnaround_and_throughput_of_two_programs() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import chain, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace.perfetto import write_perfetto
 from socsched.trace.trace import Trace
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 ENGINES = ("engine_mw.gpu", "engine_mw.cpu")
 KERNELS = (Segment("k0", 10, 0, 100), Segment("k1", 10, 0, 0))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reference.model import TaskState
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.planning.plan import Plan
+from tests.sim.reference.model import TaskState
 
 
 def planned_model(plan: Plan) -> ContentionModel:

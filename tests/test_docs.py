@@ -98,6 +98,14 @@ def test_every_page_is_listed() -> None:
         assert name == "README.md" or f"({name})" in index, name
 
 
+def test_every_tool_is_listed() -> None:
+    tools = CHECKOUT / "tools"
+    index = (tools / "README.md").read_text(encoding="utf-8")
+    for file in [*tools.glob("*/*.py"), *tools.glob("*/*.sh"), *tools.glob("*/*/__main__.py")]:
+        name = file.parent.name if file.stem == "__main__" else file.name.removesuffix(".py")
+        assert f"`{name}`" in index, file
+
+
 def test_the_reference_is_what_the_code_says() -> None:
     assert reference.stale() == [], "run python -m tools.generate.reference"
 

@@ -59,14 +59,14 @@ check: lint test
 
 # Stamps: the environment is complete only once its stamp exists, so an interrupted installation is taken up again.
 # One run of pip for each lock, wheels only; dev.lock holds all of run.lock.
-$(VENV)/.run: requirements/run.lock pyproject.toml tools/preflight.sh tools/install.sh
-	@sh tools/preflight.sh "$(PYTHON)"
-	@sh tools/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"
+$(VENV)/.run: requirements/run.lock pyproject.toml tools/ci/preflight.sh tools/ci/install.sh
+	@sh tools/ci/preflight.sh "$(PYTHON)"
+	@sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.lock pyproject.toml tools/preflight.sh tools/install.sh
-	@sh tools/preflight.sh "$(PYTHON)"
-	@sh tools/install.sh "$(PYTHON)" $(VENV) requirements/dev.lock "$(DEV_SIZE)"
+$(VENV)/.dev: requirements/dev.lock pyproject.toml tools/ci/preflight.sh tools/ci/install.sh
+	@sh tools/ci/preflight.sh "$(PYTHON)"
+	@sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/dev.lock "$(DEV_SIZE)"
 	@touch $(VENV)/.run $@
 
 UV_COMPILE = uv pip compile --quiet --custom-compile-command "make lock" --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url

@@ -1,7 +1,7 @@
 """Fixtures of scans with stored oracles: synthetic ones that come along, and KITTI's where SOCSCHED_SHARED has them.
 
-`tools/scan_oracle.py` made the synthetic ones (tests/data/scan/README.md).  KITTI's may not be shipped; tests over
-`recorded` and `accelerator` run on both where SOCSCHED_SHARED names the folder that holds data/.
+`tools/generate/scan_oracle.py` made the synthetic ones (tests/data/scan/README.md).  KITTI's may not be shipped; tests
+over `recorded` and `accelerator` run on both where SOCSCHED_SHARED names the folder that holds data/.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_pillars
 
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.pointpillars.small import FILE as SHIPPED
+from tests import tiny_pillars
 
 Array = np.ndarray[Any, Any]
 SHARED = Path(os.environ["SOCSCHED_SHARED"]) / "data" if os.environ.get("SOCSCHED_SHARED") else None

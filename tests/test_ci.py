@@ -17,7 +17,7 @@ from socsched.cli.doctor_tools import OPTIONAL
 @pytest.mark.skipif(not shutil.which("dpkg-query"), reason="not a Debian: apt-get install dpkg")
 def test_its_path_holds_what_readme_asks_for_and_nothing_optional(checkout: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
-    subprocess.run(["sh", str(checkout / "tools" / "bare_path.sh"), str(folder), sys.executable], check=True)
+    subprocess.run(["sh", str(checkout / "tools" / "ci" / "bare_path.sh"), str(folder), sys.executable], check=True)
     there = {path.name for path in folder.iterdir()}
     assert {"sh", "make", "g++", "c++", "cc", "python3", "readelf", "awk", "tar"} <= there
     assert Path(folder / "python3").resolve() == Path(sys.executable).resolve()

@@ -7,17 +7,16 @@ A line ending in `# exit code N` is expected to end with it, others with 0.  /pa
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
 
 from socsched.cli.root import cli, run, verbs
+from tools.generate import reference
 
 CHECKOUT = Path(__file__).parents[1]
 PAGES = sorted((CHECKOUT / "docs").glob("*.md"))
@@ -99,16 +98,16 @@ def test_every_page_is_listed() -> None:
         assert name == "README.md" or f"({name})" in index, name
 
 
+def test_every_tool_is_listed() -> None:
+    tools = CHECKOUT / "tools"
+    index = (tools / "README.md").read_text(encoding="utf-8")
+    for file in [*tools.glob("*/*.py"), *tools.glob("*/*.sh"), *tools.glob("*/*/__main__.py")]:
+        name = file.parent.name if file.stem == "__main__" else file.name.removesuffix(".py")
+        assert f"`{name}`" in index, file
+
+
 def test_the_reference_is_what_the_code_says() -> None:
-    assert _tool("gen_reference").stale() == [], "run python tools/gen_reference.py"
-
-
-def _tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, CHECKOUT / "tools" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    assert reference.stale() == [], "run python -m tools.generate.reference"
 
 
 @pytest.mark.slow

@@ -1,19 +1,16 @@
-"""A share of the fuzzer's mutations with a fixed seed; `python tools/fuzz_files.py --minutes 60` does an hour of it."""
+"""A share of the fuzzer's mutations with a fixed seed; `python -m tools.verify.fuzz --minutes 60` does an hour."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-
-from fuzz.formats import Format, formats
-from fuzz.run import attempt, batch, mutation
+from tools.verify.fuzz.formats import Format, formats
+from tools.verify.fuzz.run import attempt, batch, mutation
 
 FORMATS = {form.name: form for form in formats(Path())}
 SLOWEST = {"plan", "trace", "journal", "platform", "pipeline", "rules"}

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -16,18 +17,33 @@ import socsched
 
 
 @pytest.fixture(scope="module")
-def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the names in a wheel built from a copy of the checkout, without what git ignores."""
+def source(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the checkout without what git ignores, and with a private file."""
     source = tmp_path_factory.mktemp("source") / "copy"
     ignored = (checkout / ".gitignore").read_text().split()
     shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", *(name.strip("/") for name in ignored)))
     (source / "platforms" / "private.secret").write_text("not to be shipped")
     (source / ".gitignore").write_text((source / ".gitignore").read_text() + "*.secret\n")
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the names in a wheel built from the copy."""
     target = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return zipfile.ZipFile(next(target.glob("*.whl"))).namelist()
+
+
+def test_what_make_runs_is_in_the_source_distribution(source: Path, checkout: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(source / "dist")]
+    subprocess.run(command, cwd=source, capture_output=True, check=True)
+    with tarfile.open(next((source / "dist").glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {*re.findall(r"\b(?:tools|requirements)/\S+\b", (checkout / "Makefile").read_text())} <= names
+    assert {path.relative_to(checkout).as_posix() for path in (checkout / "tools").rglob("*.py")} <= names
 
 
 def test_descriptors_and_assets_are_in_the_wheel(wheel: list[str], checkout: Path) -> None:
@@ -107,7 +123,7 @@ def test_the_installation_says_what_it_downloads_and_fails_with_pip(
     (tmp_path / "python").write_text(FAKE_PYTHON)
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setenv("FAKE_STATUS", status)
-    command = ["sh", str(checkout / "tools" / "install.sh"), str(tmp_path / "python"), str(tmp_path / "venv")]
+    command = ["sh", str(checkout / "tools" / "ci" / "install.sh"), str(tmp_path / "python"), str(tmp_path / "venv")]
     done = subprocess.run([*command, "some.lock", "17 MB"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == int(status), done.stderr
     assert "about 17 MB" in done.stderr and "WARNING: slow" in done.stderr

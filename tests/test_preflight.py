@@ -28,7 +28,7 @@ def machine(tmp_path: Path):
             (folder / name).write_text(f"#!/bin/sh\n{content}\n")
             (folder / name).chmod(0o755)
         environment = {key: value for key, value in os.environ.items() if key != "CXX"} | {"PATH": str(folder)}
-        command = ["sh", str(checkout / "tools" / "preflight.sh"), "python3"]
+        command = ["sh", str(checkout / "tools" / "ci" / "preflight.sh"), "python3"]
         return subprocess.run(command, env=environment, capture_output=True, text=True)
 
     return run

@@ -162,8 +162,8 @@ def _sources(facts: HostFacts) -> dict[str, Source]:
     return {
         "detect": Source(f"measured on this machine, {facts.date}, {versions}", "socsched.descriptor.host_probe"),
         "linux": Source("what Linux tells of the CPU", "/proc/cpuinfo, /sys/devices/system/cpu"),
-        "conv": Source("NCHW16c convolutions against the FMA peak of a core", "tools/bench_lowering.py --layers"),
-        "vm": Source("TVM 0.27 virtual machine, cost of a call", "tools/bench_lowering.py"),
+        "conv": Source("NCHW16c convolutions against the FMA peak of a core", "tools/bench/lowering.py --layers"),
+        "vm": Source("TVM 0.27 virtual machine, cost of a call", "tools/bench/lowering.py"),
     }
 
 

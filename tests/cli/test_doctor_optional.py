@@ -168,7 +168,7 @@ def test_make_help_lists_the_same_and_what_preflight_asks_for(checkout: Path, mo
     done = subprocess.run(["make", "-s", "help"], cwd=checkout, capture_output=True, text=True, check=True)
     words = " ".join(done.stdout.split())
     assert f"optional: {', '.join(OPTIONAL)} (socsched doctor" in words
-    preflight = (checkout / "tools" / "preflight.sh").read_text(encoding="utf-8")
+    preflight = (checkout / "tools" / "ci" / "preflight.sh").read_text(encoding="utf-8")
     readme = (checkout / "README.md").read_text(encoding="utf-8").split("<!-- optional -->")[0]
     for package in ("python3-venv", "build-essential"):
         assert package in preflight and package in words and package in readme

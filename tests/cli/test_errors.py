@@ -9,15 +9,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from error_lines import BOARD, OUTPUTS, WRONG
 
 from socsched.cli.options import Objectives, Percentage, Quantity

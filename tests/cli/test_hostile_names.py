@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,15 +9,12 @@ from xml.etree import ElementTree
 import pytest
 from rich.text import Text
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from rich_plan import rich_plan
-
 from socsched.cli import root
 from socsched.cli.options import echo
 from socsched.reporting.junit import render
 from socsched.reporting.terminal import console, table
 from socsched.text import one_line, printable
+from tests.sim.rich_plan import rich_plan
 
 NASTY = "a\x1b]0;title\x07\x1b[2Jb\x00\x9bc\u202ed\udcff\r"
 

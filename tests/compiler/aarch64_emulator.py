@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_stages import plain
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.versions import PINNED
+from tests.compiler.small_stages import plain
 
 Array = np.ndarray[Any, Any]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-import references
-
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from tests.compiler import references
 
 references.LAYERS.setdefault("global_avg_pool", lambda layer, inputs, weights: inputs[0].mean((2, 3), keepdims=True))
 references.LAYERS.setdefault("reshape", lambda layer, inputs, weights: inputs[0].reshape(layer.attrs["shape"]))

@@ -6,7 +6,6 @@ sizes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -89,8 +88,7 @@ def error(found: list[Array], expected: list[Array]) -> float:
 
 def onnx_stage(name: str, folder: Path) -> tuple[Stage, list[Array]]:
     """Return the stage of a sample network written to an ONNX file in `folder`, and an input for it."""
-    sys.path.append(str(Path(__file__).parents[1] / "models"))
-    from onnx_files import FILES
+    from tests.models.onnx_files import FILES
 
     path = FILES[name](folder / f"{name}.onnx")
     stage = Stage(name, name, "onnx", params={"file": str(path)}, precisions=("fp32", "fp16"))

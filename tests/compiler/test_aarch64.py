@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import aarch64_emulator
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import aarch64_emulator
 import small_stages
 from aarch64_emulator import ORIN_CPU
 from aarch64_loops import products

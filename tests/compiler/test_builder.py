@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def test_built_once_found_by_content(fresh_cache: Path, make_engine: Make, monke
 def test_a_hit_does_not_import_the_compiler(tmp_path: Path, make_engine: Make) -> None:
     compile_stage(PFN, make_engine())
     program = (
-        "import sys; sys.path[:0] = sys.argv[1:]; from conftest_engine import engine;"
+        "import sys; from conftest_engine import engine;"
         "from socsched.compiler.builder import compile_stage; from socsched.descriptor.pipeline import Stage;"
         "compile_stage(Stage('pfn', 'pfn', 'pointpillars.pfn'), engine); print('tvm' in sys.modules)"
     )
@@ -66,7 +67,10 @@ def test_a_hit_does_not_import_the_compiler(tmp_path: Path, make_engine: Make) -
     (folder / "conftest_engine.py").write_text(
         "import types\nengine = types.SimpleNamespace(target={'kind': 'llvm', 'host': True}, id='c', kind='cpu')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np

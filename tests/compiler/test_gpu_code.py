@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import gpu_networks
 import numpy as np
 import pytest
 

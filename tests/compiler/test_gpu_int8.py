@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import gpu_networks
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-import gpu_networks
 from int8_networks import conv, full_range, image, prepared, residual_block, scales_of, transposed, weights_of
 
 from socsched.compiler.aligned import from_tvm, to_tvm

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import gpu_networks
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import gpu_networks
 from int8_networks import conv, full_range, residual_block, scales_of, transposed, weights_of
 
 from socsched.compiler.artifact import Artifact

@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import struct
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import gpu_networks
 import int8_networks
+import numpy as np
+import pytest
 from cuda_emulator import Emulated
 from cuda_sources import needs_nvcc, report, source_of
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
+import gpu_networks
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import gpu_networks
 import references
 
 from socsched.compiler.aligned import from_tvm, to_tvm

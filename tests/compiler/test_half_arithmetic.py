@@ -7,7 +7,6 @@ Arm's fused multiply-add rounds once), so that accuracy is tested on sizes an em
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import Weights, seeded_weights
 from socsched.models.work import stage_work
+from tools.bench import mca_aarch64
 
 Array = np.ndarray[Any, Any]
 BAR = 1e-2

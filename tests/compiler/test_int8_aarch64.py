@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import seeded_weights
 
-sys.path.insert(0, str(Path(__file__).parent))
 aarch64_emulator: Any = pytest.importorskip("aarch64_emulator")
 
 Array = np.ndarray[Any, Any]

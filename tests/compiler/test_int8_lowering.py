@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
 from socsched.models.pointpillars.network import backbone_network, head_network
-
-sys.path.append(str(Path(__file__).parents[1] / "models"))
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -282,9 +279,8 @@ SLOW = pytest.mark.slow
 def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path: Path) -> None:
     """Networks from files, with depthwise convolutions, gates, means and dense layers among the rest."""
     pytest.importorskip("onnx")
-    from onnx_files import FILES
-
     from socsched.models.onnx_import import load as load_onnx
+    from tests.models.onnx_files import FILES
 
     network, weights = load_onnx(FILES[name](tmp_path / f"{name}.onnx"))
     samples = seeded_samples(network)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 
 pytest.importorskip("onnx")
-sys.path.insert(0, str(Path(__file__).parent))
 import npu_golden
 import onnx
 import reference_int8

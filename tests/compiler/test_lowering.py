@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import references
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
 import references
 import small_stages
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from socsched import plugins
 from socsched.compiler.artifact import Artifact

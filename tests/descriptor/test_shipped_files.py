@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from socsched.cost.peaks import peaks
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.platform import PROVENANCE, Figure, Platform
 from socsched.descriptor.source import read
+from tools.generate import schemas
 
 CHECKOUT = Path(__file__).parents[2]
 FILES = {kind: sorted((CHECKOUT / kind).glob("*.yaml")) for kind in ("platforms", "pipelines")}
@@ -162,18 +162,9 @@ def test_pointpillars_is_the_agreed_pipeline() -> None:
     ]
 
 
-def schema_tool() -> Any:
-    spec = importlib.util.spec_from_file_location("gen_schema", CHECKOUT / "tools" / "gen_schema.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_schemas_are_fresh(tmp_path: Path) -> None:
-    tool = schema_tool()
-    assert tool.stale() == [], "run python tools/gen_schema.py"
-    assert tool.stale(tmp_path) == list(tool.MODELS), "a missing schema is stale"
+    assert schemas.stale() == [], "run python -m tools.generate.schemas"
+    assert schemas.stale(tmp_path) == list(schemas.MODELS), "a missing schema is stale"
 
 
 def test_schemas_describe_quantities_as_text_with_units() -> None:

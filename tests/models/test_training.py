@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs PyTorch: .venv/bin/pip install torch")
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-import pillar_training as pt  # noqa: E402
-from train_pointpillars import example  # noqa: E402
 
 from socsched.models.pointpillars.anchors import PER_CELL  # noqa: E402
 from socsched.models.pointpillars.decode import Settings, detect  # noqa: E402
 from socsched.models.pointpillars.nms import footprints, iou  # noqa: E402
 from socsched.models.pointpillars.scene import _inside  # noqa: E402
 from socsched.models.pointpillars.voxelise import voxelise  # noqa: E402
+from tools.train import training as pt  # noqa: E402
+from tools.train.pointpillars import example  # noqa: E402
 
 
 @pytest.fixture(scope="module")

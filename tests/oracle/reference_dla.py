@@ -1,18 +1,14 @@
 """Two processes on one DLA, simulated by hand: an event loop of its own, for the simulator to be compared with.
 
-It knows nothing of plans, engines or policies; what is modelled says `boards_dla`.
+It knows nothing of plans, engines or policies; what is modelled says `tools.verify.boards.dla`.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-from boards_dla import LOADABLES, MS, Latency, Sharing
+from tools.verify.boards.dla import LOADABLES, MS, Latency, Sharing
 
 _NEVER = 1 << 62
 

@@ -1,4 +1,4 @@
-"""What is simulated against what was published of real boards (tools/verify_boards.py prints the same)."""
+"""What is simulated against what was published of real boards (tools/verify/boards prints the same)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-import boards_corun
-import boards_dla
-import boards_googlenet
-import boards_pccs
 import reference_dla
 
 from socsched.cost.contention import contention_model
@@ -24,11 +17,12 @@ from socsched.cost.contention.linear import Linear
 from socsched.cost.cost import Segment
 from socsched.descriptor.contention import ContentionChoice
 from socsched.descriptor.platform_file import load_platform
+from tools.verify.boards import corun, dla, googlenet, pccs
 
 
 def test_googlenet_splits_take_what_was_measured(data: Path) -> None:
-    known = boards_googlenet.load(data / "haxconn")
-    rows = [row for row in boards_googlenet.compare(known) if row[0] != "DLA only"]
+    known = googlenet.load(data / "haxconn")
+    rows = [row for row in googlenet.compare(known) if row[0] != "DLA only"]
     assert len(rows) == len(known.splits) >= 5
     errors = [abs(simulated / measured - 1) for _, measured, simulated in rows]
     assert mean(errors) <= 0.03
@@ -39,7 +33,7 @@ def test_no_split_calibrates_its_own_prediction(data: Path, tmp_path: Path) -> N
     """Wrong totals of all splits, and wrong reformat and mark costs at the layer asked for, change nothing."""
     folder = tmp_path / "haxconn"
     shutil.copytree(data / "haxconn", folder)
-    before = boards_googlenet.load(folder)
+    before = googlenet.load(folder)
     splits = json.loads((folder / "googlenet_xavier_splits.json").read_text())
     for name, schedule in splits["schedules"].items():
         if name.isdigit() and int(name) > 0:
@@ -50,17 +44,17 @@ def test_no_split_calibrates_its_own_prediction(data: Path, tmp_path: Path) -> N
     for run in costs["runs"].values():
         run["gpu_marks_output"]["67"]["cost_ms"] = 99.0
     (folder / "transition_costs_xavier.json").write_text(json.dumps(costs))
-    after = boards_googlenet.load(folder)
+    after = googlenet.load(folder)
     assert after.splits[67] == 99.0
-    assert boards_googlenet.plan_split(after, 67) == boards_googlenet.plan_split(before, 67)
+    assert googlenet.plan_split(after, 67) == googlenet.plan_split(before, 67)
 
 
 def test_layers_between_groups_are_shared_out(data: Path) -> None:
     """Every split from 1 to 139 can be planned, and no layer's time is lost or counted twice."""
-    known = boards_googlenet.load(data / "haxconn")
+    known = googlenet.load(data / "haxconn")
     scale = known.gpu_whole / sum(time for _, _, time in known.gpu)
     for layer in range(10, 140, 7):
-        front = boards_googlenet.plan_split(known, layer).tasks[0]
+        front = googlenet.plan_split(known, layer).tasks[0]
         spent = sum(s.time_ns for s in front.segments[:-1])
         whole = sum(time * min(max(layer - first, 0), count) / count for first, count, time in known.gpu)
         assert spent == pytest.approx(whole * scale * 1e6, abs=len(front.segments))
@@ -68,12 +62,12 @@ def test_layers_between_groups_are_shared_out(data: Path) -> None:
 
 @pytest.mark.slow
 def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
-    alone, shared = boards_dla.load(data / "xsched" / "orin_dla.json")
+    alone, shared = dla.load(data / "xsched" / "orin_dla.json")
     for seed in (1, 2, 3):
-        found = boards_dla.share(alone, boards_dla.Sharing(), 3000, seed)
+        found = dla.share(alone, dla.Sharing(), 3000, seed)
         for place in (0.5, 0.9, 0.99):
-            assert boards_dla.quantile(found, place) == pytest.approx(shared.at(place), rel=0.1)
-    assert found == boards_dla.share(alone, boards_dla.Sharing(), 3000, 3)
+            assert dla.quantile(found, place) == pytest.approx(shared.at(place), rel=0.1)
+    assert found == dla.share(alone, dla.Sharing(), 3000, 3)
 
 
 @pytest.mark.parametrize("how", [{}, {"gated": False}, {"whole_requests": True, "gated": False}, {"threshold": 2},
@@ -81,48 +75,44 @@ def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
 @pytest.mark.slow
 def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[str, int]) -> None:
     """An event loop written by hand, with random numbers of its own: each quantile within 2 %."""
-    alone, _ = boards_dla.load(data / "xsched" / "orin_dla.json")
-    found, expected = (
-        one(alone, boards_dla.Sharing(**how), 4000, 1) for one in (boards_dla.share, reference_dla.share)
-    )
+    alone, _ = dla.load(data / "xsched" / "orin_dla.json")
+    found, expected = (one(alone, dla.Sharing(**how), 4000, 1) for one in (dla.share, reference_dla.share))
     for place in (0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
-        assert boards_dla.quantile(found, place) == pytest.approx(boards_dla.quantile(expected, place), rel=0.02)
+        assert dla.quantile(found, place) == pytest.approx(dla.quantile(expected, place), rel=0.02)
 
 
 def test_simpler_disciplines_miss_the_tail(data: Path) -> None:
     """Which is why contexts are modelled: first come first served stays too short at p99, by loadable or by request."""
-    alone, shared = boards_dla.load(data / "xsched" / "orin_dla.json")
-    for how in (boards_dla.Sharing(gated=False), boards_dla.Sharing(gated=False, whole_requests=True)):
-        found = boards_dla.share(alone, how, 2000, 1)
-        assert boards_dla.quantile(found, 0.99) < 0.9 * shared.at(0.99)
+    alone, shared = dla.load(data / "xsched" / "orin_dla.json")
+    for how in (dla.Sharing(gated=False), dla.Sharing(gated=False, whole_requests=True)):
+        found = dla.share(alone, how, 2000, 1)
+        assert dla.quantile(found, 0.99) < 0.9 * shared.at(0.99)
 
 
 def test_fewer_loadables_ahead_mean_less_waiting(data: Path) -> None:
     """The published thresholds, 2 for the background, against no limit; by how much a request can wait at most."""
-    alone, _ = boards_dla.load(data / "xsched" / "orin_dla.json")
-    native, two, one = (
-        boards_dla.share(alone, boards_dla.Sharing(gated=False, threshold=limit), 2000, 1) for limit in (None, 2, 1)
-    )
+    alone, _ = dla.load(data / "xsched" / "orin_dla.json")
+    native, two, one = (dla.share(alone, dla.Sharing(gated=False, threshold=limit), 2000, 1) for limit in (None, 2, 1))
     for place in (0.1, 0.5, 0.9, 0.99):
-        waits = [boards_dla.quantile(found, place) for found in (one, two, native)]
+        waits = [dla.quantile(found, place) for found in (one, two, native)]
         assert waits == sorted(waits)
-    loadable = alone.at(0.0) / boards_dla.LOADABLES
+    loadable = alone.at(0.0) / dla.LOADABLES
     assert two[-1] <= alone.at(1.0) + 2 * loadable + 1e-6
     assert one[-1] <= alone.at(1.0) + loadable + 1e-6
 
 
 def test_corun_slowdowns_of_the_other_half_of_the_rows() -> None:
-    for predictions in boards_corun.halves():
+    for predictions in corun.halves():
         assert {p.row.board for p in predictions} == {"orin", "xavier-nx"}
         assert all(abs(p.error) <= 0.1 for p in predictions)
-    worst = [max((abs(e) for e in half.errors_held), default=0.0) for half in boards_corun.splits()]
+    worst = [max((abs(e) for e in half.errors_held), default=0.0) for half in corun.splits()]
     assert sum(error <= 0.1 for error in worst) >= len(worst) - 1
 
 
 def test_pccs_parameters_are_the_authors_tools(data: Path) -> None:
     file = data / "haxconn" / "pccs_xavier.json"
     expected = json.loads(file.read_text())["params_from_their_tool_on_that_matrix"]
-    fits = boards_pccs.compare(file)
+    fits = pccs.compare(file)
     curve = fits["the authors' procedure"].curve
     found = {
         "NormalBW": curve.normal / 1e9,
@@ -171,8 +161,8 @@ def test_gpulet_constants_make_a_model(data: Path, board: str) -> None:
 
 @pytest.mark.slow
 def test_the_command_prints_and_judges(checkout: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(checkout / "tools" / "verify_boards.py"), "--requests", "2000"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = [sys.executable, "-m", "tools.verify.boards", "--requests", "2000"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for text in (
         "mean absolute error",
@@ -181,7 +171,7 @@ def test_the_command_prints_and_judges(checkout: Path, tmp_path: Path) -> None:
         "the authors' procedure",
     ):
         assert text in done.stdout
-    absent = subprocess.run([*command, "--data", str(tmp_path)], capture_output=True, text=True)
+    absent = subprocess.run([*command, "--data", str(tmp_path)], cwd=checkout, capture_output=True, text=True)
     assert absent.returncode == 0
     assert absent.stdout.count("skipped: no ") == 3
 
@@ -196,8 +186,8 @@ def test_a_fit_prints_what_a_platform_file_takes(data: Path, checkout: Path, tmp
     shipped = (checkout / "platforms" / "jetson-agx-xavier.yaml").read_text(encoding="utf-8")
     (tmp_path / "rules").symlink_to(checkout / "platforms" / "rules")
     for arguments in ([str(rows)], ["--matrix", "default", str(matrix)]):
-        command = [sys.executable, str(checkout / "tools" / "fit_contention.py"), *arguments]
-        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        command = [sys.executable, "-m", "tools.generate.contention", *arguments]
+        printed = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True).stdout
         file = tmp_path / "board.yaml"
         file.write_text(shipped.replace("dram:\n", "dram:\n" + printed.replace("KEY", "haxconn"), 1), encoding="utf-8")
         platform = load_platform(file)

@@ -1,12 +1,8 @@
-"""A sample of tools/soundness.py: no observed response above a bound, over every family of systems."""
+"""A sample of tools/verify/soundness.py: no observed response above a bound, over every family of systems."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,10 +11,9 @@ from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.planning.schedulability.published.choose import analyse
+from tools.verify import reference_simulator as simulator
+from tools.verify import soundness
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-soundness: ModuleType = importlib.import_module("soundness")
-simulator: ModuleType = importlib.import_module("reference_simulator")
 FAMILIES = soundness.FAMILIES
 
 

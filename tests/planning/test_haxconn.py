@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
 import pytest
 
 from socsched.literature.mapping.search import solve
+from tools.literature import haxconn
+from tools.literature import haxconn_corun as corun
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
 
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
-
-
 @pytest.fixture(scope="module")
-def corun() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(TOOLS))
-    try:
-        yield importlib.import_module("haxconn_corun")
-    finally:
-        sys.path.remove(str(TOOLS))
-
-
-@pytest.fixture(scope="module")
-def artefact(corun: ModuleType) -> Any:
-    haxconn = importlib.import_module("haxconn")
+def artefact() -> haxconn.Artefact:
     return haxconn.Artefact(haxconn.FOLDER)
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_own_plan_is_predicted_no_slower_than_the_best_measured_schedule(
-    artefact: Any, corun: ModuleType, index: int
+    artefact: haxconn.Artefact, index: int
 ) -> None:
     experiment = artefact.experiments[index]
     rows = corun.predict(artefact, experiment)
@@ -47,7 +29,7 @@ def test_own_plan_is_predicted_no_slower_than_the_best_measured_schedule(
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_schedules_are_ranked_as_measured_but_for_the_pair_that_is_known(
-    artefact: Any, corun: ModuleType, index: int
+    artefact: haxconn.Artefact, index: int
 ) -> None:
     """Experiment 1: Herald was 4.8 % slower than H2H, and is predicted 1.5 % faster."""
     rows = corun.predict(artefact, artefact.experiments[index])
@@ -55,7 +37,7 @@ def test_schedules_are_ranked_as_measured_but_for_the_pair_that_is_known(
     assert corun.rho(rows) >= (0.8 if index == 0 else 0.99)
 
 
-def test_latencies_of_single_runs_are_within_a_tenth(artefact: Any, corun: ModuleType) -> None:
+def test_latencies_of_single_runs_are_within_a_tenth(artefact: haxconn.Artefact) -> None:
     """Every row but the one that adds the terms of two networks on one GPU."""
     for experiment in artefact.experiments:
         for row, given in zip(corun.predict(artefact, experiment), experiment["rows"], strict=True):
@@ -63,7 +45,7 @@ def test_latencies_of_single_runs_are_within_a_tenth(artefact: Any, corun: Modul
                 assert row.predicted_ms == pytest.approx(row.measured_ms, rel=0.1), (experiment["id"], row.label)
 
 
-def test_a_dla_part_in_one_piece_contradicts_experiment_3(artefact: Any, corun: ModuleType) -> None:
+def test_a_dla_part_in_one_piece_contradicts_experiment_3(artefact: haxconn.Artefact) -> None:
     """Without turns on the DLA, the rows where both networks use it come out a fifth too fast or more."""
     whole = corun.Sharing(dla_whole=True)
     turns, pieces = (corun.predict(artefact, artefact.experiments[1], how) for how in (corun.Sharing(), whole))
@@ -72,7 +54,7 @@ def test_a_dla_part_in_one_piece_contradicts_experiment_3(artefact: Any, corun: 
             assert other.predicted_ms < 0.8 * row.measured_ms < row.predicted_ms
 
 
-def test_a_cut_of_layer_groups_into_operations_keeps_their_sums(artefact: Any, corun: ModuleType) -> None:
+def test_a_cut_of_layer_groups_into_operations_keeps_their_sums(artefact: haxconn.Artefact) -> None:
     for name, parts in artefact.networks(artefact.experiments[1]).items():
         cut = corun.operations(artefact, name, parts)
         assert len(cut) > len(parts)
@@ -81,7 +63,7 @@ def test_a_cut_of_layer_groups_into_operations_keeps_their_sums(artefact: Any, c
             assert sum(getattr(p, field) for p in cut) == pytest.approx(sum(getattr(p, field) for p in parts))
 
 
-def test_a_network_fitted_to_another_takes_what_its_makers_say(artefact: Any) -> None:
+def test_a_network_fitted_to_another_takes_what_its_makers_say(artefact: haxconn.Artefact) -> None:
     """ResNet-101 alone on the GPU: the artefact's authors typed in 5.45 ms."""
     parts = artefact.resnet101()
     assert sum(part.gpu_ms for part in parts) == pytest.approx(5.45, rel=0.15)

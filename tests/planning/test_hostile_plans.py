@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from rich_plan import rich_plan
-
 from socsched.descriptor.json_file import MAX_BYTES, MAX_VALUES, positions
 from socsched.errors import DescriptorError, InputError
 from socsched.planning.export.linux import linux
 from socsched.planning.export.stm import stm
 from socsched.planning.io import load, save, to_document
 from socsched.planning.plan import Plan
+from tests.sim.rich_plan import rich_plan
 
 EVIL = ("$(touch PWNED)", "`touch PWNED`", "'; touch PWNED; '", '"; touch PWNED; "', "x\ntouch PWNED\n", "a\r\x1b[2J")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transi
 from socsched.planning.search_report import ModeResult, Proof, SearchReport
 from socsched.planning.task import FILE_ORDER, Task
 from socsched.sim.engine import run
+from tests.sim.random_plans import HORIZON, plans
+from tests.sim.rich_plan import rich_plan
 
 VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
 REPORT = SearchReport(

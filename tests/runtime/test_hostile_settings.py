@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-from fuzz import corpus
-from rich_plan import rich_plan
-
 from socsched.compiler.bundle_runner import open_bundle
 from socsched.compiler.quantize.scales import read_pipeline_scales
 from socsched.cost.profile import load_profile
 from socsched.errors import UsageError
 from socsched.runtime.overload import load_policies
+from tests.sim.rich_plan import rich_plan
+from tools.verify.fuzz import corpus
 
 
 def changed(kind: str, path: tuple[Any, ...], value: Any) -> str:

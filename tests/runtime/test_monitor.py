@@ -328,7 +328,6 @@ def test_a_journal_that_cannot_be_written_any_more_loses_nothing(tmp_path: Path)
 
 _KILLED = """
 import sys
-sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from run_plans import MS, Scripted, plan, run, sleep, task
 from socsched.runtime import session
@@ -348,8 +347,8 @@ run(made, Scripted(script), duration_ns=60_000 * MS, options=options)
 
 def test_a_killed_run_leaves_its_trace_up_to_the_last_second(tmp_path: Path, checkout: Path) -> None:
     file = tmp_path / "journal.jsonl"
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    command = [sys.executable, "-c", _KILLED, str(file), str(Path(__file__).parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(Path(__file__).parent)])}
+    command = [sys.executable, "-c", _KILLED, str(file)]
     process = subprocess.Popen(command, env=environment)
     seen: Trace | None = None
     limit = time.monotonic() + 60

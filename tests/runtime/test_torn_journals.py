@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from rich_plan import DURATION, rich_plan
 
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
 from socsched.runtime.journal import Journal, recover
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
+from tests.sim.rich_plan import DURATION, rich_plan
 
 
 @pytest.fixture(scope="module")

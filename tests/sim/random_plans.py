@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from builders import chain, engine, plan, sensor, task
 from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task
 from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 HORIZON = 3_000
 CAPACITY = 2 * 10**9

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from builders import chain, engine, plan, sensor, task
-
 from socsched.cost.cost import Segment
 from socsched.planning.plan import ExecutionTimes, Level, Plan
 from socsched.sim.faults import Burst, Dropout, Faults, Hog, Overrun, Slowdown, Stall
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 DURATION = 2_000_000
 

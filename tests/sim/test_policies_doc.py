@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +15,8 @@ from socsched import plugins
 from socsched.sim import policies
 from socsched.sim.engine import run, simulate
 from socsched.trace.metrics import result
+from tools.literature import policies as literature
+from tools.literature.claims.claim import Claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 MADE = plan([task("short", 2 * MS, period_ns=20 * MS), task("long", 9 * MS, period_ns=19 * MS)])
@@ -70,34 +71,20 @@ def test_the_environment_of_the_page_runs() -> None:
     assert found["over"] is True
 
 
-def tools() -> Path:
-    """Return the folder of tools; skip the test where there is only the package."""
-    folder = Path(__file__).parents[2] / "tools"
-    if not folder.is_dir():
-        pytest.skip("the tools are not part of the package")
-    return folder
-
-
 def test_results_on_the_page_are_whole() -> None:
-    """Every system of tools/policy_claims is there, in the order of the tool, and rewriting keeps what is not named."""
-    sys.path.insert(0, str(tools()))
-    import bench_policies
-
+    """Every system of tools/literature/claims is there, in the tool's order; rewriting keeps what is not named."""
     text = PAGE.read_text()
     shown = re.findall(r"<!-- system (\w+) -->", text)
     assert {"prema", "reef", "xsched", "irina", "xauto"} <= set(shown) and shown == sorted(shown)
-    known = bench_policies.systems()
+    known = literature.systems()
     assert set(shown) <= set(known)
-    assert bench_policies.rewritten(text, {}, known) == text
-    changed = bench_policies.rewritten(text, {"prema": "**PREMA** anew\n\n"}, known)
+    assert literature.rewritten(text, {}, known) == text
+    changed = literature.rewritten(text, {"prema": "**PREMA** anew\n\n"}, known)
     assert changed.count("<!-- system reef -->") == 1 and "anew" in changed
-    assert "<!-- system irina -->" not in bench_policies.rewritten(text, {}, ["prema"])
+    assert "<!-- system irina -->" not in literature.rewritten(text, {}, ["prema"])
 
 
 def test_a_claim_that_fails_says_why() -> None:
-    sys.path.insert(0, str(tools()))
-    from policy_claims.claim import Claim
-
     with pytest.raises(ValueError, match="nothing says why"):
         Claim("A", "B", "c", "d", "e", "f", False)
     with pytest.raises(ValueError, match="one line"):

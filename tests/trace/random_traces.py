@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders import chain, engine, plan, sensor, task
 from hypothesis import strategies as st
 
 from socsched.planning.plan import Plan
 from socsched.trace.trace import Instant, Job, Slice, Trace
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 NAMES = ("lidar", "camera", "a", "b", "c", "d", "a->b", "b->c")
 TASKS = NAMES[2:]

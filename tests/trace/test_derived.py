@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import engine, plan, task
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.engine import simulate
 from socsched.trace.derived import ENGINE_POWER, completed, unit
 from socsched.trace.trace import Trace
+from tests.sim.builders import engine, plan, task
 
 LEVELS = (Level(500, 3000), Level(800, 6000), Level(1000, 10_000))
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import reference_io
-from builders import engine, plan, sensor, task
 from hypothesis import given
 from random_traces import recorded
 
@@ -19,6 +18,7 @@ from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace import io
 from socsched.trace.trace import Trace
+from tests.sim.builders import engine, plan, sensor, task
 
 
 def sample() -> Trace:

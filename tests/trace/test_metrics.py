@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import chain, engine, plan, sensor, task
 from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import _summary, frame_fates, result, write_result
 from socsched.trace.trace import Instant, Job, Slice, Trace
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 NONE = {"mean": None, "p50": None, "p99": None, "p99_9": None, "max": None}
 

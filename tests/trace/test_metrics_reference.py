@@ -6,7 +6,6 @@ import json
 
 import pytest
 import reference_metrics
-from builders import chain, engine, plan, sensor, task
 from hypothesis import given, settings
 from random_traces import recorded
 
@@ -14,6 +13,7 @@ from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace import metrics
 from socsched.trace.trace import Trace
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 
 def same(trace: Trace, made: Plan) -> None:

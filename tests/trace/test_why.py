@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import MS, chain, engine, plan, sensor, task
 from why_checks import check
 
 from socsched.cost.cost import Segment
@@ -16,6 +15,7 @@ from socsched.sim.engine import run
 from socsched.sim.faults import Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.trace.why import Explanation, Why
+from tests.sim.builders import MS, chain, engine, plan, sensor, task
 
 GB = 10**9
 

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from random_plans import HORIZON, faults, plans
 from why_checks import check
 
 from socsched.planning.plan import Plan
@@ -17,6 +16,7 @@ from socsched.sim.engine import run
 from socsched.sim.faults import Faults
 from socsched.trace.trace import Trace
 from socsched.trace.why import KINDS, Explanation, Why
+from tests.sim.random_plans import HORIZON, faults, plans
 
 LATE = 1_000
 

@@ -94,7 +94,7 @@ def instructions(method: Method, layer: Layer, vector: Vector, most: int = TERMS
     `vector` computes in half precision.  Multiply-adds, additions into fp32 totals, Winograd's transforms and
     conversions are counted; loads and stores use other ports.  Multiply-adds, additions and conversions share the
     vector pipes at nearly one rate (Arm's software optimisation guides of Cortex-A76 and A78), and the product loops
-    saturate them (tools/mca_aarch64.py), so fewer instructions mean less time.
+    saturate them (tools/bench/mca_aarch64.py), so fewer instructions mean less time.
     """
     half, wide = method.dtype == vector.dtype, vector.lanes // 2
     lanes = vector.lanes if half else wide

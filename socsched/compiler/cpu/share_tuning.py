@@ -4,7 +4,7 @@ Dhakal, Cho, Kulkarni, Ramakrishnan, Sharma, "Spatial Sharing of GPU for Autotun
 kernels have to be tuned on the share of the processor they will get, because the best kernel for the whole processor
 need not be the best for a part.  The choices here are the method of a convolution (direct, or Winograd's F(2x2) or
 F(4x4)), its register tile, and the number and order of its tasks.  Without a table, rules decide (`vector.tile`,
-`winograd.best`), which ignore the number of cores.  `tools/bench_share_tuning.py` measures tables; outputs agree up to
+`winograd.best`), which ignore the number of cores.  `tools/bench/share_tuning.py` measures tables; outputs agree up to
 rounding.
 """
 
@@ -83,7 +83,7 @@ def check(tuning: Tuning, share: int) -> None:
     if tuning.share != share:
         raise UsageError(
             f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
-            "measure them for this share: tools/bench_share_tuning.py --shares",
+            "measure them for this share: python -m tools.bench.share_tuning --shares",
         )
 
 
@@ -130,5 +130,5 @@ def load(file: str | Path) -> Tuning:
         return Tuning(int(data["share"]), {key: Choice(**entry) for key, entry in data["choices"].items()})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
-            f"{file}: no table of tuned tiles: {error}", "tools/bench_share_tuning.py writes them"
+            f"{file}: no table of tuned tiles: {error}", "tools/bench/share_tuning.py writes them"
         ) from None

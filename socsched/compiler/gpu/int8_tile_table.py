@@ -1,4 +1,4 @@
-"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; written by tools/tune_int8.py."""
+"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; by int8_tiles.py."""
 
 from __future__ import annotations
 

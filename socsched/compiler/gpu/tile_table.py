@@ -1,4 +1,4 @@
-"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; written by tools/tune_gpu.py."""
+"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; by tools/generate/gpu_tiles.py."""
 
 from __future__ import annotations
 

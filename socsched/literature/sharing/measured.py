@@ -1,8 +1,9 @@
 """Measured times of networks on shares of a GPU: the curves of the law `measured`, and their errors.
 
-The data file in this folder was written by tools/gpu_shares.py; it names command, device, date and versions.  Times may
-rise a little with the share (other SMs, clocks); the curve is the least-squares fit that never rises, by pooling
-adjacent violators (Ayer et al., Annals of Mathematical Statistics, 1955), and `fit_errors` gives its error.
+The data file in this folder was written by tools/literature/gpu_shares.py; it names command, device, date and
+versions.  Times may rise a little with the share (other SMs, clocks); the curve is the least-squares fit that never
+rises, by pooling adjacent violators (Ayer et al., Annals of Mathematical Statistics, 1955), and `fit_errors` gives its
+error.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def measurements(file: Path = FILE) -> Measurements:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{file}: {told}", hint="tools/gpu_shares.py writes such files") from None
+        raise InputError(f"{file}: {told}", hint="tools/literature/gpu_shares.py writes such files") from None
 
 
 def _times(values: Sequence[float]) -> Times:

@@ -2,7 +2,7 @@
 
 Voxelising and decoding are those of the full network (`pointpillars.voxelise`, `pointpillars.decode`): grid, anchors
 and box coding are the same.  The weights are trained on synthetic scans only (docs/models/pointpillars-s.md), by
-tools/train_pointpillars.py.
+tools/train/pointpillars.py.
 """
 
 from __future__ import annotations

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -29,18 +24,9 @@ from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
+from tests.compiler import references
 
 ORIN = "jetson-agx-orin-64gb"
-
-
-@pytest.fixture(scope="module")
-def references() -> Iterator[ModuleType]:
-    folder = str(Path(__file__).resolve().parents[2] / "compiler")
-    sys.path.insert(0, folder)
-    try:
-        yield importlib.import_module("references")
-    finally:
-        sys.path.remove(folder)
 
 
 def network(layers: list[tuple[str, int, int, int]], rows: int, columns: int, after: bool = True) -> Network:
@@ -82,7 +68,6 @@ LAYER = st.one_of(
     seed=st.integers(0, 99),
 )
 def test_tiles_compute_what_the_whole_network_computes(
-    references: ModuleType,
     layers: list[tuple[str, int, int, int]],
     size: tuple[int, int],
     grid: tuple[int, int],

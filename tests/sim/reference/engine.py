@@ -18,13 +18,13 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
 
-from reference.memory import Memory
-from reference.meters import Meters
-from reference.model import NO_JOB, NO_SLICE, Model, Origin, Piece, TaskState, Unit, lower
 from socsched.planning.plan import Plan
 from socsched.sim.faults import Faults
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
+from tests.sim.reference.memory import Memory
+from tests.sim.reference.meters import Meters
+from tests.sim.reference.model import NO_JOB, NO_SLICE, Model, Origin, Piece, TaskState, Unit, lower
 
 _COMPLETION, _SENSOR, _TIMER, _FAULT = range(4)
 _ONE = 64

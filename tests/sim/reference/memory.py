@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reference.model import TaskState
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.plan import Plan
+from tests.sim.reference.model import TaskState
 
 
 def planned_model(plan: Plan) -> ContentionModel:

@@ -10,12 +10,12 @@ from math import lcm
 from random import Random
 from typing import Any
 
-from reference.policies import Policy, policy
 from socsched.cost.contention import demand
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
 from socsched.trace.trace import Job, Slice
+from tests.sim.reference.policies import Policy, policy
 
 Origin = Mapping[str, tuple[int, int]]
 

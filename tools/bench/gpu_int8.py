@@ -1,0 +1,219 @@
+"""int8 on the GPU for the tools: networks to check, stages built in parallel, and times against fp16 and PyTorch."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.fusion import read
+from socsched.compiler.gpu.cuda import build_cuda
+from socsched.compiler.gpu.runtime import GpuStage
+from socsched.compiler.layouts import convert
+from socsched.compiler.quantize import reference
+from socsched.compiler.quantize.build import build_int8
+from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
+from socsched.compiler.quantize.network import quantised
+from socsched.compiler.quantize.scales import FILE, Scales, read_scales
+from socsched.compiler.relax_import import import_network
+from socsched.compiler.runtime import load
+from socsched.compiler.targets import resolve
+from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
+from tests.compiler import gpu_networks, int8_networks
+from tools.bench import gpu_common as bench
+
+Array = np.ndarray[Any, Any]
+HOST = {"kind": "llvm", "host": True}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with weights; `signed` says which inputs may be negative, scales None have it calibrated."""
+
+    name: str
+    network: Network
+    weights: Mapping[str, Array]
+    signed: Mapping[str, bool] | None = None
+
+    @property
+    def chosen(self) -> Scales | None:
+        """Scales that use all of the range, where the case is a small one."""
+        if self.signed is None:
+            return None
+        return Scales(int8_networks.scales_of(read(import_network(self.network), self.network), self.signed))
+
+
+def small_cases() -> list[Case]:
+    """Return networks that take every int8 rule, over shapes that fill tiles and that do not."""
+    conv, transposed = int8_networks.conv, int8_networks.transposed
+    networks: dict[str, tuple[Network, Mapping[str, bool]]] = {
+        "3x3, unsigned": (conv(64, 64, 33, 41, 3, 1, 1, True), {"x": False}),
+        "3x3, signed": (conv(64, 64, 33, 41, 3, 1, 1, True), {"x": True}),
+        "3x3 stride 2": (conv(64, 128, 40, 36, 3, 2, 1, False), {"x": False}),
+        "1x1, odd channels": (conv(40, 18, 23, 29, 1, 1, 0, True), {"x": True}),
+        "3 channels, 7x7": (conv(3, 64, 61, 53, 7, 2, 3, True), {"x": True}),
+        "5x5": (conv(24, 80, 17, 19, 5, 1, 2, True), {"x": False}),
+        "split sums": (conv(512, 64, 7, 7, 3, 1, 1, True), {"x": False}),
+        "transposed 2x2": (transposed(64, 32, 13, 21, (2, 2, 0)), {"x": False}),
+        "transposed 4x4 by 2": (transposed(48, 24, 13, 21, (4, 2, 1)), {"x": True}),
+        "residual block": (int8_networks.residual_block(), {}),
+        "pyramid": (gpu_networks.pyramid(48, 56), {"x": False}),
+    }
+    return [Case(name, net, int8_networks.weights_of(net), signed) for name, (net, signed) in networks.items()]
+
+
+def large_cases() -> list[Case]:
+    """Return PointPillars and ResNet-50 at full size."""
+    networks = (bench.pointpillars(), bench.resnet50())
+    return [Case(network.name, network, bench.random_weights(network)) for network in networks]
+
+
+def built(cases: list[Case], arch: str) -> list[tuple[Case, Artifact, float]]:
+    """Build cases in parallel, each in a process of its own; return them with their artefacts and seconds."""
+    jobs = [(case, arch, Path(tempfile.mkdtemp())) for case in cases]
+    with multiprocessing.get_context("fork").Pool(min(len(jobs), os.cpu_count() or 1)) as pool:
+        return list(zip(cases, *zip(*pool.map(_build, jobs, chunksize=1), strict=True), strict=True))
+
+
+def _build(job: tuple[Case, str, Path]) -> tuple[Artifact, float]:
+    import time
+
+    case, arch, folder = job
+    scales = case.chosen or calibrate(case.network, case.weights, seeded_samples(case.network))
+    start = time.perf_counter()
+    found = build_cuda(folder, case.network, case.weights, resolve(bench.target(arch)), "int8", scales)
+    return _artifact(case.network, folder, found, "cuda"), time.perf_counter() - start
+
+
+def _artifact(network: Network, folder: Path, found: Any, target: str) -> Artifact:
+    inputs, outputs, files, notes = found
+    return Artifact(
+        *(network.name, network.name, "engine", "gpu" if target == "cuda" else "cpu", target, "", "int8", 0, ""),
+        *(folder, files, tuple(network.inputs), inputs, network.outputs, outputs, "seeded", target != "cuda"),
+        notes=notes,
+    )
+
+
+def plain(tensor: TensorType) -> TensorType:
+    """Return a tensor as it lies in a network's definition."""
+    return TensorType(tensor.shape, tensor.dtype, "NCHW" if len(tensor.shape) == 4 else "")
+
+
+def on(stage: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """Return a loaded stage's outputs in plain layout."""
+    named = zip(stage.artifact.input_names, stage.inputs, strict=True)
+    given = [convert(inputs[name], plain(t), t) for name, t in named]
+    found = stage(*(np.ascontiguousarray(array) for array in given))
+    return [convert(array, t, plain(t)) for array, t in zip(found, stage.outputs, strict=True)]
+
+
+def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Array], str]:
+    """Return inputs, what they must give, and whose word it is: the numpy definition's or this host's int8 code's."""
+    scales = read_scales(artifact.folder / FILE)
+    if case.signed is not None:
+        q = quantised(read(import_network(case.network), case.network), case.weights, scales)
+        inputs = int8_networks.full_range(case.network, q)
+        return inputs, list(reference.outputs(q, inputs)), "numpy"
+    folder, spec = Path(tempfile.mkdtemp()), resolve(HOST)
+    host = _artifact(case.network, folder, build_int8(folder, case.network, case.weights, spec, scales), "llvm")
+    generator = np.random.default_rng(7)
+    inputs = {n: generator.standard_normal(t.shape).astype(np.float32) for n, t in case.network.inputs.items()}
+    return inputs, on(load(host), inputs), "host"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How many of all results differ, and by how much of the largest at most."""
+
+    count: int
+    size: int
+    largest: float
+
+
+def difference(found: list[Array], wanted: list[Array]) -> Difference:
+    """Compare outputs bit by bit."""
+    count = sum(int(np.count_nonzero(a != b)) for a, b in zip(found, wanted, strict=True))
+    largest = max(
+        float(np.abs(a.astype(np.float64) - b).max() / max(np.abs(b).max(), 1e-30))
+        for a, b in zip(found, wanted, strict=True)
+    )
+    return Difference(count, sum(b.size for b in wanted), largest)
+
+
+def times(case: Case, artifact: Artifact, arch: str, repeats: int, torch: Any) -> dict[str, float]:
+    """Return ms of a network in int8 and in fp16 here, with and without wgmma, and in PyTorch, in turns."""
+    n, c, h, w = artifact.inputs[0].shape
+    x = np.random.default_rng(9).normal(size=(n, h, w, c))
+    stages = {"int8": GpuStage(artifact)}
+    for name, form in (("fp16", arch), ("mma", arch.rstrip("a"))):
+        stages[name] = bench.stage_of(case.network, case.weights, form)[0]
+    ready = {}
+    for name, stage in stages.items():
+        ready[name] = stage.captured((n, h, w, c))
+        ready[name].inputs[0].copyfrom(x.astype(np.float32 if name == "int8" else np.float16))
+    forward = bench.torch_forward(case.network, case.weights, torch, torch.float16)
+    image = torch.tensor(x.astype(np.float16), device="cuda").permute(0, 3, 1, 2)
+    with torch.no_grad():
+        graph = bench.graph_of(lambda: forward(image), torch)
+
+    def clocked(name: str) -> Callable[[], float]:
+        clock = bench.Clock(stages[name]._stream)
+        return lambda: clock.milliseconds(lambda: stages[name].launch(ready[name]), repeats)
+
+    clocks = {name: clocked(name) for name in stages}
+    clocks["torch"] = lambda: bench.torch_milliseconds(graph, torch, repeats)
+    found: dict[str, list[float]] = {name: [] for name in clocks}
+    for _ in range(3):  # interleaved, so that clocks move for all alike
+        for name, measure in clocks.items():
+            found[name].append(measure())
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def compare(cases: list[tuple[Case, Artifact, float]], arch: str, repeats: int, layers: bool) -> None:
+    """Measure networks in turns, and print the table last."""
+    import torch
+
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    for case, artifact, _ in cases:
+        rows.append((case.name, times(case, artifact, arch, repeats, torch)))
+        if layers:
+            print(f"\n{case.name} in int8: kernels alone, twenty launches a graph")
+            kernels_alone(case, artifact, arch)
+    print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch 1, CUDA graphs, ms")
+    print(f"{'network':14}{'int8':>9}{'fp16':>9}{'mma.sync':>10}{'PyTorch':>9}{'/fp16':>8}{'/mma':>8}{'/PyTorch':>10}")
+    for name, t in rows:
+        ratios = (t["int8"] / t[other] for other in ("fp16", "mma", "torch"))
+        print(
+            f"{name:14}{t['int8']:9.4f}{t['fp16']:9.4f}{t['mma']:10.4f}{t['torch']:9.4f}"
+            + "".join(f"{ratio:{width}.3f}" for ratio, width in zip(ratios, (8, 8, 10), strict=True))
+        )
+
+
+def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
+    """Print every kernel of an int8 stage with its time alone and its share of the products' work."""
+    from socsched.compiler.gpu.int8_lower import lower_int8
+
+    network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
+    q = quantised(read(import_network(network), network), weights, scales)
+    named = {
+        f"conv_{shape.key.replace(' ', '_').replace('-', '_')}": (shape, tile)
+        for shape, tile in lower_int8(q, weights, arch, bound=False).products
+    }
+    n, c, h, w = artifact.inputs[0].shape
+    total = 0.0
+    for name, microseconds in bench.kernel_times(GpuStage(artifact), ((n, h, w, c),)):
+        total += microseconds
+        known = named.get(name) or named.get(name.rstrip("0123456789"))
+        rate = f"{4e-6 * known[0].m * known[0].n * known[0].k / microseconds:6.0f} TOP/s" if known else ""
+        print(f"  {microseconds:8.2f} us {rate:13} {name} {known[1] if known else ''}")
+    print(f"  {total:8.2f} us in all", flush=True)

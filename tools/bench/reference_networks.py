@@ -1,0 +1,100 @@
+"""Well-known networks as ONNX files with seeded dense weights, for benchmarks: the same file goes to every runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tests.models.onnx_files import Builder
+
+
+def resnet(path: Path, blocks: tuple[int, ...], bottleneck: bool) -> Path:
+    """He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1; stride in the 3x3 convolution."""
+    b = Builder(50)
+    x = b.op("Relu", b.conv("image", 3, 64, 7, 2))
+    x = b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    cin = 64
+    for stage, count in enumerate(blocks):
+        width = 64 << stage
+        cout = width * (4 if bottleneck else 1)
+        for block in range(count):
+            stride = 2 if stage and not block else 1
+            y = b.op("Relu", b.conv(x, cin, width, 1)) if bottleneck else x
+            y = b.op("Relu", b.conv(y, width if bottleneck else cin, width, 3, stride))
+            y = b.conv(y, width, cout, 1 if bottleneck else 3)
+            skip = x if stride == 1 and cin == cout else b.conv(x, cin, cout, 1, stride)
+            x, cin = b.op("Relu", b.op("Add", y, skip)), cout
+    return _classifier(b, x, cin, path)
+
+
+def mobilenet_v2(path: Path) -> Path:
+    """Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018, table 2."""
+    b = Builder(2)
+    zero, six = b.constant(np.float32(0)), b.constant(np.float32(6))
+
+    def relu6(x: str) -> str:
+        return str(b.op("Clip", x, zero, six))
+
+    x, cin = relu6(b.conv("image", 3, 32, 3, 2)), 32
+    table = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    for expansion, cout, count, first in table:
+        for block in range(count):
+            stride, wide = first if not block else 1, cin * expansion
+            y = relu6(b.conv(x, cin, wide, 1)) if expansion > 1 else x
+            y = relu6(b.conv(y, wide, wide, 3, stride, groups=wide))
+            y = b.conv(y, wide, cout, 1)
+            x, cin = (str(b.op("Add", x, y)) if stride == 1 and cin == cout else y), cout
+    return _classifier(b, relu6(b.conv(x, 320, 1280, 1)), 1280, path)
+
+
+def _classifier(b: Builder, x: str, channels: int, path: Path) -> Path:
+    x = str(b.op("Flatten", b.op("GlobalAveragePool", x)))
+    x = str(b.op("Gemm", x, b.constant(b.normal(1000, channels)), b.constant(b.normal(1000)), transB=1))
+    return b.save(path, [1, 3, 224, 224], [x])
+
+
+def yolo(path: Path) -> Path:
+    """A YOLOv5-like detector (v6.0, small) at 320x320: CSP blocks, SPPF, feature pyramid, three plain heads."""
+    b = Builder(5)
+
+    def conv(x: str, cin: int, cout: int, k: int = 1, stride: int = 1) -> str:
+        y = b.conv(x, cin, cout, k, stride, pads=[2 if k == 6 else k // 2] * 4)
+        return str(b.op("Mul", y, b.op("Sigmoid", y)))
+
+    def csp(x: str, cin: int, cout: int, count: int, shortcut: bool = True) -> str:
+        half = cout // 2
+        left, right = conv(x, cin, half), conv(x, cin, half)
+        for _ in range(count):
+            y = conv(conv(left, half, half), half, half, 3)
+            left = str(b.op("Add", left, y)) if shortcut else y
+        return conv(str(b.op("Concat", left, right, axis=1)), cout, cout)
+
+    def up(x: str) -> str:
+        scales = b.constant(np.array([1, 1, 2, 2], np.float32))
+        modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return str(b.op("Resize", x, "", scales, mode="nearest", **modes))
+
+    x = conv(conv("image", 3, 32, 6, 2), 32, 64, 3, 2)
+    p3 = csp(conv(csp(x, 64, 64, 1), 64, 128, 3, 2), 128, 128, 2)
+    p4 = csp(conv(p3, 128, 256, 3, 2), 256, 256, 3)
+    x = conv(csp(conv(p4, 256, 512, 3, 2), 512, 512, 1), 512, 256)
+    pools = [x]
+    for _ in range(3):
+        pools.append(str(b.op("MaxPool", pools[-1], kernel_shape=[5, 5], strides=[1, 1], pads=[2] * 4)))
+    top = conv(conv(str(b.op("Concat", *pools, axis=1)), 1024, 512), 512, 256)
+    middle = conv(csp(str(b.op("Concat", up(top), p4, axis=1)), 512, 256, 1, False), 256, 128)
+    low = csp(str(b.op("Concat", up(middle), p3, axis=1)), 256, 128, 1, False)
+    mid = csp(str(b.op("Concat", conv(low, 128, 128, 3, 2), middle, axis=1)), 256, 256, 1, False)
+    high = csp(str(b.op("Concat", conv(mid, 256, 256, 3, 2), top, axis=1)), 512, 512, 1, False)
+    heads = [b.conv(y, c, 255, 1, norm=False) for y, c in ((low, 128), (mid, 256), (high, 512))]
+    return b.save(path, [1, 3, 320, 320], heads)
+
+
+NETWORKS: dict[str, Callable[[Path], Path]] = {
+    "resnet18": lambda path: resnet(path, (2, 2, 2, 2), False),
+    "resnet50": lambda path: resnet(path, (3, 4, 6, 3), True),
+    "mobilenetv2": mobilenet_v2,
+    "yolo": yolo,
+}

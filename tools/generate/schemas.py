@@ -1,0 +1,76 @@
+"""Write schemas/*.json from the models of descriptor files, plans and results; editors check and complete against them.
+
+Usage: python -m tools.generate.schemas [--check]   (--check writes nothing and fails when a schema is stale)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from socsched.descriptor.operator_rules_file import RulesFile
+from socsched.descriptor.pipeline_file import PipelineFile
+from socsched.descriptor.platform_file import PlatformFile
+from socsched.descriptor.study_file import StudyFile
+from socsched.descriptor.taskset import TaskSetFile
+from socsched.planning.plan import Plan
+from socsched.trace.document import ResultDocument
+from tools import ROOT
+
+FOLDER = ROOT / "schemas"
+MODELS: dict[str, type] = {
+    "platform.schema.json": PlatformFile,
+    "pipeline.schema.json": PipelineFile,
+    "rules.schema.json": RulesFile,
+    "study.schema.json": StudyFile,
+    "taskset.schema.json": TaskSetFile,
+    "plan.schema.json": Plan,
+    "result.schema.json": ResultDocument,
+}
+
+
+def render(model: type) -> str:
+    """Return the JSON Schema of a file model as text."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_tidy(TypeAdapter(model).json_schema())}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _tidy(node: Any) -> Any:
+    """Return a schema without generated titles, and without defaults in base units where text with a unit is wanted."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+    if kept.get("type") == "string" and not isinstance(kept.get("default", ""), str):
+        del kept["default"]
+    return {key: _tidy(value) for key, value in kept.items()}
+
+
+def stale(folder: Path = FOLDER) -> list[str]:
+    """Return the names of schemas that are missing or differ from the models."""
+    return [
+        name
+        for name, model in MODELS.items()
+        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != render(model)
+    ]
+
+
+def main() -> int:
+    """Write the schemas, or check them; return the exit status."""
+    if "--check" in sys.argv[1:]:
+        for name in stale():
+            print(f"schemas/{name} is stale: run python -m tools.generate.schemas", file=sys.stderr)
+        return 1 if stale() else 0
+    FOLDER.mkdir(exist_ok=True)
+    for name, model in MODELS.items():
+        (FOLDER / name).write_text(render(model), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

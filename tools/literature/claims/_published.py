@@ -1,0 +1,14 @@
+"""Where the published measurements lie that claims are checked with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools import ROOT
+
+DATA = ROOT / "tests" / "data"
+
+
+def data(*parts: str) -> Path:
+    """Return a file or folder of tests/data."""
+    return DATA.joinpath(*parts)

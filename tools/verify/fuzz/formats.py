@@ -1,0 +1,213 @@
+"""Every format socsched reads: its seeds, how they are mutated, and what reads them and goes on with what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tools.verify.fuzz import corpus, mutate
+
+Mutate = Callable[[bytes, Random], bytes]
+
+
+@dataclass(frozen=True)
+class Format:
+    """`read` loads a file and uses what it holds; `plain`: its messages show no text of the file as it is."""
+
+    name: str
+    suffix: str
+    seeds: tuple[bytes, ...]
+    mutate: Mutate
+    read: Callable[[Path], Any]
+    plain: bool = False
+
+    def warm(self, file: Path) -> None:
+        """Read every seed once, so that imports and caches are not charged to a mutation."""
+        for seed in self.seeds:
+            file.write_bytes(seed)
+            try:
+                self.read(file)
+            except Exception:
+                continue
+
+
+@cache
+def _rich() -> Any:
+    import json
+
+    from socsched.planning.io import from_document
+
+    seeds = corpus.read()["plan"]
+    return from_document(json.loads(min(seeds, key=len)))
+
+
+def _plan(file: Path) -> None:
+    from socsched.cli.options import Output  # noqa: F401
+    from socsched.planning.export.linux import linux
+    from socsched.planning.export.stm import stm
+    from socsched.planning.io import load, to_document
+    from socsched.reporting.junit import render
+    from socsched.reporting.terminal import console, plan_view
+
+    plan = load(file)
+    _no_negative(to_document(plan))
+    if plan.tasks:
+        linux(plan, 1, {})
+        stm(plan)
+    _valid_xml(render(plan, {}))
+    console(100).print(plan_view(plan))
+
+
+def _no_negative(document: Any) -> None:
+    for task in document["tasks"]:
+        assert all(v >= 0 for k, v in task.items() if k.endswith("_ns") and isinstance(v, int) and k != "deadline_ns")
+
+
+def _valid_xml(text: str) -> None:
+    from xml.etree import ElementTree
+
+    ElementTree.fromstring(text)
+
+
+def _trace(file: Path) -> None:
+    from socsched.trace.io import load
+    from socsched.trace.metrics import result
+
+    result(load(file), _rich())
+
+
+def _journal(file: Path) -> None:
+    from socsched.runtime.journal import recover
+    from socsched.trace.metrics import result
+
+    result(recover(file), _rich())
+
+
+def _manifest(file: Path) -> None:
+    from socsched.compiler.bundle_runner import open_bundle
+
+    open_bundle(file.parent)
+
+
+def _weights(file: Path) -> None:
+    from socsched.models.weights import load_weights
+
+    load_weights(file)
+
+
+def _checkpoint(file: Path) -> None:
+    from socsched.models.torch_file import _array, load
+
+    found = load(file)
+    if isinstance(found, dict):
+        [_array(each) for each in found.values()]
+
+
+def _onnx(file: Path) -> None:
+    from socsched.models.onnx_import import _load
+
+    beside = file.with_name("onnx.data")
+    if not beside.exists():
+        beside.write_bytes(corpus.read()["beside"][0])
+    _load.__wrapped__(file, (0, 0))
+
+
+def _onnx_mutate(data: bytes, random: Random) -> bytes:
+    """Return a model with a field of its graph changed."""
+    import onnx
+
+    if random.random() < 0.25:
+        return mutate.raw(data, random)
+    model = onnx.load_model_from_string(data)
+    graph = model.graph
+    for _ in range(random.choice((1, 1, 2, 3))):
+        node, tensor = random.choice(graph.node), random.choice(graph.initializer)
+        kind = random.randrange(9)
+        if kind == 0:
+            node.op_type = random.choice((*(n.op_type for n in graph.node), *_OPERATORS))
+        elif kind == 1 and node.input:
+            node.input[random.randrange(len(node.input))] = random.choice(
+                ("", *(n.output[0] for n in graph.node), *(t.name for t in graph.initializer), "image")
+            )
+        elif kind == 2 and node.attribute:
+            attribute = random.choice(node.attribute)
+            attribute.i = random.choice((0, -1, 2, 2**31, 2**62))
+            if attribute.ints:
+                attribute.ints[random.randrange(len(attribute.ints))] = random.choice((0, -1, 7, 2**31, -(2**62)))
+        elif kind == 3 and tensor.dims:
+            tensor.dims[random.randrange(len(tensor.dims))] = random.choice((0, -1, 1, 3, 2**20, 2**31, 2**62))
+        elif kind == 4 and tensor.external_data:
+            random.choice(tensor.external_data).value = random.choice(_LOCATIONS)
+        elif kind == 4:
+            tensor.raw_data = mutate.raw(tensor.raw_data, random)
+        elif kind == 5:
+            tensor.data_type = random.randrange(24)
+        elif kind == 6:
+            node.name = random.choice((*mutate.TEXTS[:9], "x" * 10_000)).encode("utf-8", "ignore").decode()
+        elif kind == 7:
+            graph.node.append(node)
+        elif graph.input[0].type.tensor_type.shape.dim:
+            side = random.choice(graph.input[0].type.tensor_type.shape.dim)
+            side.dim_value = random.choice((0, -1, 1, 17, 2**31, 2**62))
+    return bytes(model.SerializeToString())
+
+
+_LOCATIONS = ("", "../x", "/etc/passwd", "-1", "4", "10" * 9, "onnx.data", ".")
+_OPERATORS = (
+    "Loop", "If", "Tile", "Expand", "ConstantOfShape", "Range", "Gather", "Transpose", "Conv", "ConvTranspose", "Gemm",
+    "MatMul", "Pad", "Split", "ReduceMean", "Squeeze", "Unsqueeze", "Where", "Cast", "Add", "Pow", "AveragePool",
+    "Constant", "Shape", "Nope",
+)  # fmt: skip
+
+
+def _result(file: Path) -> None:
+    from socsched.reporting.compare import compare, load_result
+
+    loaded = load_result(file)
+    compare(loaded, loaded, 0.05).document()
+
+
+def _loader(module: str, name: str, with_plan: bool = False) -> Callable[[Path], Any]:
+    def read(file: Path) -> Any:
+        from importlib import import_module
+
+        function = getattr(import_module(module), name)
+        return function(file, _rich()) if with_plan else function(file)
+
+    return read
+
+
+def formats(folder: Path) -> list[Format]:
+    """Return all formats; `folder` is unused but for the names of seeds that lie beside others."""
+    found = corpus.read()
+
+    def one(name: str, suffix: str, how: Mutate, read: Callable[[Path], Any], seeds: str = "") -> Format:
+        return Format(name, suffix, tuple(found[seeds or name]), how, read)
+
+    archive = mutate.as_archive
+    d = "socsched.descriptor."
+    return [
+        one("plan", ".json", mutate.as_json, _plan),
+        one("trace", ".json", mutate.as_json, _trace),
+        one("tracegz", ".json.gz", mutate.as_gzip, _trace),
+        one("journal", ".jsonl", mutate.as_lines, _journal),
+        one("profile", ".json", mutate.as_json, _loader("socsched.cost.profile", "load_profile")),
+        one("scales", ".json", mutate.as_json, _loader("socsched.compiler.quantize.scales", "read_pipeline_scales")),
+        one("manifest", ".json", mutate.as_json, _manifest),
+        one("overload", ".yaml", mutate.as_json, _loader("socsched.runtime.overload", "load_policies", True)),
+        one("faults", ".yaml", mutate.as_json, _loader("socsched.sim.faults", "load_faults", True)),
+        one("taskset", ".yaml", mutate.as_json, _loader(d + "taskset", "load_taskset")),
+        one("weights", ".npz", archive(mutate.npy), _weights),
+        one("checkpoint", ".pth", archive(mutate.member), _checkpoint),
+        one("onnx", ".onnx", _onnx_mutate, _onnx),
+        one("scan", ".bin", mutate.raw, _loader("socsched.models.pointpillars.scan", "read_scan")),
+        one("result", ".json", mutate.as_json, _result),
+        one("pipeline", ".yaml", mutate.as_text, _loader(d + "pipeline_file", "load_pipeline")),
+        one("rules", ".yaml", mutate.as_text, _loader(d + "operator_rules_file", "load_rules")),
+        one("study", ".yaml", mutate.as_text, _loader(d + "study_file", "load_study")),
+        one("platform", ".yaml", mutate.as_text, _loader(d + "platform_file", "load_platform")),
+    ]

@@ -1,0 +1,178 @@
+"""Search for an observed response above a bound: random systems, every test that applies, worst-case phasing search.
+
+Usage: python -m tools.verify.soundness [--systems 10000] [--seed 1] [--phasings 8] [--workers 2]
+
+Systems are drawn family by family (random_systems.py), analysed, and run from many phases with execution times at their
+worst and at random.  Exit code 1 when a response, a chain or a predicted miss contradicts a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+
+from socsched.descriptor.taskset_model import TaskSet
+from socsched.planning.schedulability.published.choose import Analysis, analyse
+from tools.verify.random_systems import FAMILIES
+from tools.verify.reference_simulator import Seen, observed, phasings, simulate
+
+LONGEST_RUN = 700
+
+
+@dataclass
+class Tally:
+    """Bounds by test: how many were checked, how many reached exactly; what contradicts them."""
+
+    systems: int = 0
+    checked: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add another tally to this one."""
+        self.systems += other.systems
+        self.checked += other.checked
+        self.reached += other.reached
+        self.violations += other.violations
+
+
+def responses_seen(taskset: TaskSet, runs: int, seed: int) -> dict[str, int]:
+    """Return the longest response of every task over several phases (the only place that simulates for it)."""
+    draw = Random(seed)
+    until = min(sum(2 * task.period_ns for task in taskset.tasks) * 3, LONGEST_RUN)
+    found: dict[str, int] = {}
+    for number, offsets in enumerate(phasings(taskset, runs, draw)):
+        found = observed(found, simulate(taskset, offsets, until, seed + number, True).responses)
+        if number % 2:
+            found = observed(found, simulate(taskset, offsets, until, seed + number, False).responses)
+    return found
+
+
+def chains_seen(taskset: TaskSet, seed: int) -> dict[str, int]:
+    """Return the longest reaction, age and reduced age of the chain in the phases the task set gives."""
+    offsets = [task.offset_ns for task in taskset.tasks]
+    found: dict[str, int] = {}
+    for number in range(3):
+        seen = simulate(taskset, offsets, 500, seed + number, number == 0)
+        for measure, value in _chain(taskset, seen).items():
+            found[measure] = max(found.get(measure, 0), value)
+    return found
+
+
+def _chain(taskset: TaskSet, seen: Seen) -> dict[str, int]:
+    steps = []
+    for index in taskset.chain:
+        task = taskset.tasks[index]
+        if taskset.communication == "let":
+            reads = [task.offset_ns + k * task.period_ns for k in range(400 // task.period_ns)]
+            steps.append((reads, [read + task.deadline_ns for read in reads]))
+        else:
+            rows = seen.jobs[task.name]
+            steps.append(([start for start, _ in rows], [end for _, end in rows]))
+    found = dict.fromkeys(("reaction_time", "reduced_reaction_time", "data_age", "reduced_data_age"), 0)
+    starts = steps[0][0]
+    for number, written in enumerate(steps[0][1]):
+        at: int | None = written
+        for reads, writes in steps[1:]:
+            job = bisect_left(reads, at or 0)
+            at = writes[job] if at is not None and job < len(writes) else None
+        if at is not None:
+            found["reduced_reaction_time"] = max(found["reduced_reaction_time"], at - starts[number])
+        if at is not None and number:
+            found["reaction_time"] = max(found["reaction_time"], at - starts[number - 1])
+    for start, end, following in zip(steps[-1][0], steps[-1][1], steps[-1][1][1:], strict=False):
+        source: int | None = start
+        for reads, writes in reversed(steps[:-1]):
+            job = bisect_right(writes, source) - 1 if source is not None else -1
+            source = reads[job] if job >= 0 else None
+        if source is not None:
+            found["data_age"] = max(found["data_age"], following - source)
+            found["reduced_data_age"] = max(found["reduced_data_age"], end - source)
+    return found
+
+
+def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
+    """Return what running a task set says about the bounds of every test that applies to it."""
+    analysis, tally = analyse(taskset), Tally(1)
+    seen = responses_seen(taskset, runs, seed)
+    chain = chains_seen(taskset, seed) if taskset.chain else {}
+    for outcome in analysis.outcomes:
+        if outcome.answer is None:
+            continue
+        test = outcome.test.name
+        rows = [(name, bound.value, seen.get(name, 0)) for name, bound in outcome.answer.bounds.items()]
+        rows += [(name, bound.value, chain.get(name, 0)) for name, bound in outcome.answer.chain.items()]
+        for name, bound, value in rows:
+            tally.checked[test] += 1
+            tally.reached[test] += value == bound
+            if value > bound:
+                tally.violations.append(f"{test}: {name} observed {value} above {bound}: {taskset}")
+        for bound_of in (*outcome.answer.bounds.values(), *outcome.answer.chain.values()):
+            if sum(value for _, value in bound_of.terms) != bound_of.value:
+                tally.violations.append(f"{test}: terms {bound_of.terms} do not add up to {bound_of.value}: {taskset}")
+    _check_miss(taskset, analysis, seed, tally)
+    return tally
+
+
+def _check_miss(taskset: TaskSet, analysis: Analysis, seed: int, tally: Tally) -> None:
+    """An exact test that says no has to be right about the set as it is."""
+    said = [o.test.name for o in analysis.outcomes if o.test.exact and o.answer and o.answer.schedulable is False]
+    if not said or any(task.jitter_ns for task in taskset.tasks):
+        return
+    offsets = [task.offset_ns for task in taskset.tasks]
+    seen = simulate(taskset, offsets, 4000, seed, True).responses
+    for test in said:
+        tally.checked[f"{test} (a miss)"] += 1
+        if all(seen.get(task.name, task.deadline_ns + 1) <= task.deadline_ns for task in taskset.tasks):
+            tally.violations.append(f"{test}: predicts a miss that does not happen: {taskset}")
+
+
+def search(job: tuple[str, int, int, int]) -> Tally:
+    """Check `count` systems of a family."""
+    family, count, seed, runs = job
+    tally = Tally()
+    for number in range(count):
+        draw = Random(f"{family}/{seed}/{number}")
+        tally.add(check(FAMILIES[family](draw), runs, draw.randrange(2**31)))
+    return tally
+
+
+def main() -> int:
+    """Run the search and print what was checked; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--systems", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--phasings", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--family", choices=sorted(FAMILIES), action="append")
+    chosen = parser.parse_args()
+    families = chosen.family or list(FAMILIES)
+    share, more = divmod(chosen.systems, len(families))
+    jobs = [(name, share + (index < more), chosen.seed, chosen.phasings) for index, name in enumerate(families)]
+    total, began = Tally(), time.perf_counter()
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for (name, count, _, _), tally in zip(jobs, pool.map(search, jobs), strict=True):
+            print(
+                f"{name:45} {count:6} systems, {sum(tally.checked.values()):7} bounds, {len(tally.violations)} violated"
+            )
+            total.add(tally)
+    print(f"\n{'test':45} {'bounds':>8} {'reached':>8}")
+    for test in sorted(total.checked):
+        print(f"{test:45} {total.checked[test]:8} {total.reached[test]:8}")
+    print(
+        f"\n{total.systems} systems, {sum(total.checked.values())} bounds, {len(total.violations)} violations", end=""
+    )
+    print(f" ({time.perf_counter() - began:.0f} s)")
+    for line in total.violations[:5]:
+        print(line)
+    return 1 if total.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from cpu_networks import CASES, execute, inputs_of, weights_of
 
 from socsched.compiler.aligned import from_tvm

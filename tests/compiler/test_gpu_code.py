@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,9 +11,6 @@ from typing import Any
 import gpu_networks
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import gpu_networks
 from cuda_sources import needs_nvcc, report, source_of
 
 from socsched.compiler.fusion import read

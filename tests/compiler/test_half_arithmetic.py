@@ -11,13 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import detections
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-import detections
-import mca_aarch64
 import small_stages
 from aarch64_emulator import ORIN_CPU
 from aarch64_loops import products

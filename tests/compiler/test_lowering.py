@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import references
+from cpu_networks import Array, execute, image, inputs_of, weights_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-import references
-from cpu_networks import Array, execute, image, inputs_of, weights_of
 
 from socsched.compiler.aligned import from_tvm
 from socsched.compiler.cpu.lower import lower

@@ -7,9 +7,7 @@ import pytest
 from socsched.cli import root
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Anchor, Stage
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, figure, platform
+from tests.sim.toy_platform import MS, figure, platform
 
 
 @pytest.mark.parametrize(("accelerator", "count"), [("segment", 4), ("full", 1), ("none", 1)])

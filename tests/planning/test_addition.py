@@ -12,9 +12,7 @@ from socsched.cli import root
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.planning.admission import add, together
 from socsched.planning.planner import make_plan
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, figure, platform
+from tests.sim.toy_platform import MS, figure, platform
 
 
 def one(name: str, costs: dict[str, int], period: int, sensor: str = "camera") -> Pipeline:

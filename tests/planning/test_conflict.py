@@ -15,9 +15,7 @@ from socsched.planning.impossible import impossible
 from socsched.planning.infeasible_subset import Search, all_keys, conflict, key, relaxed, restored
 from socsched.planning.planner import judge, make_plan, solve
 from socsched.planning.workload import Workload
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, figure, lines, platform, takes, workloads
+from tests.sim.toy_platform import MS, figure, lines, platform, takes, workloads
 
 
 def workload(pipeline: Pipeline, policy: str) -> Workload:

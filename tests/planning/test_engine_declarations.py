@@ -18,9 +18,7 @@ from socsched.planning.planner import make_plan
 from socsched.planning.schedulability.tasks import rt_tasks, switch_cost
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, lines, platform, takes
+from tests.sim.toy_platform import MS, lines, platform, takes
 
 US = 1000
 

@@ -10,11 +10,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-
-from random_plans import HORIZON, plans
-from rich_plan import rich_plan
-
 from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.evidence import Bandwidth, Measurement, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document

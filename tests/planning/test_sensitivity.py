@@ -28,9 +28,7 @@ from socsched.planning.sensitivity import (
 from socsched.sim.engine import simulate
 from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, lines, platform, shaken, takes
+from tests.sim.toy_platform import MS, lines, platform, shaken, takes
 
 
 def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:

@@ -9,9 +9,7 @@ from socsched.descriptor.platform import Figure
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.uncertainty import _expected
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))
-from toy_platform import MS, lines, platform, takes
+from tests.sim.toy_platform import MS, lines, platform, takes
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:

@@ -23,16 +23,13 @@ from pathlib import Path
 from random import Random
 from types import ModuleType
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from bench_sim import SECOND, Workload, rows, task_plan, task_sets  # noqa: E402
-
-from socsched import plugins  # noqa: E402
-from socsched.sim.build import explain_interpreted, load_kernel  # noqa: E402
-from socsched.sim.engine import run  # noqa: E402
-from socsched.sim.policies import GROUP, REGISTERED, Policy  # noqa: E402
-from socsched.sim.policies.learned import ACTIONS, FEATURES  # noqa: E402
+from socsched import plugins
+from socsched.sim.build import explain_interpreted, load_kernel
+from socsched.sim.engine import run
+from socsched.sim.policies import GROUP, REGISTERED, Policy
+from socsched.sim.policies.learned import ACTIONS, FEATURES
+from tools import ROOT
+from tools.bench.sim import SECOND, Workload, rows, task_plan, task_sets
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.planning.search_report import SearchReport
 from socsched.sim.build import explain_interpreted, load_kernel
 from socsched.sim.engine import SimulationRun, run
+from tools import ROOT
 
 SECOND = 10**9
 clock: Callable[[], float] = time.perf_counter

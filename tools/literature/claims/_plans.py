@@ -15,6 +15,7 @@ from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.planning.search_report import SearchReport
 from socsched.sim.engine import SimulationRun, run
+from tools.literature.claims._published import data
 
 SECOND = 10**9
 FOREVER = 1 << 50

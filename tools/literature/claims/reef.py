@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from socsched.planning.plan import Plan
-from socsched.sim.engine import Simulated
+from socsched.sim.engine import SimulationRun
 from tools.literature.claims._plans import (
     SECOND,
     engine,
@@ -16,10 +16,8 @@ from tools.literature.claims._plans import (
     tail,
     task,
 )
-from policy_claims._published import data
-from policy_claims.claim import Claim
-from socsched.planning.plan import Plan
-from socsched.sim.engine import SimulationRun
+from tools.literature.claims._published import data
+from tools.literature.claims.claim import Claim
 
 PAPER = "Han et al., OSDI 2022"
 PAIRS = [

@@ -12,9 +12,9 @@ from socsched.errors import UsageError
 if TYPE_CHECKING:
     from socsched.api.tasksets import TaskSetSimulation
     from socsched.descriptor.taskset_model import TaskSet
+    from socsched.faults.model import Faults
     from socsched.planning.plan import Plan
     from socsched.sim.engine import Simulated
-    from socsched.sim.faults import Faults
     from socsched.sim.policies import Key, Policy
     from socsched.trace.trace import Trace
 
@@ -108,10 +108,11 @@ def planned_policy(name: str) -> str:
 
 def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> Simulated:
     """Simulate a plan unchanged, with or without a trace."""
+    from socsched.faults.file import load_faults
+    from socsched.faults.model import SIMULATION, Faults
     from socsched.sim.engine import run as run_kernel
-    from socsched.sim.faults import Faults, load_faults
 
-    harm = load_faults(Path(faults), plan) if isinstance(faults, str | Path) else faults
+    harm = load_faults(Path(faults), plan, SIMULATION) if isinstance(faults, str | Path) else faults
     assert harm is None or isinstance(harm, Faults)
     return run_kernel(plan, length_ns, seed, None, harm, record=record)
 

@@ -11,14 +11,15 @@ from typing import Any
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.faults.checks import check_faults
+from socsched.faults.model import SIMULATION, Faults
 from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
 from socsched.sim.board import Board
-from socsched.sim.faults import Faults
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import Ready
 from socsched.sim.steering import Steering
-from socsched.sim.stretch import check_faults, too_long, worst_ratios
+from socsched.sim.stretch import too_long, worst_ratios
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
 
 _DRAWS = 128
@@ -42,7 +43,7 @@ class Conductor:
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
-        check_faults(faults)
+        check_faults(faults, SIMULATION)
         self._ratios = worst_ratios(self.plan, self.tables, faults, lowered.segments)
         self.marks: list[Mark] = []
         self.model = planned_model(self.plan)
@@ -161,10 +162,10 @@ class Conductor:
     def _overruns(self, faults: Faults, seed: int) -> None:
         for fault in faults.overruns:
             task = self._tasks[fault.stage]
-            self._streams.append(f"{seed}:overrun:{fault.stage}")
+            self._streams.append(fault.stream(seed))
             factor = fault.factor.limit_denominator(1 << 20)
             self.tables["t_over"][task] = len(self._streams) - 1
-            self.tables["t_chance"][task] = int(fault.probability * 2**53)
+            self.tables["t_chance"][task] = fault.chance
             self.tables["t_up"][task], self.tables["t_down"][task] = factor.numerator, factor.denominator
         self.tables["numbers"]["streams"] = len(self._streams)
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from socsched.descriptor.study import Fleet, Study
 from socsched.errors import UsageError
+from socsched.faults.model import Faults
+from socsched.faults.random_faults import random_faults
 from socsched.planning.plan import Plan
 from socsched.sim.engine import run
-from socsched.sim.faults import Faults, random_faults
 from socsched.sim.totals import totals
 from socsched.study import bounds
 from socsched.study.columns import Column

@@ -11,6 +11,7 @@ import pytest
 from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Figure
+from socsched.faults.model import Faults, Hog
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.planner import make_plan
 from socsched.planning.schedulability.plan_analysis import respond, unmet
@@ -26,7 +27,6 @@ from socsched.planning.sensitivity import (
     spare,
 )
 from socsched.sim.engine import simulate
-from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sim"))

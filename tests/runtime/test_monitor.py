@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from test_executor import HERE, run, workers
 
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError, InputError
+from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.runtime import journal
-from socsched.runtime.faults import Failure, Faults, Overrun, Slowdown, load_faults
 from socsched.runtime.frames_file import read_frames
 from socsched.runtime.journal import Journal, recover
 from socsched.runtime.limp_home import limp_home_plans, lost_with, without
@@ -187,7 +188,10 @@ def test_shed_frames_are_dropped_in_a_run() -> None:
 
 def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says() -> None:
     made = plan(task("a", "s", period_ns=20 * MS), sensors={"s": 20 * MS})
-    for faults in (Faults(slowdowns=(Slowdown("cpu", 0, 10**12, 5.0),)), Faults(overruns=(Overrun("a", 1.0, 5.0),))):
+    for faults in (
+        Faults(slowdowns=(Slowdown("cpu", 0, 10**12, Fraction(5)),)),
+        Faults(overruns=(Overrun("a", Fraction(1), Fraction(5)),)),
+    ):
         trace = run(made, Scripted(lambda *_: sleep(2)), frames=6, options=Options(faults=faults))
         assert all(job.exec_ns >= 10 * MS for job in trace.jobs)
     drawn = [
@@ -198,48 +202,12 @@ def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says() -> Non
                 Scripted(),
                 frames=30,
                 seed=3,
-                options=Options(faults=Faults(overruns=(Overrun("a", 0.3, 900.0),))),
+                options=Options(faults=Faults(overruns=(Overrun("a", Fraction(3, 10), Fraction(900)),))),
             )
             for _ in range(1)
         )
     ]
     assert len(drawn[0]) < 30
-
-
-def test_a_faults_file_is_read_with_all_its_findings(tmp_path: Path) -> None:
-    made = two_lanes()
-    good = tmp_path / "good.yaml"
-    good.write_text(
-        "dropouts: [{sensor: s, from: 2 s, until: 3 s}]\n"
-        "slowdowns: [{engine: cpu, from: 5 s, until: 6 s, factor: 1.5}]\n"
-        "overruns: [{stage: b, probability: 0.01, factor: 2}]\n"
-        "failures: [{engine: cpu, lanes: [1], at: 2 s, kind: hang}]\n"
-    )
-    faults = load_faults(good, made)
-    assert faults.failures == (Failure("cpu", 2 * 10**9, "hang", (1,)),) and faults.overruns[0].factor == 2.0
-    assert load_faults(good, made).slowdowns[0].until_ns == 6 * 10**9 and faults.dropouts[0].sensor == "s"
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(
-        "failures: [{engine: gpu, at: 2 s, kind: melt}]\noverruns: [{stage: b, probability: 2}]\nfire: []\n"
-        "dropouts: [{sensor: s, from: 3 s, until: 2 s}]\n"
-    )
-    with pytest.raises(DescriptorError) as caught:
-        load_faults(bad, made)
-    text = str(caught.value)
-    assert all(word in text for word in ("gpu", "melt", "factor", "fire", "bad.yaml:2", "ends after its start"))
-
-
-def test_what_simulations_read_runs_read_too(tmp_path: Path) -> None:
-    """The same file, as long as it has no failures, which no simulation knows yet."""
-    from socsched.sim import faults as simulated
-
-    file = tmp_path / "faults.yaml"
-    file.write_text(
-        "dropouts: [{sensor: s, from: 2 s, until: 3 s}]\noverruns: [{stage: b, probability: 0.5, factor: 2}]\n"
-    )
-    there, here = simulated.load_faults(file, two_lanes()), load_faults(file, two_lanes())
-    assert (there.dropouts[0].from_ns, there.dropouts[0].sensor) == (here.dropouts[0].from_ns, here.dropouts[0].sensor)
-    assert float(there.overruns[0].factor) == here.overruns[0].factor
 
 
 def test_a_policy_file_is_read_with_all_its_findings(tmp_path: Path) -> None:
@@ -330,6 +298,7 @@ def test_a_journal_that_cannot_be_written_any_more_loses_nothing(tmp_path: Path)
 _KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
+from fractions import Fraction
 from pathlib import Path
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run

@@ -8,8 +8,8 @@ from builders import chain, engine, plan, sensor, task
 from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
+from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task
-from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 
 HORIZON = 3_000
 CAPACITY = 2 * 10**9

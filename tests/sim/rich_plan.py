@@ -7,8 +7,8 @@ from fractions import Fraction
 from builders import chain, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
+from socsched.faults.model import Burst, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan
-from socsched.sim.faults import Burst, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 
 DURATION = 2_000_000
 

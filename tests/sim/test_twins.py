@@ -13,10 +13,10 @@ from random_plans import HORIZON, faults, plans
 from reference.engine import simulate as reference
 
 from socsched.errors import MachineError
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.sim.build import kernel
 from socsched.sim.engine import Simulated, run
-from socsched.sim.faults import Faults
 from socsched.sim.totals import totals
 from socsched.trace.metrics import result
 from socsched.trace.summary import result as summary

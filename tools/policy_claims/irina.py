@@ -7,10 +7,10 @@ from random import Random
 
 from policy_claims._plans import SECOND, engine, kernels, plan, task
 from policy_claims.claim import Claim
+from socsched.faults.model import Burst, Faults
 from socsched.literature.studies.multiprogram import interval
 from socsched.planning.plan import Plan, PlannedSensor
 from socsched.sim.engine import run
-from socsched.sim.faults import Burst, Faults
 
 PAPER = "APNet 2020"
 MODELS = ("mobilenet", "resnet18", "vgg", "densenet", "alexnet")

@@ -21,8 +21,8 @@ from random import Random
 from reference.memory import Memory
 from reference.meters import Meters
 from reference.model import NO_JOB, NO_SLICE, Model, Origin, Piece, TaskState, Unit, lower
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.sim.faults import Faults
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
 

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from socsched.runtime import journal
 from socsched.runtime.frames_file import read_frames
 from socsched.runtime.journal import Journal, recover
 from socsched.runtime.limp_home import limp_home_plans, lost_with, without
-from socsched.runtime.monitor import hang_limit
+from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Overload, Policies, StagePolicy, load_policies
 from socsched.trace.trace import Instant, Job, Slice, Trace
@@ -97,6 +99,27 @@ def test_overruns_late_jobs_and_growing_queues_are_told_while_they_happen() -> N
         job.start_ns <= note.time_ns < job.finish_ns for note in late for job in trace.jobs if job.frame == note.frame
     ), "told before the job ended"
     assert any(note.kind == "overload" and "its queue grew" in note.text for note in trace.instants)
+
+
+def test_jobs_of_a_task_that_overrun_at_the_same_time_are_each_reported_once() -> None:
+    one = task("a", "s", wcet_ns=2 * MS, deadline_ns=20 * MS)
+    running: dict[int, Any] = {
+        frame: SimpleNamespace(
+            task=one, begun_ns=0, void=False, job=Job(task="a", frame=frame, activation_ns=0, deadline_ns=20 * MS)
+        )
+        for frame in (5, 6)
+    }
+    dispatcher: Any = SimpleNamespace(running=running, tasks={}, trace=Trace("measured", 10**9, 0))
+    monitor = Monitor(
+        plan(one, sensors={"s": 10 * MS}), lambda: dispatcher, nullcontext(), 0, lambda *_: None, lambda _: 10**12
+    )
+    for now in (3, 4, 21, 22, 23):
+        monitor.look(now * MS)
+    assert dispatcher.trace.counters["overruns.a"] == [(0, 0.0), (3 * MS, 1.0), (3 * MS, 2.0)]
+    assert [note.frame for note in dispatcher.trace.instants] == [5, 6]
+    running.clear()
+    monitor.look(30 * MS)
+    assert not monitor._told, "ended jobs are forgotten"
 
 
 def burdened(policy: StagePolicy, **changes: Any) -> tuple[Trace, dict[str, Any], Scripted]:
@@ -245,12 +268,11 @@ def test_plans_without_the_lanes_lost_are_made_beforehand(checkout: Path) -> Non
 
 def test_a_journal_gives_back_what_was_written_and_ignores_a_torn_line(tmp_path: Path) -> None:
     trace = Trace("measured", 10**9, 7)
-    blank: dict[str, Any] = {"origin": {}} if "origin" in Job.__slots__ else {}
     file = tmp_path / "run" / "journal.jsonl"
     with Journal(file, trace):
         trace.releases["s"] = [0, 10]
-        trace.jobs.append(Job(task="a", frame=0, activation_ns=1, deadline_ns=9, status="done", finish_ns=5, **blank))
-        trace.jobs.append(Job(task="a", frame=1, activation_ns=11, deadline_ns=19, **blank))
+        trace.jobs.append(Job(task="a", frame=0, activation_ns=1, deadline_ns=9, status="done", finish_ns=5))
+        trace.jobs.append(Job(task="a", frame=1, activation_ns=11, deadline_ns=19))
         trace.slices.append(Slice("cpu", (0, 1), 0, "a", 2, 5))
         trace.counters["queue.a"] = [(0, 1.0)]
         waiting = trace.jobs[1]
@@ -300,6 +322,7 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from run_plans import MS, Scripted, plan, sleep, task
 from test_executor import run
 from socsched.runtime import session

@@ -86,7 +86,7 @@ def load(folder: Path) -> tuple[Plan, Trace, dict[str, Any]]:
     from socsched.trace.metrics import result
 
     if folder.is_file():
-        from socsched.api.simulation import preview
+        from socsched.api.preview import preview
 
         plan = plan_io.load(folder)
         trace = preview(plan)
@@ -108,7 +108,6 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
     The suffix is one of `formats`.  The timeline shown for a plan is a simulation of its first hyperperiods.  Raises
     UsageError for another suffix, InputError for a folder without results.
     """
-    from socsched.api.results import Result
     from socsched.planning.plan import Plan
 
     target = Path(file)
@@ -124,7 +123,6 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
             save_plan(results, Path(folder) / PLAN)
             render(Path(folder) / PLAN, target)
         else:
-            assert isinstance(results, Result)
             results.save(folder, page=False)
             render(Path(folder), target)
 

@@ -17,7 +17,7 @@ from socsched.errors import UsageError
 from socsched.sim.policies.options import with_options
 from socsched.sim.policies.terms import Key, Policy, Ready, Term
 
-__all__ = ["GIVEN", "GROUP", "Key", "Policy", "Ready", "Term", "descriptions", "known", "policy", "register"]
+__all__ = ["GIVEN", "GROUP", "Key", "Policy", "Ready", "Term", "descriptions", "known", "name_of", "policy", "register"]
 
 GROUP = "socsched.policies"
 GIVEN: dict[str, Policy] = {}
@@ -60,6 +60,13 @@ def policy(name: str) -> Policy:
         raise UsageError(f"unknown scheduling policy {name!r}", hint=hint)
     found = plugins.load(GROUP, name)
     return found if isinstance(found, Policy) else Policy(name, found)
+
+
+def name_of(policy_or_name: str | Policy | Key) -> str:
+    """Return the name of a policy; an object or a function is registered in this process under that name."""
+    if isinstance(policy_or_name, str):
+        return policy(policy_or_name).name
+    return register(policy_or_name)
 
 
 def register(made: Policy | Key, name: str = "") -> str:

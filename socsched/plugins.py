@@ -22,6 +22,7 @@ GROUPS = {
     "socsched.planners": "planner",
     "socsched.schedulability": "schedulability test",
     "socsched.contention": "contention model",
+    "socsched.costs": "source of costs",
     "socsched.models": "model",
     "socsched.targets": "compile target",
     "socsched.backends": "run backend",

@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "socsched"
 LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded", "plugins"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "planning"}
+UP_TO_FAULTS = {*UP_TO_PLAN, "faults"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
     "errors": set(),
@@ -32,14 +33,15 @@ ALLOWED: dict[str, set[str]] = {
     "compiler": UP_TO_MODELS,
     "cost": UP_TO_MODELS,
     "planning": {*UP_TO_MODELS, "compiler", "cost"},
+    "faults": {*LOWEST, "descriptor", "planning"},
     "trace": {*LOWEST, "descriptor", "planning", "cost"},
-    "sim": {*UP_TO_PLAN, "trace"},
-    "runtime": {*UP_TO_PLAN, "trace"},
-    "reporting": {*UP_TO_PLAN, "trace", "sim", "runtime"},
-    "api": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting"},
-    "study": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting", "api"},
-    "cli": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting", "api", "study"},
-    "literature": {*UP_TO_PLAN, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
+    "sim": {*UP_TO_FAULTS, "trace"},
+    "runtime": {*UP_TO_FAULTS, "trace"},
+    "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
+    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting"},
+    "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
+    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study"},
+    "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""
 ONLY_IN = {

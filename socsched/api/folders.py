@@ -87,7 +87,7 @@ def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
     from socsched.trace.metrics import result
 
     if folder.is_file():
-        from socsched.api.simulation import preview
+        from socsched.api.preview import preview
 
         plan = plan_io.load(folder)
         trace = preview(plan)
@@ -109,7 +109,6 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
     The suffix is one of `formats`.  The timeline shown for a plan is a simulation of its first hyperperiods.  Raises
     UsageError for another suffix, InputError for a folder without results.
     """
-    from socsched.api.results import Result
     from socsched.planning.plan import Plan
 
     target = Path(file)
@@ -125,7 +124,6 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
             save_plan(results, Path(folder) / PLAN)
             render(Path(folder) / PLAN, target)
         else:
-            assert isinstance(results, Result)
             results.save(folder, page=False)
             render(Path(folder), target)
 

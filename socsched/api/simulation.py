@@ -12,20 +12,17 @@ from socsched.errors import UsageError
 if TYPE_CHECKING:
     from socsched.api.tasksets import TaskSetSimulation
     from socsched.descriptor.taskset_model import TaskSet
+    from socsched.faults.model import Faults
     from socsched.planning.plan import Plan
     from socsched.sim.engine import SimulationRun
-    from socsched.sim.faults import Faults
     from socsched.sim.policies import Key, Policy
     from socsched.trace.document import ResultDocument
-    from socsched.trace.trace import Trace
 
 SECOND = 10**9
 DEFAULT_NS = 60 * SECOND
 """Default length (ns) of the simulation of a plan."""
 TRACED_JOBS = 500_000
 """Jobs up to which a simulation is traced even if the trace is not kept, which makes its percentiles exact."""
-LONGEST_NS = 10 * SECOND
-"""Longest part (ns) of a hyperperiod in the preview trace of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +83,14 @@ def changed(plan: Plan, policy: str | Policy | Key | None = None, governor: str 
     """Return the plan to simulate: every engine under `policy`, with a `governor` where clocks are selectable."""
     if policy is not None:
         from socsched.sim.lower import with_policy
+        from socsched.sim.policies import name_of
 
-        plan = with_policy(plan, policy_name(policy))
+        plan = with_policy(plan, name_of(policy))
     if governor != "static":
         from socsched.planning.engine_levels import governed
 
         plan = governed(plan, governor)
     return plan
-
-
-def policy_name(policy: str | Policy | Key) -> str:
-    """Return the name of a policy; an object or a function is registered in this process under that name."""
-    from socsched.sim import policies
-
-    return policies.get_policy(policy).name if isinstance(policy, str) else policies.register(policy)
 
 
 def planned_policy(name: str) -> str:
@@ -109,10 +100,11 @@ def planned_policy(name: str) -> str:
 
 def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> SimulationRun:
     """Simulate a plan unchanged, with or without a trace."""
+    from socsched.faults.file import load_faults
+    from socsched.faults.model import SIMULATION, Faults
     from socsched.sim.engine import run as run_kernel
-    from socsched.sim.faults import Faults, load_faults
 
-    harm = load_faults(Path(faults), plan) if isinstance(faults, str | Path) else faults
+    harm = load_faults(Path(faults), plan, SIMULATION) if isinstance(faults, str | Path) else faults
     assert harm is None or isinstance(harm, Faults)
     return run_kernel(plan, length_ns, seed, None, harm, record=record)
 
@@ -142,14 +134,3 @@ def duration_ns(duration: str | int | None) -> int | None:
     from socsched.units import parse_duration
 
     return parse_duration(duration) if isinstance(duration, str) else duration
-
-
-def preview(plan: Plan) -> Trace:
-    """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
-    from socsched.planning.export.stm import hyperperiod_ns
-    from socsched.sim.engine import simulate as traced
-
-    if not plan.tasks:
-        raise UsageError("there is nothing to show: a stage has no engine", "socsched plan says which and why")
-    length = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
-    return traced(plan, max(length, 2 * max(t.period_ns for t in plan.tasks)))

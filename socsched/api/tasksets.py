@@ -75,10 +75,10 @@ def simulate(
     `policy` replaces the set's own; `execution` wcet | bcet | random (between both, by `seed`).  `record` keeps the
     trace, `reported` makes every deadline a requirement of the simulated plan.
     """
-    from socsched.api.simulation import policy_name
+    from socsched.sim.policies import name_of
     from socsched.sim.tasksets import simulate_taskset
 
-    rule = None if policy is None else policy_name(policy)
+    rule = None if policy is None else name_of(policy)
     done = simulate_taskset(taskset, length_ns, rule, execution, seed, record=record, reported=reported)
     return TaskSetSimulation(taskset, done, tuple(_figures(taskset, done)))
 

@@ -49,7 +49,7 @@ def _text(plan: Plan, form: str) -> str:
 
 
 def _perfetto(plan: Plan, file: Path) -> None:
-    from socsched.api.simulation import preview
+    from socsched.api.preview import preview
     from socsched.trace.perfetto import write_perfetto
 
     write_perfetto(preview(plan), plan, file, "planned")

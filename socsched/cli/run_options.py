@@ -91,7 +91,8 @@ def board_of(how: Mapping[str, Any]) -> Board:
 def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
     """Return the run's options; reads files, makes or reads spare plans; `folder` receives files during the run."""
     from socsched.api import folders
-    from socsched.runtime.faults import load_faults
+    from socsched.faults.file import load_faults
+    from socsched.faults.model import RUN
     from socsched.runtime.frames_file import NAME
     from socsched.runtime.options import Options
     from socsched.runtime.overload import load_policies
@@ -103,7 +104,7 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
         shield=how["shield"],
         awake_ns=how["awake"],
         realtime=how["realtime"],
-        faults=load_faults(how["faults_file"], plan) if how["faults_file"] else None,
+        faults=load_faults(how["faults_file"], plan, RUN) if how["faults_file"] else None,
         policies=load_policies(how["overload_file"], plan) if how["overload_file"] else None,
         limp_home=_spare_plans(how["limp_home"], plan, pipeline, board),
         hang_ns=how["hang_after"] or 0,

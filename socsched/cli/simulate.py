@@ -133,6 +133,7 @@ def command(
     from socsched.cli.plan_argument import plan_from
     from socsched.errors import UsageError
     from socsched.files import same
+    from socsched.sim.policies import name_of
     from socsched.units import format_duration
 
     output: Output = ctx.obj
@@ -142,7 +143,7 @@ def command(
         ready_to_write(folder=folder)
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
-    policy = simulation.policy_name(policy)
+    policy = name_of(policy)
     made = plan_from(ctx, plan, platform, mode, objective, simulation.planned_policy(policy), profile_file)
     if not made.tasks:
         return outcomes.refused(output, made)

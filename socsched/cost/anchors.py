@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from socsched.cost.conversion import is_host_code
 from socsched.cost.figures import error_of, weakest
 from socsched.cost.power import dram_capacity
+from socsched.cost.roofline import estimate
+from socsched.cost.sources import ANCHORS, CostSource, Known, Reference, Request
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
-
-Reference = Callable[[str], Platform | None]
-"""Returns the platform of this name, None if no file describes it."""
+from socsched.graph.operators import StageWork
 
 TRANSFER_ERROR = 0.15
 """Relative error added when a time is scaled to another mode or share; doubled from other hardware (a convention).
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Anchored:
-    """A time (ns) for one configuration, taken from an anchor directly (`exact`) or scaled; time slices never scale."""
-
-    time_ns: int
-    provenance: str
-    source: str
-    error: float
-    exact: bool
-    foreign: bool
-    slice_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +40,7 @@ class Configuration:
 
 def find_anchor(
     stage: Stage, want: Configuration, roofline_ns: dict[tuple[str, int], float], reference: Reference
-) -> Anchored | None:
+) -> Known | None:
     """Return the best time from the stage's anchors for a configuration, None if none applies.
 
     Order: same platform, engine, mode and units (used as it is); same platform and engine elsewhere (scaled); engines
@@ -68,7 +56,7 @@ def find_anchor(
     if home:
         nearest = min(home, key=lambda a: (_mode(a, want) != want.mode, abs(_known_rate(a, want) - want.rate())))
         return _scaled(nearest, want, roofline_ns)
-    carried: list[tuple[tuple[bool, int], Anchored]] = []
+    carried: list[tuple[tuple[bool, int], Known]] = []
     other: list[Anchor] = []
     for anchor in usable:
         if anchor.platform == want.platform.name:
@@ -109,7 +97,7 @@ def _configuration(anchor: Anchor, want: Configuration, reference: Reference) ->
     return Configuration(platform, engine, mode, anchor.precision, units, want.most)
 
 
-def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Anchored | None:
+def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Known | None:
     """Return an anchor's time scaled to another engine of the same kind, None without a basis for scaling."""
     if there.engine.kind != want.engine.kind:
         return None
@@ -122,7 +110,7 @@ def _carried(anchor: Anchor, there: Configuration, want: Configuration) -> Ancho
     source = f"{figure.source} on {anchor.platform} in {there.mode.name}, scaled by {ratio:.3g} ({anchor.scales_with})"
     time = max(round(figure.value * ratio), 1)
     kind = weakest([figure.kind, "derived"])
-    return Anchored(time, kind, source.strip(), error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)
+    return Known(time, kind, source.strip(), error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)
 
 
 def _speed(follows: str, where: Configuration) -> float | None:
@@ -158,13 +146,13 @@ def _known_rate(anchor: Anchor, want: Configuration) -> float:
     return float(_units(anchor, want, mode) * mode.engines[want.engine.id].clock_hz)
 
 
-def _exact(anchor: Anchor) -> Anchored:
+def _exact(anchor: Anchor) -> Known:
     figure = anchor.time_ns
     time = round(figure.value * anchor.scale)
-    return Anchored(time, figure.kind, figure.source, error_of(figure), True, False, anchor.slice_ns)
+    return Known(time, figure.kind, figure.source, error_of(figure), True, False, anchor.slice_ns)
 
 
-def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, int], float]) -> Anchored:
+def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, int], float]) -> Known:
     mode = _mode(anchor, want) or want.mode
     here = roofline_ns.get((want.mode.name, want.units))
     there = roofline_ns.get((mode.name, _units(anchor, want, mode)))
@@ -172,14 +160,39 @@ def _scaled(anchor: Anchor, want: Configuration, roofline_ns: dict[tuple[str, in
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived"])
     source = f"{figure.source} in {mode.name}, scaled by {ratio:.3g}"
     time, error = round(figure.value * anchor.scale * ratio), error_of(figure) + TRANSFER_ERROR
-    return Anchored(time, kind, source, error, False, False, anchor.slice_ns)
+    return Known(time, kind, source, error, False, False, anchor.slice_ns)
 
 
-def _foreign(anchor: Anchor, want: Configuration) -> Anchored:
+def _foreign(anchor: Anchor, want: Configuration) -> Known:
     """Scale a time from other hardware, taken as this engine's at its highest clock with all (or `units`) units."""
     units = min(anchor.units or want.engine.units, want.most or want.engine.units)
     ratio = units * want.engine.clock_hz.value / want.rate()
     figure, kind = anchor.time_ns, weakest([anchor.time_ns.kind, "derived" if anchor.scale != 1.0 else "assumed"])
     source = f"{figure.source} on {anchor.platform}, scaled by {anchor.scale * ratio:.3g}"
     time = round(figure.value * anchor.scale * ratio)
-    return Anchored(time, kind, source, error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)
+    return Known(time, kind, source, error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)
+
+
+def cost(request: Request) -> Known | None:
+    """Return the best time from a stage's anchors."""
+    stage, engine, work = request.stage, request.engine, request.work
+    if not stage.costs:
+        return None
+    rooflines = dict(_rooflines(request.platform, engine, work)) if work else {}
+    most = 1 if work and is_host_code(work) else stage.share
+    most = most if engine.shares == "unit" else 0
+    want = Configuration(request.platform, engine, request.mode, request.precision, request.share, most)
+    return find_anchor(stage, want, rooflines, request.reference)
+
+
+def _rooflines(platform: Platform, engine: Engine, work: StageWork) -> Iterator[tuple[tuple[str, int], float]]:
+    for mode in platform.modes:
+        state = mode.engines[engine.id]
+        units = range(1, state.units + 1) if engine.shares == "unit" else (state.units,)
+        for count in units:
+            if count > 0:
+                time = estimate(work, engine, state, count, dram_capacity(platform, mode)).time_ns
+                yield (mode.name, count), float(time)
+
+
+SOURCE = CostSource("anchors", ANCHORS, cost)

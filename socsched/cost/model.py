@@ -1,21 +1,22 @@
 """The cost model: every engine, precision and share a stage can use in a power mode, and why others are refused.
 
-Order of trust: a measured profile, then the stage's anchors, then the roofline (docs/design.md, decision 7).
+Costs come from the sources registered under ``socsched.costs`` (`cost.sources`), the most trusted first: a measured
+profile, then the stage's anchors, then the roofline (docs/design.md, decision 7).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from socsched.cost.anchors import Anchored, Configuration, Reference, find_anchor
 from socsched.cost.conversion import is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.profile import Profile
-from socsched.cost.roofline import Estimate, estimate, rescaled
+from socsched.cost.roofline import Estimate, rescaled
+from socsched.cost.sources import CostSource, Known, Reference, Request, cost_sources
 from socsched.descriptor.catalog import described
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
@@ -50,6 +51,7 @@ class CostModel:
     work: WorkOf
     profile: Profile | None = None
     reference: Reference = described
+    sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
@@ -160,17 +162,35 @@ class CostModel:
     def _estimate(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
     ) -> Estimate | None:
-        roof = estimate(work, engine, self.mode.engines[engine.id], share, self.dram) if work else None
-        known = self._known_time(stage, engine, precision, share, work)
-        if known is None:
-            return roof
-        # The roofline of host code is a lower bound, as its accesses are data-dependent: a transferred time is better.
-        carried = known.foreign and work is not None and not is_host_code(work)
-        if roof is not None and carried and roof.error < known.error:
-            return roof
-        segments = roof.segments if roof else _opaque(stage, engine, known)
+        request = self._request(stage, engine, precision, share, work)
+        whole = self._whole(request)
+        best: Known | Estimate | None = None
+        for source in self.sources:
+            if whole is None or source.parts:
+                found = source.cost(request)
+            else:
+                found = _share_of_whole(source, request, whole)
+            if found is None or (best is not None and (found.lower or found.error >= best.error)):
+                continue
+            best = found
+            if not best.foreign:
+                break
+        if best is None or isinstance(best, Estimate):
+            return best
+        roof = request.roofline()
+        segments = roof.segments if roof else _opaque(stage, engine, best)
         bandwidth = min(engine.bandwidth.value, self.dram)
-        return Estimate(rescaled(segments, known.time_ns, bandwidth), known.provenance, known.source, known.error)
+        return Estimate(rescaled(segments, best.time_ns, bandwidth), best.provenance, best.source, best.error)
+
+    def _request(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Request:
+        return Request(stage, self.platform, engine, self.mode, precision, share, work, self.profile, self.reference)
+
+    def _whole(self, part: Request) -> Request | None:
+        """Return the request for the whole network of a part, None for a stage that is no part."""
+        whole = whole_stage(part.stage)
+        if whole is None:
+            return None
+        return self._request(whole, part.engine, part.precision, part.share, self.work_of(whole, part.precision))
 
     def measured_times(self, stage: str, engine: str, precision: str, share: int) -> tuple[int, ...]:
         """Return the profiled job times of a stage (ns, ascending), empty without measurements."""
@@ -178,51 +198,6 @@ class CostModel:
             return ()
         found = self.profile.find(stage, engine, (self.mode.name, *self.mode.aliases), precision, share)
         return found.times_ns if found else ()
-
-    def _known_time(
-        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
-    ) -> Anchored | None:
-        whole = whole_stage(stage)
-        if whole is not None:
-            return self._share_of_whole(whole, engine, precision, share, work)
-        if self.profile and self.profile.platform == self.platform.name:
-            names = (self.mode.name, *self.mode.aliases)
-            found = self.profile.find(stage.name, engine.id, names, precision, share)
-            if found:
-                return Anchored(found.time_ns, "measured", self.profile.tool or "profile", found.error, True, False)
-        if not stage.costs:
-            return None
-        rooflines = dict(self._rooflines(engine, work)) if work else {}
-        most = 1 if work and is_host_code(work) else stage.share
-        most = most if engine.shares == "unit" else 0
-        want = Configuration(self.platform, engine, self.mode, precision, share, most)
-        return find_anchor(stage, want, rooflines, self.reference)
-
-    def _share_of_whole(
-        self, whole: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
-    ) -> Anchored | None:
-        """Return the time of a part of a stage of known time: its share of the whole stage's roofline time, without
-        overheads (launches, submission).
-        """
-        all_of_it = self.work_of(whole, precision)
-        known = self._known_time(whole, engine, precision, share, all_of_it)
-        if known is None or work is None or all_of_it is None:
-            return None
-        state = self.mode.engines[engine.id]
-        part, entire = (estimate(each, engine, state, share, self.dram) for each in (work, all_of_it))
-        fixed = [sum(segment.fixed_ns for segment in each.segments) for each in (part, entire)]
-        ratio = (part.time_ns - fixed[0]) / max(entire.time_ns - fixed[1], 1)
-        time = fixed[0] + round(max(known.time_ns - fixed[1], known.time_ns // 2) * ratio)
-        return replace(known, time_ns=max(time, 1), provenance=weakest([known.provenance, "derived"]), exact=False)
-
-    def _rooflines(self, engine: Engine, work: StageWork) -> Iterator[tuple[tuple[str, int], float]]:
-        for mode in self.platform.modes:
-            state = mode.engines[engine.id]
-            units = range(1, state.units + 1) if engine.shares == "unit" else (state.units,)
-            for count in units:
-                if count > 0:
-                    time = estimate(work, engine, state, count, dram_capacity(self.platform, mode)).time_ns
-                    yield (mode.name, count), float(time)
 
 
 def _key(stage: Stage) -> str:
@@ -244,7 +219,23 @@ def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | N
     return tuple(dict.fromkeys((1, min(stage.share or state.units, state.units))))
 
 
-def _opaque(stage: Stage, engine: Engine, known: Anchored) -> tuple[Segment, ...]:
+def _share_of_whole(source: CostSource, part: Request, whole: Request) -> Known | None:
+    """Return the time of a part of a stage of known time: its share of the whole stage's roofline time, without
+    overheads (launches, submission).
+    """
+    known = source.cost(whole)
+    if known is None or part.work is None or whole.work is None:
+        return None
+    own, entire = part.roofline(), whole.roofline()
+    assert own is not None and entire is not None
+    fixed = [sum(segment.fixed_ns for segment in each.segments) for each in (own, entire)]
+    ratio = (own.time_ns - fixed[0]) / max(entire.time_ns - fixed[1], 1)
+    time = fixed[0] + round(max(known.time_ns - fixed[1], known.time_ns // 2) * ratio)
+    kind = weakest([known.provenance, "derived"])
+    return Known(max(time, 1), kind, known.source, known.error, False, known.foreign)
+
+
+def _opaque(stage: Stage, engine: Engine, known: Known) -> tuple[Segment, ...]:
     """Return the segments of a stage known by its time only: one, or its time slices on a time-sliced engine."""
     time_ns, size = known.time_ns, stage.output_bytes
     fixed = min(round(engine.launch_ns.value + engine.submit_ns.value), time_ns // 2)

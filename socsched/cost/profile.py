@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from socsched.bounded import read_bytes
+from socsched.cost.sources import PROFILE, CostSource, Known, Request
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, SomeNs
 from socsched.files import write_file
@@ -116,3 +117,16 @@ def load_profile(path: str | Path) -> Profile:
         if list(cost.times_ns) != sorted(cost.times_ns)
     )
     return profile
+
+
+def cost(request: Request) -> Known | None:
+    """Return the time measured for exactly this configuration."""
+    profile, mode = request.profile, request.mode
+    if profile is None or profile.platform != request.platform.name:
+        return None
+    names = (mode.name, *mode.aliases)
+    found = profile.find(request.stage.name, request.engine.id, names, request.precision, request.share)
+    return Known(found.time_ns, "measured", profile.tool or "profile", found.error) if found else None
+
+
+SOURCE = CostSource("profile", PROFILE, cost)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from socsched.cost.cost import Segment
 from socsched.cost.figures import sources_of, trust
@@ -60,12 +61,17 @@ INSTEAD = {"depthwise": "elementwise", "winograd": "conv"}
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Segments of one job with the provenance, sources and relative error of their times (`cost.figures.trust`)."""
+    """Segments of one job with the provenance, sources and relative error of their times (`cost.figures.trust`).
 
+    `lower`: a lower bound (host code, whose accesses depend on data), to which a time from other hardware is preferred.
+    """
+
+    foreign: ClassVar[bool] = False
     segments: tuple[Segment, ...]
     provenance: str
     source: str
     error: float
+    lower: bool = False
 
     @property
     def time_ns(self) -> int:

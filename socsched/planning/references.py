@@ -92,7 +92,7 @@ def _place(where: Where, name: str, lanes: tuple[int, ...], engines: Mapping[str
 
 
 def _circular(plan: Plan, tasks: Mapping[str, Task]) -> list[int]:
-    """Return the index of the first task that triggers itself, directly or through others; empty if there is none."""
+    """Return the index of a task that triggers itself, directly or through others; empty if there is none."""
     waits = {task.name: {name for name in task.after if name in tasks} for task in plan.tasks}
     readers: dict[str, list[str]] = {}
     for name, before in waits.items():
@@ -106,4 +106,12 @@ def _circular(plan: Plan, tasks: Mapping[str, Task]) -> list[int]:
             waits[name].discard(done)
             if not waits[name]:
                 ready.append(name)
-    return [next(index for index, task in enumerate(plan.tasks) if task.name in waits)] if waits else []
+    if not waits:
+        return []
+    # tasks that only follow a circle are left over as well, but every task left over waits for another such task
+    name, path = next(iter(waits)), dict[str, None]()
+    while name not in path:
+        path[name] = None
+        name = next(other for other in tasks[name].after if other in waits)
+    circle = {name, *list(path)[list(path).index(name) :]}
+    return [next(index for index, task in enumerate(plan.tasks) if task.name in circle)]

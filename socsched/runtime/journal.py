@@ -252,7 +252,4 @@ def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _job(values: Sequence[Any]) -> Job:
-    known: dict[str, Any] = dict(zip(_JOB, values, strict=True))
-    if "origin" in Job.__slots__:
-        known["origin"] = {}
-    return Job(**known)
+    return Job(**dict(zip(_JOB, values, strict=True)))

@@ -60,7 +60,7 @@ class Monitor:
         shortest = min((task.period_ns for task in plan.tasks), default=10**8)
         self._interval = min(max(shortest / _LOOKS / 1e9, _LEAST_S), _MOST_S)
         self._also = also
-        self._told: set[tuple[str, int]] = set()
+        self._told: set[tuple[str, str, int]] = set()
         self._overruns: dict[str, int] = {}
         self._depths: dict[str, list[tuple[int, int]]] = {}
         self._stop = threading.Event()
@@ -83,7 +83,11 @@ class Monitor:
     def look(self, monotonic_ns: int) -> None:
         """Sample all running jobs and queues once; the guard is held."""
         dispatcher, now = self._current(), monotonic_ns - self._origin
-        for act in list(dispatcher.running.values()):
+        running = list(dispatcher.running.values())
+        if self._told:
+            jobs = {(act.task.name, act.job.frame) for act in running}
+            self._told = {key for key in self._told if key[1:] in jobs}
+        for act in running:
             if act.begun_ns >= 0 and not act.void:
                 self._watch(dispatcher, act, monotonic_ns - act.begun_ns, now)
         self._queues(dispatcher, now)
@@ -95,20 +99,20 @@ class Monitor:
                 act, now, f"{name} has run for {format_duration(lasted)}, {format_duration(task.wcet_ns)} planned"
             )
             return
-        if lasted > task.wcet_ns and self._first(f"overrun {name}", act.job.frame):
+        if lasted > task.wcet_ns and self._first("overrun", name, act.job.frame):
             self._overruns[name] = self._overruns.get(name, 0) + 1
             steps = dispatcher.trace.counters.setdefault(f"overruns.{name}", [(0, 0.0)])
             steps.append((now, float(self._overruns[name])))
-        if now > act.job.deadline_ns and self._first(f"late {name}", act.job.frame):
+        if now > act.job.deadline_ns and self._first("late", name, act.job.frame):
             text = "still running at its deadline"
             dispatcher.trace.instants.append(Instant(now, "late", name, act.job.frame, text))
 
-    def _first(self, what: str, frame: int) -> bool:
-        """Return whether this is the first report; old entries are discarded, since frame numbers only increase."""
-        key = (what, frame)
+    def _first(self, what: str, task: str, frame: int) -> bool:
+        """Return whether this is the first report about a job."""
+        key = (what, task, frame)
         if key in self._told:
             return False
-        self._told = {k for k in self._told if k[0] != what} | {key}
+        self._told.add(key)
         return True
 
     def _queues(self, dispatcher: Dispatcher, now: int) -> None:

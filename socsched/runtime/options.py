@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.runtime.faults import Faults
 from socsched.runtime.overload import Policies
 
 

@@ -81,10 +81,11 @@ def fifo_priority(tasks: Sequence[Task], everything: Sequence[Task]) -> int:
 
 
 def reservation(tasks: Sequence[Task]) -> Reservation:
-    """Return a budget that serves every task of a worker in its period: the total utilisation over the least period.
+    """Return a reservation for a worker with the total utilisation of its tasks, over their shortest period.
 
-    With utilisations U_i = wcet_i / period_i the budget is sum(U_i) of the shortest period, at least the longest job's
-    share of its deadline; never more than the whole core.
+    With utilisations U_i = wcet_i / period_i the budget is sum(U_i) of that period, at least 1024 ns (the least that
+    Linux accepts) and at most the whole core; the deadline is the shortest of the tasks' deadlines and the period, but
+    not shorter than the budget.  A job that takes more than one budget is therefore served over several periods.
     """
     period = min(task.period_ns for task in tasks)
     used = sum(task.wcet_ns / task.period_ns for task in tasks)

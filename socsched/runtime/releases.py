@@ -12,8 +12,8 @@ from typing import Any
 from socsched.planning.plan import Plan
 from socsched.runtime import realtime, timetable
 from socsched.runtime.executor_state import LOOK_S, Hub
-from socsched.runtime.faults import Injector
 from socsched.runtime.frames import FrameSource
+from socsched.runtime.injector import Injector
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import RELEASE
 from socsched.runtime.prewake import REHEARSAL_NS

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from socsched.faults.model import Faults
 from socsched.runtime import realtime, timetable
 from socsched.runtime.backends.base import Backend, Setting
 from socsched.runtime.backends.choose import Instances, limit
@@ -22,9 +23,9 @@ from socsched.runtime.collect import Collector, class_names
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor_state import FrameReport, Hub
 from socsched.runtime.failover import Losses
-from socsched.runtime.faults import Faults, Injector
 from socsched.runtime.frames import FrameSource
 from socsched.runtime.frames_file import FramesFile
+from socsched.runtime.injector import Injector
 from socsched.runtime.journal import Journal
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.options import Options

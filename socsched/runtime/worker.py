@@ -20,8 +20,8 @@ from typing import Any
 from socsched.planning.plan import Task
 from socsched.runtime.activation import Activation
 from socsched.runtime.backends.base import Call, Outputs, Pending
-from socsched.runtime.faults import Injector
 from socsched.runtime.futex_queue import mailbox
+from socsched.runtime.injector import Injector
 from socsched.text import printable
 
 Prepare = Callable[[Task], Call]
@@ -136,7 +136,7 @@ class Worker:
                 injector.before(act.task)
             result = call(act.values) if (name, act.cheap) in self._warm else self._first(act, call)
             if injector is not None:
-                injector.after(act.task, act.job.frame, start)
+                injector.after(act.task, start)
         except BaseException as error:
             result = error
         self._habits.done(self, act, start, time.monotonic_ns(), result)
@@ -185,7 +185,7 @@ class Worker:
                 raise ended
             start, end = ended
             if self._habits.injector is not None:
-                self._habits.injector.after(act.task, act.job.frame, start)
+                self._habits.injector.after(act.task, start)
         except BaseException as error:
             result, end = error, time.monotonic_ns()
         self._habits.done(self, act, start, end, result)

@@ -10,12 +10,13 @@ from typing import Any
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.faults.checks import check_faults
+from socsched.faults.model import SIMULATION, Faults
 from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
 from socsched.sim.controllers.board import Board
 from socsched.sim.controllers.custom import CustomControllers
-from socsched.sim.faults import Faults
-from socsched.sim.longest_times import check_faults, find_worst_ratios, report_too_long
+from socsched.sim.longest_times import find_worst_ratios, report_too_long
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import ReadyJob
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
@@ -41,7 +42,7 @@ class Callbacks:
 
     def __init__(self, lowered: Lowered, faults: Faults, seed: int) -> None:
         self.lowered, self.tables, self.plan = lowered, lowered.tables, lowered.plan
-        check_faults(faults)
+        check_faults(faults, SIMULATION)
         self._ratios = find_worst_ratios(self.plan, self.tables, faults, lowered.segments)
         self.marks: list[Mark] = []
         self.model = make_contention_model(self.plan)
@@ -160,10 +161,10 @@ class Callbacks:
     def _set_overruns(self, faults: Faults, seed: int) -> None:
         for fault in faults.overruns:
             task = self._tasks[fault.stage]
-            self._streams.append(f"{seed}:overrun:{fault.stage}")
+            self._streams.append(fault.stream(seed))
             factor = fault.factor.limit_denominator(1 << 20)
             self.tables["t_overrun_stream"][task] = len(self._streams) - 1
-            self.tables["t_overrun_chance"][task] = int(fault.probability * 2**53)
+            self.tables["t_overrun_chance"][task] = fault.chance
             self.tables["t_overrun_up"][task], self.tables["t_overrun_down"][task] = (
                 factor.numerator,
                 factor.denominator,

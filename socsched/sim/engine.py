@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from socsched.errors import UsageError
+from socsched.faults.model import Faults
 from socsched.limits import HORIZON_NS
 from socsched.planning.plan import Plan
 from socsched.progress import tell
 from socsched.sim.build import load_kernel
 from socsched.sim.callbacks import Callbacks
-from socsched.sim.faults import Faults
 from socsched.sim.lower import Lowered, lower
 from socsched.sim.stopping import run_until_stopped
 from socsched.trace.trace import Trace

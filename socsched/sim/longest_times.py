@@ -12,34 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_RATE, STRETCHED_NS
+from socsched.faults.model import Faults, Slowdown
+from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
-from socsched.sim.faults import Faults, Slowdown
-from socsched.units import format_duration
-
-_MOST_FACTOR = 1000
-_MOST_FRAMES = 10**6
-
-
-def check_faults(faults: Faults) -> None:
-    """Raise UsageError for a fault with a number out of range; files are checked as they are read."""
-    windows: tuple[Any, ...] = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
-    times = [time for fault in windows for time in (fault.from_ns, fault.until_ns)]
-    times += [burst.at_ns for burst in faults.bursts]
-    factors = [*(slow.factor for slow in faults.slowdowns), *(overrun.factor for overrun in faults.overruns)]
-    wrong = (
-        any(not 0 <= time <= HORIZON_NS for time in times)
-        or any(not 0 <= delay.by_ns <= LONGEST_NS for delay in faults.delays)
-        or any(not 0 <= burst.frames <= _MOST_FRAMES for burst in faults.bursts)
-        or any(not 0 <= hog.bandwidth <= MOST_RATE for hog in faults.hogs)
-        or any(not 1 <= factor <= _MOST_FACTOR for factor in factors)
-        or any(not 0 <= overrun.probability <= 1 for overrun in faults.overruns)
-    )
-    if wrong:
-        raise UsageError(
-            f"faults: times from 0 to {format_duration(HORIZON_NS)}, factors from 1 to {_MOST_FACTOR}, "
-            f"probabilities from 0 to 1 and at most {_MOST_FRAMES} frames in a burst are expected"
-        )
 
 
 def find_worst_ratios(plan: Plan, tables: dict[str, Any], faults: Faults, segments: Sequence[Any]) -> list[float]:

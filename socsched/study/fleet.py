@@ -16,9 +16,10 @@ from typing import Any
 
 from socsched.descriptor.study import Fleet, Study
 from socsched.errors import UsageError
+from socsched.faults.model import Faults
+from socsched.faults.random_faults import random_faults
 from socsched.planning.plan import Plan
 from socsched.sim.engine import run
-from socsched.sim.faults import Faults, draw_faults
 from socsched.sim.totals import totals
 from socsched.study import bounds
 from socsched.study.columns import Column
@@ -89,7 +90,7 @@ def vehicle(study: Study, planned: Planned, seed: int) -> Vehicle:
     rate, faults = Fraction(0), Faults()
     if fleet.faults_per_minute is not None:
         rate = Fraction(fleet.faults_per_minute.draw(stream("faults")), MILLION)
-        faults = draw_faults(plan, seed, rate, fleet.duration_ns, fleet.kinds)
+        faults = random_faults(plan, seed, rate, fleet.duration_ns, fleet.kinds)
     return Vehicle(seed, plan, faults, load, ambient, rate)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.study import Study
+from socsched.faults.file import load_faults
+from socsched.faults.model import SIMULATION
 from socsched.planning.plan import ChainResult, Plan
 from socsched.sim.engine import run
-from socsched.sim.faults import load_faults
 from socsched.sim.totals import totals
 from socsched.study import bounds
 from socsched.study.design import Point
@@ -28,7 +29,7 @@ def simulated(study: Study, point: Point, plan: Plan, faults: Path | None, runs:
     """
     how, asked = study.simulate, study.holds.misses
     varied = loaded(plan, round(point.load * MILLION))
-    harm = load_faults(faults, plan) if faults else None
+    harm = load_faults(faults, plan, SIMULATION) if faults else None
     chains = {chain.name: _Chain(chain) for chain in plan.chains}
     frames = missed = dropped = done = 0
     power = peak = 0.0

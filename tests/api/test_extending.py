@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +81,7 @@ def plan(socsched: Socsched) -> str:
 
 def test_everything_is_listed_with_its_package(socsched: Socsched) -> None:
     listed = socsched("plugins")
-    for name in ("calm", "coolest", "half-load", "fixed", "my.threshold", "emulated", "csv", "worst"):
+    for name in ("calm", "coolest", "half-load", "fixed", "vendor", "my.threshold", "emulated", "csv", "worst"):
         assert re.search(rf" {re.escape(name)} .*my_package\.\w+:\w+ +my-package 1\.0", listed), name
     assert "worst" in socsched("--help")
 
@@ -112,6 +114,25 @@ def test_a_contention_model(socsched: Socsched, tmp_path: Path) -> None:
     (tmp_path / "board.yaml").write_text(changed)
     socsched("plan", "camera-detection", "-p", "board.yaml", "-o", "plan.json", "--no-refine")
     assert '"model": "fixed"' in (tmp_path / "plan.json").read_text()
+
+
+def test_a_source_of_costs(socsched: Socsched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (rows,) = re.findall(r"```\n(platform,mode,engine.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    stage = rows.splitlines()[1].split(",")[3]
+
+    def planned() -> dict[str, Any]:
+        socsched("plan", *WHERE, "--no-refine", "-o", "plan.json")
+        tasks = json.loads((tmp_path / "plan.json").read_text())["tasks"]
+        found: dict[str, Any] = next(task for task in tasks if task["name"] == stage)
+        return found
+
+    before = planned()
+    (tmp_path / "times.csv").write_text(rows)
+    monkeypatch.setenv("VENDOR_TIMES", "times.csv")
+    after = planned()
+    assert (after["engine"], after["precision"]) == ("gpu", "int8") and before["cost_ns"] != 1_350_000
+    assert sum(segment["time_ns"] for segment in after["segments"] if segment["name"] != "hand-over") == 1_350_000
+    assert (after["provenance"], after["source"], after["error"]) == ("published", "vendor's table times.csv", 0.1)
 
 
 def test_a_model(socsched: Socsched, tmp_path: Path) -> None:

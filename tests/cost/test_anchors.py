@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from socsched.cost.anchors import TRANSFER_ERROR, Anchored, Configuration, find_anchor
+from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
 from socsched.cost.conversion import tensor_bytes, visible_ns
 from socsched.cost.peaks import accelerated_int8, peak, peaks
+from socsched.cost.sources import Known
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import Coherency, Engine, EngineMode, Figure, Platform, PowerMode
@@ -38,7 +39,7 @@ def reference(name: str) -> Platform | None:
     return FAST if name == "fast" else None
 
 
-def find(platform: Platform, *anchors: Anchor, units: int = 1, clock: int = 10**9) -> Anchored | None:
+def find(platform: Platform, *anchors: Anchor, units: int = 1, clock: int = 10**9) -> Known | None:
     engine = platform.engines[0]
     mode = replace(platform.modes[0], engines={engine.id: EngineMode(4, clock, engine.dynamic_mw)})
     stage = Stage("s", "s", None, costs=anchors)

@@ -87,4 +87,6 @@ def test_the_oracle_of_the_scans_belongs_to_the_shipped_weights() -> None:
     with np.load(small.FILE) as archive:
         found = reference_pointpillars.statistics(np.concatenate([archive[name].ravel() for name in archive.files]))
     assert found.pop("shape") == oracle["weights"].pop("shape")
-    assert found == pytest.approx(oracle["weights"], rel=1e-8), "new weights: python -m tools.generate.scan_oracle --write"
+    assert found == pytest.approx(oracle["weights"], rel=1e-8), (
+        "new weights: python -m tools.generate.scan_oracle --write"
+    )

@@ -19,6 +19,7 @@ from socsched.planning.export.linux import linux
 from socsched.planning.export.stm import stm
 from socsched.planning.io import load, save, to_document
 from socsched.planning.plan import Plan
+from socsched.planning.references import faults
 from tests.sim.rich_plan import rich_plan
 
 EVIL = ("$(touch PWNED)", "`touch PWNED`", "'; touch PWNED; '", '"; touch PWNED; "', "x\ntouch PWNED\n", "a\r\x1b[2J")
@@ -173,6 +174,14 @@ def test_every_fault_of_a_plan_is_listed_at_once(tmp_path: Path) -> None:
 def test_an_endless_device_is_not_read_to_its_end() -> None:
     with pytest.raises(InputError, match="larger than"):
         load("/dev/zero")
+
+
+def test_a_circle_is_reported_at_a_task_in_it_not_at_one_that_follows_it() -> None:
+    plan = rich_plan()
+    after = {"decode": ("net",), "net": ("seg",), "seg": ("lanes", "net")}
+    changed = replace(plan, tasks=tuple(replace(t, after=after.get(t.name, t.after)) for t in plan.tasks))
+    (found,) = [where for where, text in faults(changed) if "without a circle" in text]
+    assert plan.tasks[0].name == "decode" and found == ("tasks", 1, "after")
 
 
 def test_a_rich_plan_comes_back(tmp_path: Path) -> None:

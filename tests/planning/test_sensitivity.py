@@ -9,6 +9,7 @@ import pytest
 from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
+from socsched.faults.model import Faults, Hog
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.planner import make_plan
@@ -26,7 +27,6 @@ from socsched.planning.sensitivity import (
     spare,
 )
 from socsched.sim.engine import simulate
-from socsched.sim.faults import Faults, Hog
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, lines, platform, shaken, takes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_plans import HERE, MS, Scripted, pipeline, plan, run, sleep, task
 
+from socsched.faults.model import Dropout, Failure, Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan
 from socsched.runtime.dispatch import Dispatcher
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor import execute
-from socsched.runtime.faults import Dropout, Failure, Faults, Overrun, Slowdown
 from socsched.runtime.frame_accounting import Account, Ledger
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Overload, Policies, StagePolicy
@@ -129,13 +130,15 @@ def spare() -> Plan:
 FAULTS = {
     "none": Faults(),
     "dropout": Faults(dropouts=(Dropout("s", 30 * MS, 90 * MS),)),
-    "slow": Faults(slowdowns=(Slowdown("cpu", 20 * MS, 120 * MS, 20.0),)),
-    "overruns": Faults(overruns=(Overrun("b", 0.4, 30.0),)),
+    "slow": Faults(slowdowns=(Slowdown("cpu", 20 * MS, 120 * MS, Fraction(20)),)),
+    "overruns": Faults(overruns=(Overrun("b", Fraction(2, 5), Fraction(30)),)),
     "failure": Faults(failures=(Failure("cpu", 60 * MS, "fail", (1,)),)),
     "hang": Faults(failures=(Failure("cpu", 60 * MS, "hang", (1,)),)),
     "all": Faults(
-        (Dropout("s", 30 * MS, 60 * MS),), (Slowdown("cpu", 20 * MS, 90 * MS, 9.0),), (Overrun("c", 0.5, 9.0),),
-        (Failure("cpu", 100 * MS, "hang", (1,)),),
+        dropouts=(Dropout("s", 30 * MS, 60 * MS),),
+        slowdowns=(Slowdown("cpu", 20 * MS, 90 * MS, Fraction(9)),),
+        overruns=(Overrun("c", Fraction(1, 2), Fraction(9)),),
+        failures=(Failure("cpu", 100 * MS, "hang", (1,)),),
     ),
 }  # fmt: skip
 

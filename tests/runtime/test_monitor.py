@@ -7,8 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,15 +19,15 @@ from run_plans import HERE, MS, Scripted, plan, run, sleep, task, workers
 
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError, InputError
+from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.runtime import journal
-from socsched.runtime.faults import Failure, Faults, Overrun, Slowdown, load_faults
 from socsched.runtime.frames_file import read_frames
 from socsched.runtime.journal import Journal, recover
 from socsched.runtime.limp_home import limp_home_plans, lost_with, without
-from socsched.runtime.monitor import hang_limit
+from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Overload, Policies, StagePolicy, load_policies
 from socsched.trace.trace import Instant, Job, Slice, Trace
@@ -95,6 +98,27 @@ def test_overruns_late_jobs_and_growing_queues_are_told_while_they_happen() -> N
         job.start_ns <= note.time_ns < job.finish_ns for note in late for job in trace.jobs if job.frame == note.frame
     ), "told before the job ended"
     assert any(note.kind == "overload" and "its queue grew" in note.text for note in trace.instants)
+
+
+def test_jobs_of_a_task_that_overrun_at_the_same_time_are_each_reported_once() -> None:
+    one = task("a", "s", wcet_ns=2 * MS, deadline_ns=20 * MS)
+    running: dict[int, Any] = {
+        frame: SimpleNamespace(
+            task=one, begun_ns=0, void=False, job=Job(task="a", frame=frame, activation_ns=0, deadline_ns=20 * MS)
+        )
+        for frame in (5, 6)
+    }
+    dispatcher: Any = SimpleNamespace(running=running, tasks={}, trace=Trace("measured", 10**9, 0))
+    monitor = Monitor(
+        plan(one, sensors={"s": 10 * MS}), lambda: dispatcher, nullcontext(), 0, lambda *_: None, lambda _: 10**12
+    )
+    for now in (3, 4, 21, 22, 23):
+        monitor.look(now * MS)
+    assert dispatcher.trace.counters["overruns.a"] == [(0, 0.0), (3 * MS, 1.0), (3 * MS, 2.0)]
+    assert [note.frame for note in dispatcher.trace.instants] == [5, 6]
+    running.clear()
+    monitor.look(30 * MS)
+    assert not monitor._told, "ended jobs are forgotten"
 
 
 def burdened(policy: StagePolicy, **changes: Any) -> tuple[Trace, dict[str, Any], Scripted]:
@@ -186,7 +210,10 @@ def test_shed_frames_are_dropped_in_a_run() -> None:
 
 def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says() -> None:
     made = plan(task("a", "s", period_ns=20 * MS), sensors={"s": 20 * MS})
-    for faults in (Faults(slowdowns=(Slowdown("cpu", 0, 10**12, 5.0),)), Faults(overruns=(Overrun("a", 1.0, 5.0),))):
+    for faults in (
+        Faults(slowdowns=(Slowdown("cpu", 0, 10**12, Fraction(5)),)),
+        Faults(overruns=(Overrun("a", Fraction(1), Fraction(5)),)),
+    ):
         trace = run(made, Scripted(lambda *_: sleep(2)), frames=6, options=Options(faults=faults))
         assert all(job.exec_ns >= 10 * MS for job in trace.jobs)
     drawn = [
@@ -197,48 +224,12 @@ def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says() -> Non
                 Scripted(),
                 frames=30,
                 seed=3,
-                options=Options(faults=Faults(overruns=(Overrun("a", 0.3, 900.0),))),
+                options=Options(faults=Faults(overruns=(Overrun("a", Fraction(3, 10), Fraction(900)),))),
             )
             for _ in range(1)
         )
     ]
     assert len(drawn[0]) < 30
-
-
-def test_a_faults_file_is_read_with_all_its_findings(tmp_path: Path) -> None:
-    made = two_lanes()
-    good = tmp_path / "good.yaml"
-    good.write_text(
-        "dropouts: [{sensor: s, from: 2 s, until: 3 s}]\n"
-        "slowdowns: [{engine: cpu, from: 5 s, until: 6 s, factor: 1.5}]\n"
-        "overruns: [{stage: b, probability: 0.01, factor: 2}]\n"
-        "failures: [{engine: cpu, lanes: [1], at: 2 s, kind: hang}]\n"
-    )
-    faults = load_faults(good, made)
-    assert faults.failures == (Failure("cpu", 2 * 10**9, "hang", (1,)),) and faults.overruns[0].factor == 2.0
-    assert load_faults(good, made).slowdowns[0].until_ns == 6 * 10**9 and faults.dropouts[0].sensor == "s"
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(
-        "failures: [{engine: gpu, at: 2 s, kind: melt}]\noverruns: [{stage: b, probability: 2}]\nfire: []\n"
-        "dropouts: [{sensor: s, from: 3 s, until: 2 s}]\n"
-    )
-    with pytest.raises(DescriptorError) as caught:
-        load_faults(bad, made)
-    text = str(caught.value)
-    assert all(word in text for word in ("gpu", "melt", "factor", "fire", "bad.yaml:2", "ends after its start"))
-
-
-def test_what_simulations_read_runs_read_too(tmp_path: Path) -> None:
-    """The same file, as long as it has no failures, which no simulation knows yet."""
-    from socsched.sim import faults as simulated
-
-    file = tmp_path / "faults.yaml"
-    file.write_text(
-        "dropouts: [{sensor: s, from: 2 s, until: 3 s}]\noverruns: [{stage: b, probability: 0.5, factor: 2}]\n"
-    )
-    there, here = simulated.load_faults(file, two_lanes()), load_faults(file, two_lanes())
-    assert (there.dropouts[0].from_ns, there.dropouts[0].sensor) == (here.dropouts[0].from_ns, here.dropouts[0].sensor)
-    assert float(there.overruns[0].factor) == here.overruns[0].factor
 
 
 def test_a_policy_file_is_read_with_all_its_findings(tmp_path: Path) -> None:
@@ -276,12 +267,11 @@ def test_plans_without_the_lanes_lost_are_made_beforehand(checkout: Path) -> Non
 
 def test_a_journal_gives_back_what_was_written_and_ignores_a_torn_line(tmp_path: Path) -> None:
     trace = Trace("measured", 10**9, 7)
-    blank: dict[str, Any] = {"origin": {}} if "origin" in Job.__slots__ else {}
     file = tmp_path / "run" / "journal.jsonl"
     with Journal(file, trace):
         trace.releases["s"] = [0, 10]
-        trace.jobs.append(Job(task="a", frame=0, activation_ns=1, deadline_ns=9, status="done", finish_ns=5, **blank))
-        trace.jobs.append(Job(task="a", frame=1, activation_ns=11, deadline_ns=19, **blank))
+        trace.jobs.append(Job(task="a", frame=0, activation_ns=1, deadline_ns=9, status="done", finish_ns=5))
+        trace.jobs.append(Job(task="a", frame=1, activation_ns=11, deadline_ns=19))
         trace.slices.append(Slice("cpu", (0, 1), 0, "a", 2, 5))
         trace.counters["queue.a"] = [(0, 1.0)]
         waiting = trace.jobs[1]
@@ -328,7 +318,9 @@ def test_a_journal_that_cannot_be_written_any_more_loses_nothing(tmp_path: Path)
 
 _KILLED = """
 import sys
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from run_plans import MS, Scripted, plan, run, sleep, task
 from socsched.runtime import session
 from socsched.runtime.options import Options

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -43,6 +44,11 @@ def test_a_reservation_serves_all_tasks_of_a_worker_in_the_shortest_period() -> 
     tasks = [task("a", period_ns=10 * MS, wcet_ns=2 * MS), task("b", period_ns=40 * MS, wcet_ns=8 * MS)]
     found = realtime.reservation(tasks)
     assert found == realtime.Reservation(4 * MS, 10 * MS, 10 * MS)
+    soon = task("d", period_ns=20 * MS, wcet_ns=2 * MS, deadline_ns=3 * MS)
+    assert realtime.reservation([tasks[0], soon]) == realtime.Reservation(3 * MS, 3 * MS, 10 * MS), "its deadline"
+    urgent = replace(soon, deadline_ns=1 * MS)
+    assert realtime.reservation([tasks[0], urgent]).deadline_ns == 3 * MS, "as long as the budget at least"
+    assert realtime.reservation([task("e", period_ns=10 * MS, wcet_ns=1)]).runtime_ns == 1024
     full = realtime.reservation([task("c", period_ns=MS, wcet_ns=5 * MS, deadline_ns=9 * MS)])
     assert full.runtime_ns <= full.deadline_ns <= full.period_ns
 
@@ -123,11 +129,10 @@ def test_releases_are_at_their_nominal_times_and_their_lateness_is_recorded() ->
 
 
 def test_dispatch_overhead_is_the_wait_of_a_job_that_waits_for_nothing_else() -> None:
-    blank: dict[str, Any] = {"origin": {}} if "origin" in Job.__slots__ else {}
 
     def job(name: str, activation: int, start: int, end: int) -> Job:
         return Job(task=name, frame=0, activation_ns=activation, deadline_ns=99, start_ns=start, finish_ns=end,
-                   exec_ns=end - start, status="done", **blank)  # fmt: skip
+                   exec_ns=end - start, status="done")  # fmt: skip
 
     trace = Trace("measured", 100, 0)
     trace.jobs = [job("a", 0, 3, 10), job("b", 5, 14, 20), job("c", 20, 21, 22)]

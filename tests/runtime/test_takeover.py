@@ -19,7 +19,7 @@ from socsched.runtime.backends.base import Setting
 from socsched.runtime.dispatch_policy import EventChained
 from socsched.runtime.executor_state import Hub
 from socsched.runtime.failover import Losses
-from socsched.runtime.faults import InjectedFailure
+from socsched.runtime.injector import InjectedFailure
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.overload import Policies
 from socsched.runtime.plan_instance import Version

@@ -11,9 +11,9 @@ from builders import chain, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
 from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
+from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.limits import HORIZON_NS, LONGEST_NS
 from socsched.planning.plan import ExecutionTimes, Level, Plan, PlannedEngine, Task, Throttle
-from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.sim.policies import describe_policies, get_policy
 
 LANES = (1, 2, 3, 8, 31, 32, 33, 40, 61, 62, 63, 64, 65, 127, 128, 129, 1000, 1023, 1024)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from socsched.cost.cost import Segment
+from socsched.faults.model import Burst, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan
-from socsched.sim.faults import Burst, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from tests.sim.builders import chain, engine, plan, sensor, task
 
 DURATION = 2_000_000

@@ -9,9 +9,9 @@ from builders import MS, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.faults.model import Dropout, Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
-from socsched.sim.faults import Dropout, Faults, Overrun, Slowdown
 from socsched.sim.policies import get_policy
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace

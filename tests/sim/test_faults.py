@@ -9,9 +9,10 @@ import pytest
 from builders import engine, plan, sensor, task
 
 from socsched.errors import DescriptorError
+from socsched.faults.file import load_faults
+from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
+from socsched.faults.random_faults import KINDS, draw
 from socsched.sim.engine import simulate
-from socsched.sim.faults import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall, load_faults
-from socsched.sim.random_faults import KINDS, draw
 
 PINNED = Stall("gpu", 5022054565, 5212107977)
 PLAN = plan([task("head", 1, engine="gpu")], [engine("gpu")], sensors=[sensor("lidar", 10**8)])

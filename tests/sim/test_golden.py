@@ -19,10 +19,10 @@ from rich_plan import DURATION, rich_faults, rich_plan
 
 from socsched.api.folders import save
 from socsched.errors import MachineError
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.sim.build import load_kernel
 from socsched.sim.engine import run
-from socsched.sim.faults import Faults
 from socsched.trace.io import load as load_trace
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from random_plans import CAPACITY, HORIZON, plans
 
 from socsched.cost.contention import stretched_ns
+from socsched.faults.model import Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan, Task
 from socsched.sim.engine import simulate
-from socsched.sim.faults import Faults, Overrun, Slowdown
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 

@@ -9,7 +9,7 @@ import yaml
 from builders import engine, plan, sensor, task
 
 from socsched.descriptor.execution_file import ExecutionFile
-from socsched.sim.faults import load_faults
+from socsched.faults.file import load_faults
 
 DOCS = Path(__file__).parents[2] / "docs"
 

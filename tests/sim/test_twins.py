@@ -13,9 +13,9 @@ from random_plans import HORIZON, faults, plans
 from reference.engine import simulate as reference
 from twins import compiled, same
 
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.sim.engine import SimulationRun, run
-from socsched.sim.faults import Faults
 from socsched.sim.totals import totals
 from socsched.trace.metrics import result
 from socsched.trace.summary import result as summary

@@ -21,11 +21,11 @@ from twins import compiled, equal_outcomes
 
 from socsched.cost.cost import Segment
 from socsched.errors import SocschedError, UsageError
+from socsched.faults.model import Burst, Faults, Hog, Overrun, Slowdown
 from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_LANES, MOST_QUEUE
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.planning.ranges import faults
 from socsched.sim.engine import run
-from socsched.sim.faults import Burst, Faults, Hog, Overrun, Slowdown
 from socsched.sim.invariants import check_tables
 from socsched.sim.lower import lower
 

@@ -10,9 +10,9 @@ from why_checks import check
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.faults.model import Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan, Throttle
 from socsched.sim.engine import run
-from socsched.sim.faults import Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.trace.why import Explanation, Why
 from tests.sim.builders import MS, chain, engine, plan, sensor, task

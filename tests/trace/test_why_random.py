@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from why_checks import check
 
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.sim.engine import run
-from socsched.sim.faults import Faults
 from socsched.trace.trace import Trace
 from socsched.trace.why import KINDS, Explanation, Why
 from tests.sim.random_plans import HORIZON, faults, plans

@@ -31,6 +31,7 @@ from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
+from socsched.faults.model import Dropout, Faults
 from socsched.models.pointpillars.decode import decode
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
 from socsched.models.pointpillars.voxelise import voxelise
@@ -41,7 +42,6 @@ from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSens
 from socsched.planning.search_report import SearchReport
 from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
-from socsched.runtime.faults import Dropout, Faults
 from socsched.runtime.inputs import Scenes
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import overheads

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from socsched.errors import UsageError
+from socsched.faults.model import Faults
 from socsched.literature.studies import variation
 from socsched.planning.plan import Plan
 from socsched.sim.build import load_kernel
 from socsched.sim.callbacks import Callbacks
-from socsched.sim.faults import Faults
 from socsched.sim.lower import lower
 from socsched.sim.policies import REGISTERED, Policy, Term
 from socsched.sim.policies.controllers import View

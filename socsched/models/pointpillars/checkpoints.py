@@ -25,11 +25,11 @@ from socsched.errors import InputError, UsageError
 from socsched.graph.network import Network
 from socsched.models.pointpillars import network as full
 from socsched.models.pointpillars import small
+from socsched.models.pointpillars.batch_norm import fold
+from socsched.models.pointpillars.onnx_weights import layers_of
 from socsched.models.weights import Weights, check_weights
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-EPS = 1e-3
-"""Epsilon of every batch norm in these projects."""
 LAYOUTS = ("zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 MIDDLE = -1.0
 """Height of the pillars' centre, metres."""
@@ -142,16 +142,6 @@ def _placed(plain: Arrays, layout: str, names: list[str]) -> tuple[Weights, set[
     return found, used
 
 
-def fold(
-    weight: npt.NDArray[Any], bias: npt.NDArray[Any], norm: tuple[npt.NDArray[Any], ...], transposed: bool
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return weight and bias with a following batch norm (gain, shift, mean, variance) folded in."""
-    gain, shift, mean, var = norm
-    scale = gain / np.sqrt(var + EPS)
-    along = (1, -1) if transposed else (-1, 1)
-    return weight * scale.reshape(along + (1,) * (weight.ndim - 2)), (bias - mean) * scale + shift
-
-
 def _features(raw: Weights, layout: str, remarks: list[str]) -> None:
     """Fold the pillar features of a layout into the nine of this project."""
     weight, bias = np.array(raw["pfn.weight"]), np.array(raw["pfn.bias"])
@@ -200,8 +190,6 @@ def from_onnx(path: str, layout: str) -> Imported:
     Pillar feature net and the rest may be in separate files: parameters a file lacks are named.  Raises InputError if a
     file cannot be read, MachineError without the package onnx.
     """
-    from socsched.models.pointpillars.onnx_weights import layers_of
-
     found = layers_of(path)
     model = (
         "pointpillars-s" if any(len(w) == small.CHANNELS for w, _, kind in found if kind == "pfn") else "pointpillars"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from socsched.errors import MachineError
 from socsched.models.onnx_file import OnnxFile
-from socsched.models.pointpillars.checkpoints import fold
+from socsched.models.pointpillars.batch_norm import fold
 
 Entry = tuple[npt.NDArray[Any], npt.NDArray[Any], str]
 

@@ -65,6 +65,13 @@ def get_policy(name: str) -> Policy:
     return found if isinstance(found, Policy) else Policy(name, found)
 
 
+def name_of(policy_or_name: str | Policy | Key) -> str:
+    """Return the name of a policy; an object or a function is registered in this process under that name."""
+    if isinstance(policy_or_name, str):
+        return get_policy(policy_or_name).name
+    return register(policy_or_name)
+
+
 def register(made: Policy | Key, name: str = "") -> str:
     """Register a policy, or a function that serves as one, in this process and return its name.
 

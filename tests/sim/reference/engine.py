@@ -18,8 +18,8 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
 
+from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.sim.faults import Faults
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.units import format_duration
 from tests.sim.reference.memory import Memory

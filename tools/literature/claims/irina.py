@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from socsched.faults.model import Burst, Faults
 from socsched.literature.studies.multiprogram import interval
 from socsched.planning.plan import Plan, PlannedSensor
 from socsched.sim.engine import run
-from socsched.sim.faults import Burst, Faults
 from tools.literature.claims._plans import SECOND, engine, kernels, plan, task
 from tools.literature.claims.claim import Claim
 

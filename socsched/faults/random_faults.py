@@ -8,19 +8,25 @@ traffic from 5 to 50 % of the achievable DRAM bandwidth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
 from typing import Any
 
+from socsched.faults.model import SECTIONS, Burst, Delay, Dropout, Faults, Hog, Slowdown, Stall, by_field
 from socsched.planning.plan import Plan, PlannedSensor
-from socsched.sim.faults import Burst, Delay, Dropout, Hog, Slowdown, Stall
 
-KINDS = ("dropouts", "delays", "bursts", "slowdowns", "throttles", "stalls", "deaths", "hogs")
+KINDS = tuple(name for name, section in SECTIONS.items() if section.drawn)
 """Sections of a faults file that can be drawn."""
 
 _SHORTEST, _LONGEST = 20_000_000, 1_000_000_000
 _OF_SENSORS = ("dropouts", "delays", "bursts")
 _MINUTE = 60 * 10**9
+
+
+def random_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: Sequence[str] = ()) -> Faults:
+    """Return faults drawn from a seed, `rate` per minute, of the given `kinds` (empty: all that can be drawn)."""
+    return by_field(draw(plan, seed, rate, until_ns, tuple(kinds) or KINDS).items())
 
 
 def draw(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: tuple[str, ...] = KINDS) -> dict[str, list[Any]]:

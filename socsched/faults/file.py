@@ -1,22 +1,4 @@
-"""Faults to inject into a simulation, and the file format that describes them.
-
-dropouts:  [{sensor: lidar, from: 2 s, until: 3 s}]           frames released in the window are lost
-delays:    [{sensor: lidar, from: 2 s, until: 3 s, by: 20 ms}]  frames released in the window arrive late
-bursts:    [{sensor: lidar, at: 2 s, frames: 3}]              that many extra frames with the first one after `at`
-slowdowns: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  everything on the engine takes factor times as long
-throttles: [{engine: gpu, from: 5 s, until: 6 s, factor: 1.5}]  the same, marked in the trace as thermal throttling
-stalls:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine stalls; running work continues afterwards
-deaths:    [{engine: gpu, from: 5 s, until: 6 s}]             the engine fails; running work is lost
-overruns:  [{stage: head, probability: 0.01, factor: 2}]      a job takes factor times its planned work
-hogs:      [{engine: gpu, from: 5 s, until: 6 s, bandwidth: 20 GB/s}]  foreign DRAM traffic, as if from that engine
-random:    {seed: 1, rate: 2, until: 60 s, kinds: [stalls]}   additional faults drawn from a seed, `rate` per minute
-
-Every section may be absent.  Windows are [from, until) from the start of the simulation; factors lie between 1 and
-1000.  Windows may overlap: slowdowns multiply, hogs add up, and of several delays the longest applies.  Frames of a
-sensor do not overtake each other, so a delay and the sensor's jitter together are at most its period.  `kinds` names
-sections of this file; if it is absent, all except overruns (which have a probability of their own).  The distributions
-are documented in `sim.random_faults`.
-"""
+"""Files of faults: read against the names of a plan, with every finding reported (format: `socsched.faults`)."""
 
 from __future__ import annotations
 
@@ -27,6 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.faults.model import (
+    FAILURES,
+    SECTIONS,
+    SIMULATION,
+    Burst,
+    Delay,
+    Dropout,
+    Failure,
+    Faults,
+    Hog,
+    Overrun,
+    Slowdown,
+    Stall,
+    by_field,
+    cannot,
+    sections_of,
+)
+from socsched.faults.random_faults import KINDS, draw
 from socsched.planning.plan import Plan
 from socsched.units import format_duration, parse, parse_duration
 
@@ -34,123 +34,38 @@ if TYPE_CHECKING:
     from socsched.descriptor.source import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Dropout:
-    """Frames of `sensor` released in [from_ns, until_ns) never arrive."""
+def load_faults(path: str | Path, plan: Plan, by: str = SIMULATION) -> Faults:
+    """Read a faults file (YAML or JSON) against the names of `plan`; raise DescriptorError with every finding.
 
-    sensor: str
-    from_ns: int
-    until_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Slowdown:
-    """Jobs on `engine` take `factor` times as long in [from_ns, until_ns)."""
-
-    engine: str
-    from_ns: int
-    until_ns: int
-    factor: Fraction
-    throttle: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Frames of `sensor` released in [from_ns, until_ns) arrive `by_ns` later than they were released."""
-
-    sensor: str
-    from_ns: int
-    until_ns: int
-    by_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """`frames` extra frames arrive at once with the first frame of `sensor` from `at_ns` on."""
-
-    sensor: str
-    at_ns: int
-    frames: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """`engine` stalls in [from_ns, until_ns); with `lost`, jobs running there are aborted."""
-
-    engine: str
-    from_ns: int
-    until_ns: int
-    lost: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Hog:
-    """Foreign traffic draws `bandwidth` bytes/s of DRAM in [from_ns, until_ns), as `engine` would."""
-
-    engine: str
-    from_ns: int
-    until_ns: int
-    bandwidth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Overrun:
-    """A job of `stage` takes `factor` times its planned work, with this probability."""
-
-    stage: str
-    probability: Fraction
-    factor: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """All faults of a simulation; empty by default."""
-
-    dropouts: tuple[Dropout, ...] = ()
-    slowdowns: tuple[Slowdown, ...] = ()
-    overruns: tuple[Overrun, ...] = ()
-    stalls: tuple[Stall, ...] = ()
-    delays: tuple[Delay, ...] = ()
-    bursts: tuple[Burst, ...] = ()
-    hogs: tuple[Hog, ...] = ()
-
-
-def load_faults(path: str | Path, plan: Plan) -> Faults:
-    """Read a faults file (YAML or JSON) against the names of `plan`; raise DescriptorError with every finding."""
+    `by`: what injects them, `model.SIMULATION` or `model.RUN`; faults that it cannot inject are findings.
+    """
     from socsched.descriptor.source import read
 
     document = read(path)
     sections = _sections(plan)
-    found: dict[str, list[Any]] = {}
+    found: list[tuple[str, list[Any]]] = []
     for name, entries in document.data.items():
         if name == "random":
-            for kind, drawn in _drawn(document, entries, plan).items():
-                found.setdefault(_FIELD.get(kind, kind), []).extend(drawn)
+            found += _drawn(document, entries, plan, by).items()
+        elif name in SECTIONS and by not in SECTIONS[name].by:
+            document.report((name,), f"{cannot(by, name)}: expected one of {_expected(by)}", key=True)
         elif name not in sections:
-            document.report((name,), f"expected one of {', '.join((*sections, 'random'))}", key=True)
+            document.report((name,), f"expected one of {_expected(by)}", key=True)
         elif not isinstance(entries, list):
             document.report((name,), "expected a list of faults")
         else:
             made = [_entry(document, (name, i), entry, *sections[name]) for i, entry in enumerate(entries)]
-            found.setdefault(_FIELD.get(name, name), []).extend(fault for fault in made if fault is not None)
-            if name == "delays":
-                _check_delays(document, made, plan)
+            found.append((name, [fault for fault in made if fault is not None]))
+            if name in _CHECKS:
+                _CHECKS[name](document, made, plan)
     document.check()
-    return Faults(**{name: tuple(faults) for name, faults in found.items()})
+    return by_field(found)
 
 
-def draw_faults(plan: Plan, seed: int, rate: Fraction, until_ns: int, kinds: Sequence[str] = ()) -> Faults:
-    """Return faults drawn from a seed, `rate` per minute, of the given `kinds` (empty: all that can be drawn)."""
-    from socsched.sim.random_faults import KINDS, draw
-
-    found: dict[str, list[Any]] = {}
-    for kind, drawn in draw(plan, seed, rate, until_ns, tuple(kinds) or KINDS).items():
-        found.setdefault(_FIELD.get(kind, kind), []).extend(drawn)
-    return Faults(**{name: tuple(faults) for name, faults in found.items()})
+def _expected(by: str) -> str:
+    return ", ".join((*sections_of(by), "random"))
 
 
-_FIELD = {"throttles": "slowdowns", "deaths": "stalls"}
-"""Sections whose faults are a variety of another section's."""
 _Reader = Callable[[object], Any]
 
 
@@ -172,6 +87,7 @@ def _sections(plan: Plan) -> dict[str, tuple[Callable[..., Any], dict[str, _Read
         "deaths": (partial(Stall, lost=True), {"engine": engine, **window}),
         "overruns": (Overrun, {"stage": stage, "probability": probability, "factor": factor}),
         "hogs": (Hog, {"engine": engine, **window, "bandwidth": rate}),
+        "failures": (Failure, {"engine": engine, "at": instant, "kind": _kind, "lanes": _lanes}),
     }
 
 
@@ -181,6 +97,29 @@ def _check_delays(document: Document, delays: Sequence[Delay | None], plan: Plan
         if delay and delay.by_ns > longest[delay.sensor]:
             most = format_duration(longest[delay.sensor])
             document.report(("delays", index, "by"), f"expected at most {most}, or frames would overtake each other")
+
+
+def _check_overruns(document: Document, overruns: Sequence[Overrun | None], plan: Plan) -> None:
+    seen: dict[str, int] = {}
+    for index, overrun in enumerate(overruns):
+        if overrun and seen.setdefault(overrun.stage, index) != index:
+            first = f"overruns[{seen[overrun.stage]}]"
+            document.report(("overruns", index, "stage"), f"expected every stage once, {first} is of {overrun.stage!r}")
+
+
+def _check_failures(document: Document, failures: Sequence[Failure | None], plan: Plan) -> None:
+    lanes = {engine.id: engine.lanes for engine in plan.engines}
+    for index, failure in enumerate(failures):
+        if failure and max(failure.lanes, default=0) >= lanes[failure.engine]:
+            most = lanes[failure.engine] - 1
+            document.report(("failures", index, "lanes"), f"expected lanes from 0 to {most}, as {failure.engine} has")
+
+
+_CHECKS: dict[str, Callable[[Document, Sequence[Any], Plan], None]] = {
+    "delays": _check_delays,
+    "overruns": _check_overruns,
+    "failures": _check_failures,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +132,8 @@ class _Random:
 _MOST_DRAWN = 100_000
 
 
-def _drawn(document: Document, entry: object, plan: Plan) -> dict[str, list[Any]]:
+def _drawn(document: Document, entry: object, plan: Plan, by: str) -> dict[str, list[Any]]:
     """Return the faults requested by section ``random``, by section; on errors, add findings and return none."""
-    from socsched.sim.random_faults import KINDS, draw
-
     fields: dict[str, _Reader] = {
         "seed": _whole("a whole number of 0 or more as seed", 0, 2**63 - 1),
         "rate": _ratio("a rate from 0 to 6000 faults a minute", 0, 6000),
@@ -210,7 +147,12 @@ def _drawn(document: Document, entry: object, plan: Plan) -> dict[str, list[Any]
         for index, kind in enumerate(kinds):
             if kind not in KINDS or kind in kinds[:index]:
                 document.report(("random", "kinds", index), f"expected each of {', '.join(KINDS)} once at most")
+            elif by not in SECTIONS[kind].by:
+                document.report(("random", "kinds", index), cannot(by, kind))
         entry = {key: value for key, value in entry.items() if key != "kinds"}
+    elif foreign := [kind for kind in KINDS if by not in SECTIONS[kind].by]:
+        possible = ", ".join(kind for kind in KINDS if kind not in foreign)
+        document.report(("random",), f"expected kinds, some of {possible}: {cannot(by, foreign[0])}")
     request = _entry(document, ("random",), entry, _Random, fields, ("kinds",))
     if request is None or len(document.findings) > before:
         return {}
@@ -218,6 +160,10 @@ def _drawn(document: Document, entry: object, plan: Plan) -> dict[str, list[Any]
         document.report(("random", "rate"), f"expected at most {_MOST_DRAWN} faults until then")
         return {}
     return draw(plan, request.seed, request.rate, request.until_ns, kinds)
+
+
+_OPTIONAL: Mapping[str, object] = {"lanes": []}
+"""Field of an entry -> its value if it is absent."""
 
 
 def _entry(
@@ -237,6 +183,7 @@ def _entry(
     for name in entry:
         if name not in fields:
             document.report((*where, name), f"expected one of {known}", key=True)
+    entry = {**_OPTIONAL, **entry}
     values = [_value(document, (*where, name), entry, name, reader) for name, reader in fields.items()]
     if len(document.findings) > before or None in values:
         return None
@@ -266,6 +213,18 @@ def _one_of(what: str, names: Sequence[str]) -> _Reader:
         return str(value)
 
     return read
+
+
+def _kind(value: object) -> str:
+    if value not in FAILURES:
+        raise ValueError(f"expected one of {', '.join(FAILURES)}, got {value!r}")
+    return str(value)
+
+
+def _lanes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(lane) is int and lane >= 0 for lane in value):
+        raise ValueError(f"expected a list of lane numbers, got {value!r}")
+    return tuple(value)
 
 
 def _ratio(what: str, low: int, high: int) -> _Reader:

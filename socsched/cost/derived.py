@@ -1,0 +1,20 @@
+"""The roofline as a source of costs, for every stage with a model; of host code it is a lower bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from socsched.cost.conversion import is_host_code
+from socsched.cost.roofline import Estimate
+from socsched.cost.sources import ROOFLINE, CostSource, Request
+
+
+def cost(request: Request) -> Estimate | None:
+    """Return the roofline estimate of a stage or of a part of a network."""
+    found = request.roofline()
+    if found is not None and request.work is not None and is_host_code(request.work):
+        return replace(found, lower=True)
+    return found
+
+
+SOURCE = CostSource("roofline", ROOFLINE, cost, parts=True)

@@ -18,10 +18,10 @@ from torch_networks import torch_forward as torch_forward
 from torch_networks import torch_milliseconds as torch_milliseconds
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.gpu.cuda import build_cuda
-from socsched.compiler.gpu.cuda_api import Stream, cudart
-from socsched.compiler.gpu.runtime import GpuStage
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.cuda.cuda_api import Stream, cudart
+from socsched.compiler.targets.cuda.passes import build_cuda
+from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 

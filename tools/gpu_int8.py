@@ -21,18 +21,18 @@ import int8_networks
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu.cuda import build_cuda
-from socsched.compiler.gpu.runtime import GpuStage
 from socsched.compiler.layouts import convert
+from socsched.compiler.loading.stages import load
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.build import build_int8
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import FILE, Scales, read_scales
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.runtime import load
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.cuda.passes import build_cuda
+from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
@@ -206,7 +206,7 @@ def compare(cases: list[tuple[Case, Artifact, float]], arch: str, repeats: int, 
 
 def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     """Print every kernel of an int8 stage with its time alone and its share of the products' work."""
-    from socsched.compiler.gpu.int8_lower import lower_int8
+    from socsched.compiler.targets.cuda.int8_lower import lower_int8
 
     network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
     q = quantised(read(import_network(network), network), weights, scales)

@@ -36,11 +36,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compiler
 from aarch64_loops import instructions, products
 
 from socsched.cli.doctor_tools import LLVM_MCA
-from socsched.compiler.cpu import conv_kernels, half, winograd
-from socsched.compiler.cpu.half import Layer, Method
-from socsched.compiler.cpu.shapes import Lying, Order, Window
-from socsched.compiler.cpu.vector import NEON, NEON_HALF, Vector, tile
 from socsched.compiler.environment import tvm
+from socsched.compiler.targets.llvm import conv_kernels, half, winograd
+from socsched.compiler.targets.llvm.half import Layer, Method
+from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
+from socsched.compiler.targets.llvm.vector import NEON, NEON_HALF, Vector, tile
 
 DISPATCH = {"neoverse-n1": 8}
 PROBE = [f"fmla v{register}.4s, v0.4s, v1.s[0]" for register in range(8, 24)]

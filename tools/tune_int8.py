@@ -26,25 +26,25 @@ import gpu_common as bench
 import numpy as np
 import tune_gpu
 
-from socsched.compiler.cpu.int8_kernels import Epilogue, Stored
 from socsched.compiler.environment import tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu import int8_gemm, kernels
-from socsched.compiler.gpu.cuda import find_nvcc, write_cubin
-from socsched.compiler.gpu.device_code import supplied
-from socsched.compiler.gpu.int8_gemm import Form
-from socsched.compiler.gpu.int8_lower import lower_int8
-from socsched.compiler.gpu.int8_tile_table import INT8_TABLE
-from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
-from socsched.compiler.gpu.schedule import schedule
-from socsched.compiler.gpu.shapes import Convolution, Tile, up
-from socsched.compiler.gpu.tiles import candidates, estimate, modelled
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.targets.cuda import int8_gemm, kernels
+from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
+from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda.int8_lower import lower_int8
+from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
+from socsched.compiler.targets.cuda.passes import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled
+from socsched.compiler.targets.llvm.int8_kernels import Epilogue, Stored
 
-TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compiler/gpu/int8_tile_table.py"
+TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compiler/targets/cuda/int8_tile_table.py"
 HEADER = '''"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; by tools/tune_int8.py."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gpu_int8 as checks
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.gpu.runtime import GpuStage
+from socsched.compiler.targets.cuda.runtime import GpuStage
 
 IN_FP32 = {"resnet50": 1e-5}
 """Networks that end in operators computed in fp32, and the largest error relative to the largest output there."""

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "compiler
 import small_stages
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.opencl.device import Device
-from socsched.compiler.opencl.run import OpenClStage
+from socsched.compiler.targets.opencl.device import Device
+from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.errors import MachineError
 
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}

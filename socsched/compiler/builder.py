@@ -2,8 +2,8 @@
 
 Meaning of each precision, by target:
     fp32   computed as is.
-    fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `targets.half_unit`): all activations and
-           weights are fp16, convolutions multiply in fp16 and accumulate totals in fp32 (`cpu.half`).
+    fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `llvm.processor`): all activations and
+           weights are fp16, convolutions multiply in fp16 and accumulate totals in fp32 (`llvm.half`).
            llvm otherwise, and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision
            (their dtype is fp16), all intermediate values are fp32.  Rounding of storage and transfers is thus modelled;
            half-precision rounding and overflow of intermediate activations and the accumulators' width are not.
@@ -24,15 +24,14 @@ import numpy as np
 
 from socsched.cache import cache_dir
 from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
-from socsched.compiler.cpu.share_tuning import Tuning
-from socsched.compiler.cpu.share_tuning import check as check_tuning
 from socsched.compiler.layouts import native_layout
-from socsched.compiler.link import tools
+from socsched.compiler.passes.link import tools
 from socsched.compiler.quantize.build import key_part
 from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
-from socsched.compiler.target import Build, Target, TargetSpec
-from socsched.compiler.targets import target_of
+from socsched.compiler.target import Build, Target, TargetSpec, target_of
+from socsched.compiler.targets.llvm.share_tuning import Tuning
+from socsched.compiler.targets.llvm.share_tuning import check as check_tuning
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -69,7 +68,7 @@ def compile_stage(
     may occupy, 0 for all; `threads` is the number of threads the loaded stage will use, 0 for the share, or all the
     process may use.  `scales` are the int8 scales of the network's values (`quantize.calibrate`); None selects those
     shipped with the weights, or scales calibrated on seeded normal inputs.  `tuning` holds choices for a CPU's
-    convolutions measured on this share of its cores (`cpu.share_tuning`); they become part of the key.
+    convolutions measured on this share of its cores (`llvm.share_tuning`); they become part of the key.
 
     Raises UsageError for a stage that is not a network or a part or share that does not exist, InputError for weights
     that do not fit, CompileError for anything the engine or target does not support, MachineError for a missing tool or
@@ -270,6 +269,6 @@ def _layout(engine: Engine, precision: str) -> str:
 
 
 def _computes_half(request: _Request) -> bool:
-    from socsched.compiler.cpu.processor import half_unit
+    from socsched.compiler.targets.llvm.processor import half_unit
 
     return request.precision == "fp16" and half_unit(request.spec) is not None

@@ -1,7 +1,15 @@
 """Compile targets: reading of a target's entry in a platform file, and building of networks for it.
 
 A target is one `Target`, registered under the entry-point group ``socsched.targets`` by the `kind` that platform files
-name; the built-in ones have a folder each (`cpu`, `gpu`, `opencl`, `hexagon`).
+name.  Everything that belongs to one target only lies in its folder of `compiler.targets`:
+
+{kind: llvm, host: true} or {kind: llvm, mcpu: native}      this machine, by its vector unit
+{kind: llvm, mtriple: aarch64-linux-gnu, mcpu: cortex-a78ae}  another CPU
+{kind: cuda, arch: sm_87}                                   a GPU
+{kind: opencl}                                              a mobile GPU (Mali, Adreno): sources and a launch plan
+{kind: hexagon, arch: v73}                                  a Hexagon DSP's scalar cores with HVX: object files
+{kind: simulated}                                           an engine without a compiler: its stages are checked
+                                                            against its operator rules and compiled for this machine
 """
 
 from __future__ import annotations
@@ -13,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.cpu.share_tuning import Tuning
+from socsched import plugins
 from socsched.compiler.quantize.scales import Scales
+from socsched.compiler.targets.llvm.share_tuning import Tuning
+from socsched.errors import CompileError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
@@ -84,3 +94,19 @@ class Target:
     precisions: Callable[[Mapping[str, Any]], tuple[str, ...]] = _all
     simulated: bool = False
     tuned_to_share: bool = False
+
+
+def target_of(entry: Mapping[str, Any], engine: str = "engine") -> Target:
+    """Return the compile target of an entry; CompileError if it names no known target."""
+    kind = entry.get("kind")
+    if kind not in plugins.names(GROUP):
+        raise CompileError(
+            f"{engine}: no compiler for target kind {kind!r}", f"kinds: {', '.join(plugins.names(GROUP))}"
+        )
+    found: Target = plugins.load(GROUP, str(kind), Target)
+    return found
+
+
+def resolve(entry: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
+    """Return the resolved target entry of an engine; CompileError if it names no known target."""
+    return target_of(entry, engine).resolve(entry, engine)

@@ -176,7 +176,7 @@ def _built(flavour: _Flavour) -> Path:
 
 
 def _build(folder: Path, flavour: _Flavour) -> None:
-    from socsched.compiler import compilers
+    from socsched.compiler.native import compilers
 
     compiler = compilers.c_compiler()
     headers = Path(sysconfig.get_paths()["include"])

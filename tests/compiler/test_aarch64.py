@@ -17,12 +17,12 @@ import small_stages
 from aarch64_loops import products
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import vector_unit
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import resolve
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network

@@ -21,8 +21,8 @@ from chains import chain
 
 from socsched.cli.root import run
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.bundle import sources
-from socsched.compiler.deploy import Request, compile_bundle
+from socsched.compiler.packaging.bundle import sources
+from socsched.compiler.packaging.deploy import Request, compile_bundle
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales
 from socsched.descriptor.catalog import get_platform
@@ -45,7 +45,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 sys.argv = ['start.sh', *sys.argv[1:]]
 try:
-    runpy.run_module('socsched.compiler.bundle_runner', run_name='__main__')
+    runpy.run_module('socsched.compiler.packaging.bundle_runner', run_name='__main__')
 finally:
     libraries = {line.split('/')[-1].strip() for line in open('/proc/self/maps') if 'libtvm' in line}
     import socsched
@@ -213,7 +213,9 @@ def test_damage_and_strangers_are_told(pipeline: Pipeline, board: Platform, tmp_
 
 def test_only_what_a_board_has_is_imported() -> None:
     """The program's sources need nothing but the standard library, numpy and TVM."""
-    files = sources(["socsched.compiler.bundle_runner", "socsched.models.camera", "socsched.models.centerpoint.decode"])
+    files = sources(
+        ["socsched.compiler.packaging.bundle_runner", "socsched.models.camera", "socsched.models.centerpoint.decode"]
+    )
     names = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -305,7 +307,7 @@ def test_a_full_disk(pipeline: Pipeline, board: Platform, tmp_path: Path, monkey
         raise OSError(28, "No space left on device")
 
     compile_stage(Stage("pfn", "pfn", "pointpillars.pfn"), board.engines[0])
-    monkeypatch.setattr("socsched.compiler.deploy.shutil.copyfile", full)
+    monkeypatch.setattr("socsched.compiler.packaging.deploy.shutil.copyfile", full)
     with pytest.raises(MachineError, match="No space left on device") as caught:
         compile_bundle(pipeline, board, Request(), tmp_path / "out")
     assert caught.value.exit_code == EXIT_MACHINE

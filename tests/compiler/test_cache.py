@@ -17,12 +17,13 @@ import pytest
 
 from socsched import files
 from socsched.cli.root import run
-from socsched.compiler import builder, link
+from socsched.compiler import builder
 from socsched.compiler.artifact import META, find
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu import target as cpu
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
+from socsched.compiler.passes import link
 from socsched.compiler.target import Build, Built
+from socsched.compiler.targets.llvm import target as cpu
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import EXIT_MACHINE, MachineError, UsageError
@@ -64,7 +65,7 @@ def pillars() -> list[np.ndarray]:
 def test_builders_at_the_same_time(fresh_cache: Path, make_engine: Make) -> None:
     """Four processes build one artefact: one entry, and what each of them got gives the same result."""
     text = """
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 import hashlib, numpy as np
 stage = load(compile_stage(PFN, ENGINE))
 generator = np.random.default_rng(0)
@@ -100,7 +101,7 @@ import os, signal, shutil
 from pathlib import Path
 from socsched.compiler.artifact import find
 from dataclasses import replace
-from socsched.compiler.cpu import target
+from socsched.compiler.targets.llvm import target
 from socsched.compiler.target import Built
 from socsched.graph.operators import TensorType
 
@@ -353,7 +354,7 @@ def test_a_gpu_s_share_is_in_the_key(fresh_cache: Path, make_engine: Make, monke
         (folder / "stage.so").write_bytes(b"code")
         return (TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",), ()
 
-    monkeypatch.setattr("socsched.compiler.gpu.cuda.build_cuda", build)
+    monkeypatch.setattr("socsched.compiler.targets.cuda.passes.build_cuda", build)
     engine = make_engine({"kind": "cuda", "arch": "sm_87"}, id="gpu")
     keys = [compile_stage(PFN, engine, share=share).key for share in (0, 2, 3)]
     assert len(set(keys)) == 3 and compile_stage(PFN, engine, share=2).share == 2

@@ -10,7 +10,7 @@ import pytest
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
-from socsched.compiler.runtime import CompiledStage, load
+from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import TensorType

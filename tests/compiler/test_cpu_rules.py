@@ -13,13 +13,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from test_lowering import execute, image, inputs_of, weights_of
 
-from socsched.compiler.aligned import from_tvm
-from socsched.compiler.cpu.fuse import fused
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.vector import AVX2, AVX512, NEON
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.relax_import import bind_weights, import_network
+from socsched.compiler.loading.aligned import from_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.targets.llvm.fuse import fused
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
 from socsched.graph.network import Layer, Network
 
 Array = np.ndarray[Any, Any]

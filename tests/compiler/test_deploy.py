@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.deploy import compile_pipeline, planned
+from socsched.compiler.packaging.deploy import compile_pipeline, planned
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Dram, Engine, Figure, Platform

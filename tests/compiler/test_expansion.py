@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from socsched import plugins
-from socsched.compiler.fusion import read, tensor_type
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.relax_import import layer_types as relax_types
+from socsched.compiler.passes.fusion import read, tensor_type
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.passes.relax_import import layer_types as relax_types
 from socsched.errors import CompileError
 from socsched.graph.expand import fused, layer_types
 from socsched.graph.network import Layer, Network

@@ -10,8 +10,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from socsched.compiler.gpu.convert import SOURCE, blocked, kernel_for
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
+from socsched.compiler.targets.cuda.convert import SOURCE, blocked, kernel_for
 from socsched.graph.operators import TensorType
 
 _AS_HOST = """

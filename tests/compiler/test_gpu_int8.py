@@ -17,22 +17,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 import gpu_networks
 from int8_networks import conv, full_range, image, prepared, residual_block, scales_of, transposed, weights_of
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu.int8_dot import dot_for, int8_options
-from socsched.compiler.cpu.int8_lower import lower_int8 as lower_host
-from socsched.compiler.cpu.processor import native_target
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu.int8_build import build_int8_executable
-from socsched.compiler.gpu.int8_lower import lower_int8
 from socsched.compiler.layouts import convert
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.cuda.int8_build import build_int8_executable
+from socsched.compiler.targets.cuda.int8_lower import lower_int8
+from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
+from socsched.compiler.targets.llvm.int8_lower import lower_int8 as lower_host
+from socsched.compiler.targets.llvm.processor import native_target
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType

@@ -15,15 +15,15 @@ from int8_networks import conv, full_range, residual_block, scales_of, transpose
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.environment import tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu.cuda import build_cuda
-from socsched.compiler.gpu.runtime import GpuStage
 from socsched.compiler.layouts import convert
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.cuda.passes import build_cuda
+from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 

@@ -22,19 +22,19 @@ from cuda_emulator import Emulated
 from test_gpu_code import needs_nvcc, report, source_of
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu.int8_kernels import Epilogue, Stored
-from socsched.compiler.cpu.processor import native_target
 from socsched.compiler.environment import tvm
-from socsched.compiler.gpu import int8_gemm, int8_kernels, kernels
-from socsched.compiler.gpu.cuda import build_executable, device_source
-from socsched.compiler.gpu.int8_gemm import Form
-from socsched.compiler.gpu.int8_kernels import Operand
-from socsched.compiler.gpu.int8_tiles import int8_tile
-from socsched.compiler.gpu.schedule import schedule
-from socsched.compiler.gpu.shapes import Convolution, Tile, up
-from socsched.compiler.gpu.tiles import candidates
+from socsched.compiler.loading.stages import load
 from socsched.compiler.quantize.scales import FILE, read_scales
-from socsched.compiler.runtime import load
+from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
+from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda.int8_kernels import Operand
+from socsched.compiler.targets.cuda.int8_tiles import int8_tile
+from socsched.compiler.targets.cuda.passes import build_executable, device_source
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.tiles import candidates
+from socsched.compiler.targets.llvm.int8_kernels import Epilogue, Stored
+from socsched.compiler.targets.llvm.processor import native_target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError

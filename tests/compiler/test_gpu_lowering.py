@@ -13,14 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import gpu_networks
 import references
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu.processor import native_target
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu.lower import lower
-from socsched.compiler.gpu.rules import unruled
 from socsched.compiler.layouts import convert
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.rules import unruled
+from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import KITTI

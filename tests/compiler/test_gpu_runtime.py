@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.gpu import cuda_api, sm_share
-from socsched.compiler.gpu.device_code import supplied
-from socsched.compiler.gpu.runtime import filled_up
+from socsched.compiler.targets.cuda import cuda_api, sm_share
+from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.runtime import filled_up
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 

@@ -28,17 +28,17 @@ from test_lowering import execute, inputs_of
 from test_winograd import network as winograd_network
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu import half
-from socsched.compiler.cpu.half import Layer, Method
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import cpu_flags, half_unit, native_target
-from socsched.compiler.cpu.vector import NEON, NEON_HALF, tile
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
 from socsched.compiler.layouts import convert
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.runtime import load
-from socsched.compiler.targets import resolve
+from socsched.compiler.loading.stages import load
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm import half
+from socsched.compiler.targets.llvm.half import Layer, Method
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import cpu_flags, half_unit, native_target
+from socsched.compiler.targets.llvm.vector import NEON, NEON_HALF, tile
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import efficiency, roofs_ns
 from socsched.descriptor.catalog import get_platform, platform_names
@@ -57,7 +57,7 @@ BAR = 1e-2
 @pytest.fixture
 def computing_host(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have this machine's fp16 code computed in half precision, as on an Arm processor that has it."""
-    monkeypatch.setattr("socsched.compiler.cpu.processor.half_unit", lambda spec: NEON_HALF)
+    monkeypatch.setattr("socsched.compiler.targets.llvm.processor.half_unit", lambda spec: NEON_HALF)
     yield
 
 
@@ -178,7 +178,7 @@ def test_an_arm_host_is_asked_for_half_precision(tmp_path: Path, monkeypatch: py
     for features, added in (("fp asimd asimdhp asimddp", ["+fullfp16"]), ("fp asimd", None)):
         info.write_text(f"processor\t: 0\nFeatures\t: {features}\n")
         found = cpu_flags(str(info))
-        monkeypatch.setattr("socsched.compiler.cpu.processor.cpu_flags", lambda found=found: found)
+        monkeypatch.setattr("socsched.compiler.targets.llvm.processor.cpu_flags", lambda found=found: found)
         monkeypatch.setattr("platform.machine", lambda: "aarch64")
         native_target.cache_clear()
         try:

@@ -19,8 +19,8 @@ import pytest
 from chains import chain
 
 from socsched.compiler.builder import compile_stage, network_of
-from socsched.compiler.vendor_packages import tensorrt
-from socsched.compiler.vendor_packages.export import to_onnx
+from socsched.compiler.targets.tensorrt import scripts as tensorrt
+from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import Package
 from socsched.compiler.vendor_packages.scales import aimet_encodings, checked, shared, tensorrt_cache, version_number
 from socsched.compiler.vendor_packages.write import DESCRIPTION, hand_over, has_toolchain

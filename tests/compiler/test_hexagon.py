@@ -16,17 +16,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 import small_stages
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import native_target, vector_unit
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.hexagon.elf import AARCH64, QDSP6, X86_64, read_elf
-from socsched.compiler.hexagon.objects import ENTRY, check_objects
-from socsched.compiler.link import write_library
-from socsched.compiler.relax_import import bind_weights, import_network
-from socsched.compiler.runtime import load
-from socsched.compiler.target import TargetSpec
-from socsched.compiler.targets import resolve
+from socsched.compiler.loading.stages import load
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.link import write_library
+from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.target import TargetSpec, resolve
+from socsched.compiler.targets.hexagon.elf import AARCH64, QDSP6, X86_64, read_elf
+from socsched.compiler.targets.hexagon.objects import ENTRY, check_objects
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import native_target, vector_unit
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
 from socsched.models.weights import seeded_weights

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.cpu.int8_dot import Dot, dot_for, int8_options
-from socsched.compiler.cpu.int8_lower import lower_int8
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.link import write_library
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.link import write_library
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.target import TargetSpec
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import TargetSpec, resolve
+from socsched.compiler.targets.llvm.int8_dot import Dot, dot_for, int8_options
+from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import seeded_weights

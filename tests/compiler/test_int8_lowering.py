@@ -12,21 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu.int8_dot import Dot, int8_options
-from socsched.compiler.cpu.int8_lower import lower_int8
-from socsched.compiler.cpu.processor import cpu_flags
-from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, SSE
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
 from socsched.compiler.layouts import convert
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import Observer, calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.int8_dot import Dot, int8_options
+from socsched.compiler.targets.llvm.int8_lower import lower_int8
+from socsched.compiler.targets.llvm.processor import cpu_flags
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType

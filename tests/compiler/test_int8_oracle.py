@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu.int8_dot import dot_for, int8_options
-from socsched.compiler.cpu.int8_lower import lower_int8
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
-from socsched.compiler.targets import resolve
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
+from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 

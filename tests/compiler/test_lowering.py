@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 import references
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import native_target
-from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
-from socsched.compiler.relax_import import bind_weights, import_network
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import native_target
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType

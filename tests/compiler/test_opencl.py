@@ -21,11 +21,11 @@ import small_stages
 from socsched import plugins
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.opencl import device as opencl_device
-from socsched.compiler.opencl.device import Device
-from socsched.compiler.opencl.lower import PLAN, SOURCE, WEIGHTS
-from socsched.compiler.opencl.run import OpenClStage, evaluate
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
+from socsched.compiler.targets.opencl import device as opencl_device
+from socsched.compiler.targets.opencl.device import Device
+from socsched.compiler.targets.opencl.lower import PLAN, SOURCE, WEIGHTS
+from socsched.compiler.targets.opencl.run import OpenClStage, evaluate
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
+from socsched.compiler.loading.stages import load
 from socsched.compiler.quantize.calibrate import Observer, calibrate, calibrate_pipeline, seeded_samples
 from socsched.compiler.quantize.fixed_point import (
     LARGEST_MULTIPLIER,
@@ -35,7 +36,6 @@ from socsched.compiler.quantize.scales import (
     write_pipeline_scales,
     write_scales,
 )
-from socsched.compiler.runtime import load
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
@@ -135,10 +135,10 @@ def test_bias_correction_removes_a_systematic_error() -> None:
 
 
 def _errors(network: Network, weights: dict[str, Array], scales: Scales, x: Array) -> float:
-    from socsched.compiler.fusion import read
+    from socsched.compiler.passes.fusion import read
+    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize import reference
     from socsched.compiler.quantize.network import quantised
-    from socsched.compiler.relax_import import import_network
 
     graph = read(import_network(network), network)
     observer = Observer(network, weights)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from socsched.compiler.fusion import read
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
-from socsched.compiler.relax_import import import_network
 from socsched.compiler.vendor_packages.scales import checked
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline, Stage

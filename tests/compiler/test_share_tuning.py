@@ -16,12 +16,12 @@ import small_stages
 
 from socsched import plugins
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu.shapes import Window
-from socsched.compiler.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
-from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, tile
-from socsched.compiler.gpu.shapes import Convolution
-from socsched.compiler.gpu.tiles import estimate, gpu, modelled, tile_for
-from socsched.compiler.runtime import load as load_artifact
+from socsched.compiler.loading.stages import load as load_artifact
+from socsched.compiler.targets.cuda.shapes import Convolution
+from socsched.compiler.targets.cuda.tiles import estimate, gpu, modelled, tile_for
+from socsched.compiler.targets.llvm.shapes import Window
+from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning, candidates, load, save
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, tile
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError, InputError, UsageError

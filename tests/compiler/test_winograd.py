@@ -12,15 +12,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import references
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu import winograd
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import native_target
-from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, SSE, Vector
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
 from socsched.compiler.layouts import convert
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.targets.llvm import winograd
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import native_target
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE, Vector
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.weights import seeded_weights

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 from fuzz import corpus
 from rich_plan import rich_plan
 
-from socsched.compiler.bundle_runner import open_bundle
+from socsched.compiler.packaging.bundle_runner import open_bundle
 from socsched.compiler.quantize.scales import read_pipeline_scales
 from socsched.cost.profile import load_profile
 from socsched.errors import UsageError

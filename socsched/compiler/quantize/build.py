@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.compiler.cpu.int8_dot import dot_for, int8_options
-from socsched.compiler.link import write_library
+from socsched.compiler.passes.link import write_library
 from socsched.compiler.quantize.fixed_point import Array
 from socsched.compiler.quantize.scales import FILE, Scales, write_scales
 from socsched.compiler.target import TargetSpec
+from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 if TYPE_CHECKING:
-    from socsched.compiler.fusion import Graph
+    from socsched.compiler.passes.fusion import Graph
 
 FLOAT_KINDS = ("pillar_features", "scatter")
 """Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
@@ -45,13 +45,13 @@ def build_int8(
     Tensors at the stage's border are fp32.  Without scales the network is calibrated on seeded normal inputs, which do
     not represent real ones, and a note says so.  Raises CompileError for operators without int8 form.
     """
-    from socsched.compiler.cpu.int8_lower import lower_int8
-    from socsched.compiler.cpu.lower import lower
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.fusion import read
+    from socsched.compiler.passes.fusion import read
+    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
     from socsched.compiler.quantize.network import quantised, require, unruled
-    from socsched.compiler.relax_import import import_network
+    from socsched.compiler.targets.llvm.int8_lower import lower_int8
+    from socsched.compiler.targets.llvm.lower import lower
 
     graph = read(import_network(network), network)
     vector, dot = dot_for(spec)

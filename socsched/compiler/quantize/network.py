@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from socsched.compiler.fusion import Graph, Group
+from socsched.compiler.passes.fusion import Graph, Group
 from socsched.compiler.quantize.fixed_point import (
     INT32,
     LARGEST_MULTIPLIER,

@@ -17,9 +17,10 @@ import numpy as np
 
 from socsched.compiler.builder import network_of, port_names, weights_for
 from socsched.compiler.layouts import parse_layout
-from socsched.compiler.vendor_packages import qualcomm, tensorrt
+from socsched.compiler.targets.qnn import scripts as qualcomm
+from socsched.compiler.targets.tensorrt import scripts as tensorrt
 from socsched.compiler.vendor_packages.check import require_all
-from socsched.compiler.vendor_packages.export import to_onnx
+from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import MODEL, Package
 from socsched.compiler.vendor_packages.scales import checked
 from socsched.descriptor.pipeline import Stage

@@ -1,0 +1,35 @@
+"""Stages compiled for CUDA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socsched.compiler.target import PRECISIONS, Build, Built, Target, TargetSpec
+from socsched.compiler.targets.cuda.tiles import OLDEST, capability
+from socsched.errors import CompileError
+
+
+def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
+    """Return the GPU of an entry; CompileError if the architecture is missing."""
+    if "arch" not in entry:
+        raise CompileError(f"{engine}: target cuda needs its architecture", "add `arch: sm_87` or the like")
+    return TargetSpec("cuda", {key: value for key, value in entry.items() if key != "note"}, False)
+
+
+def build(asked: Build) -> Built:
+    """Write device code and its host half (`gpu.cuda`); this imports TVM."""
+    from socsched.compiler.targets.cuda.passes import build_cuda
+
+    return Built(
+        *build_cuda(asked.folder, asked.network, asked.weights, asked.spec, asked.precision, asked.scales, asked.share)
+    )
+
+
+def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the precisions available for a GPU: int8 from the first architecture with rules."""
+    new = capability(str(entry.get("arch", ""))) >= OLDEST
+    return tuple(precision for precision in PRECISIONS if new or precision != "int8")
+
+
+TARGET = Target(resolve, build, precisions, tuned_to_share=True)

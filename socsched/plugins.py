@@ -24,6 +24,7 @@ GROUPS = {
     "socsched.contention": "contention model",
     "socsched.models": "model",
     "socsched.targets": "compile target",
+    "socsched.toolchains": "vendor toolchain",
     "socsched.backends": "run backend",
     "socsched.renderers": "renderer",
     "socsched.commands": "command",

@@ -34,7 +34,7 @@ from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.cuda_api import Stream
 from socsched.compiler.targets.cuda.device_code import supplied
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.passes import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.patch import Patch, patches
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up

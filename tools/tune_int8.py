@@ -38,7 +38,7 @@ from socsched.compiler.targets.cuda.device_code import supplied
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
-from socsched.compiler.targets.cuda.passes import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
 from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled

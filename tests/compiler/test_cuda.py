@@ -43,7 +43,7 @@ def test_nvcc_accepts_every_stage(name: str, precision: str, make_engine: Callab
 def test_without_nvcc_it_is_named(
     fresh_cache: object, make_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("socsched.compiler.targets.cuda.passes.shutil.which", lambda name: None)
+    monkeypatch.setattr("socsched.compiler.targets.cuda.nvcc.shutil.which", lambda name: None)
     with pytest.raises(MachineError, match="nvcc is not installed") as caught:
         compile_stage(Stage("pfn", "pfn", "pointpillars.pfn"), make_engine(ORIN_GPU, id="gpu"))
     assert "CUDA toolkit" in caught.value.hint

@@ -22,7 +22,8 @@ from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda import gemm, hopper, intrinsics, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
-from socsched.compiler.targets.cuda.passes import build_executable, device_source
+from socsched.compiler.targets.cuda.nvcc import device_source
+from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.rules import KINDS, unruled
 from socsched.compiler.targets.cuda.schedule import schedule

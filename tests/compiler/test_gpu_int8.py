@@ -28,8 +28,8 @@ from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import resolve
-from socsched.compiler.targets.cuda.int8_build import build_int8_executable
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
+from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8 as lower_host
 from socsched.compiler.targets.llvm.processor import native_target
@@ -213,7 +213,7 @@ def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Net
 def test_what_has_no_int8_form_is_named() -> None:
     network = Network("net", {"x": image(16, 4, 4)}, (Layer("s", "sigmoid", ("x",)),), ("s",))
     with pytest.raises(CompileError, match="s: no int8 rule for sigmoid"):
-        build_int8_executable(network, {}, {"kind": "cuda", "arch": "sm_87"}, None)
+        build_executable(network, {}, {"kind": "cuda", "arch": "sm_87"}, "int8")
 
 
 def test_pillars_are_stages_of_their_own() -> None:

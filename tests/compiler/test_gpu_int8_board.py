@@ -18,11 +18,12 @@ from socsched.compiler.environment import tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.pipeline import compile_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.target import resolve
-from socsched.compiler.targets.cuda.passes import build_cuda
+from socsched.compiler.target import Build, resolve
+from socsched.compiler.targets.cuda import target as cuda
 from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
@@ -48,7 +49,8 @@ def test_stage_equals_the_definition(name: str, tmp_path: Path) -> None:
     scales = Scales(scales_of(graph, signed))
     q = quantised(graph, weights, scales)
     inputs = full_range(network, q)
-    given, made, files, notes = build_cuda(tmp_path, network, weights, resolve(target), "int8", scales)
+    built = compile_network(Build(tmp_path, network, weights, resolve(target), "int8", scales), cuda.TARGET)
+    given, made, files, notes = built.inputs, built.outputs, built.files, built.notes
     artifact = Artifact(
         *(name, name, "gpu", "gpu", "cuda", "", "int8", 0, "", tmp_path, files),
         *(tuple(network.inputs), given, network.outputs, made, "seeded", False),

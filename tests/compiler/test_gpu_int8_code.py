@@ -29,7 +29,8 @@ from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
-from socsched.compiler.targets.cuda.passes import build_executable, device_source
+from socsched.compiler.targets.cuda.nvcc import device_source
+from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
 from socsched.compiler.targets.cuda.tiles import candidates

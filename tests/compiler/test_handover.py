@@ -19,10 +19,12 @@ import pytest
 from chains import chain
 
 from socsched.compiler.builder import compile_stage, network_of
+from socsched.compiler.targets.qnn.encodings import aimet_encodings
 from socsched.compiler.targets.tensorrt import scripts as tensorrt
+from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
 from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import Package
-from socsched.compiler.vendor_packages.scales import aimet_encodings, checked, shared, tensorrt_cache, version_number
+from socsched.compiler.vendor_packages.scales import checked
 from socsched.compiler.vendor_packages.write import DESCRIPTION, hand_over, has_toolchain
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.pipeline import Stage

@@ -24,7 +24,7 @@ from socsched.compiler.builder import compile_stage
 from socsched.compiler.loading.stages import load
 from socsched.compiler.targets.opencl import device as opencl_device
 from socsched.compiler.targets.opencl.device import Device
-from socsched.compiler.targets.opencl.lower import PLAN, SOURCE, WEIGHTS
+from socsched.compiler.targets.opencl.passes import PLAN, SOURCE, WEIGHTS
 from socsched.compiler.targets.opencl.run import OpenClStage, evaluate
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine

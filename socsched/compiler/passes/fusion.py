@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.target import Compilation
 from socsched.errors import CompileError
-from socsched.graph.fusion import Graph, Group, Operation, fuse
+from socsched.graph import fusion
+from socsched.graph.fusion import Graph, Operation
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
-__all__ = ["Graph", "Group", "read", "tensor_type"]
-
 _NAMES = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def fuse(compilation: Compilation) -> Compilation:
+    """Return the network's fused operators; CompileError if one is unknown."""
+    return replace(compilation, graph=read(compilation.module, compilation.asked.network))
 
 
 def read(module: Any, network: Network) -> Graph:
@@ -50,7 +56,7 @@ class _Reader:
         params = dict(self.weights)
         found = [self.operation(name, call) for name, call in calls.items()]
         outputs = tuple(str(item.name) for item in result.value.fields)
-        return fuse(self.network, self.inputs, [op for op in found if op is not None], outputs, calls, params)
+        return fusion.fuse(self.network, self.inputs, [op for op in found if op is not None], outputs, calls, params)
 
     def operation(self, name: str, call: Any) -> Operation | None:
         """Return the operation of a binding; None for a reshaped parameter and for a part of another kernel."""

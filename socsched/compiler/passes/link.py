@@ -6,10 +6,11 @@ import errno
 import os
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from socsched.compiler.target import TargetSpec
+from socsched.compiler.target import Compilation, TargetSpec
 from socsched.errors import CompileError, MachineError
 
 LIBRARY = "stage.so"
@@ -17,11 +18,19 @@ CROSS = {"aarch64-linux-gnu": "aarch64-linux-gnu-g++"}
 """C++ compiler drivers by target triple, used only to link."""
 
 
+def link(compilation: Compilation) -> Compilation:
+    """Write the library, or the object files where no linker for the target is present."""
+    files, notes = write_library(compilation.executable, compilation.asked.folder, compilation.asked.spec)
+    return replace(compilation, files=files, notes=(*notes, *compilation.notes))
+
+
 def write_library(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write stage.so into `folder` (or its object files when the cross linker is missing); return (files, notes)."""
     linker = host_linker() if spec.native else shutil.which(CROSS.get(spec.triple, ""))
     if linker is None:
-        return _objects(executable, folder, spec)
+        tool = CROSS.get(spec.triple, f"a linker for {spec.triple}")
+        note = f"{tool} is not installed: object files only, link them on the board with g++ -shared"
+        return write_objects(executable, folder, spec), (note,)
     try:
         executable.export_library(
             str(folder / LIBRARY), fcompile=_linking(linker), workspace_dir=str(_workspace(folder))
@@ -78,8 +87,8 @@ def _workspace(folder: Path) -> Path:
     return path
 
 
-def _objects(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the module's object files as the linker would have received them; return (files, notes)."""
+def write_objects(executable: Any, folder: Path, spec: TargetSpec) -> tuple[str, ...]:
+    """Write the module's object files as the linker would have received them; return their names."""
     files: list[str] = []
 
     def keep(output: str, objects: list[str], *args: Any, **options: Any) -> None:
@@ -93,7 +102,4 @@ def _objects(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str
     executable.export_library(str(folder / LIBRARY), fcompile=keep, workspace_dir=str(_workspace(folder)))
     shutil.rmtree(folder / "work", ignore_errors=True)
     files.sort(key=lambda name: not name.endswith(".o"))
-    if spec.kind == "hexagon":
-        return tuple(files), ("object files only: link them with the Hexagon SDK's hexagon-clang++ -shared",)
-    tool = CROSS.get(spec.triple, f"a linker for {spec.triple}")
-    return tuple(files), (f"{tool} is not installed: object files only, link them on the board with g++ -shared",)
+    return tuple(files)

@@ -8,17 +8,43 @@ layouts are chosen by lowering.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from socsched.compiler.environment import relax, tirx, tvm
 from socsched.compiler.passes.generic_ops import expression
 from socsched.compiler.passes.reference_kernels import pillar_features, pillar_sums, scatter
+from socsched.compiler.target import Compilation
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
 _FLOATS = ("fp32", "fp16")
+
+
+def import_layers(compilation: Compilation) -> Compilation:
+    """Return the network as a Relax module in fp32."""
+    return replace(compilation, module=import_network(compilation.asked.network))
+
+
+def bind_constants(compilation: Compilation) -> Compilation:
+    """Return the module of layers in the precision of the code, with the weights as constants; int8 counts as fp32.
+
+    For operators that are left to TVM's general schedules.  Tensors at the border are plain NCHW.
+    """
+    network, graph = compilation.asked.network, compilation.graph
+    precision = "fp16" if compilation.asked.precision == "fp16" else "fp32"
+    module = bind_weights(import_network(network, precision), network, compilation.weights, precision)
+    inputs, outputs = (
+        in_precision(tuple(graph.values[name] for name in names), precision) for names in (graph.inputs, graph.outputs)
+    )
+    return replace(compilation, module=module, inputs=inputs, outputs=outputs)
+
+
+def in_precision(tensors: tuple[TensorType, ...], precision: str) -> tuple[TensorType, ...]:
+    """Return `tensors` with `precision` in place of fp32."""
+    return tuple(TensorType(t.shape, precision if t.dtype == "fp32" else t.dtype, t.layout) for t in tensors)
 
 
 def import_network(network: Network, precision: str = "fp32") -> Any:

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from socsched.compiler.environment import relax
-from socsched.compiler.passes.fusion import Graph, Group
 from socsched.errors import CompileError
+from socsched.graph.fusion import Graph, Group
 
 
 class Images(Protocol):

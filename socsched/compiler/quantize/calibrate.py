@@ -15,13 +15,14 @@ import numpy as np
 
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import Graph, read
+from socsched.compiler.passes.fusion import read
 from socsched.compiler.quantize.fixed_point import Array, Scale
 from socsched.compiler.quantize.histogram import Histogram
 from socsched.compiler.quantize.network import has_int8, require
 from socsched.compiler.quantize.scales import Means, Scales
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
+from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model

@@ -17,7 +17,7 @@ from typing import Any
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.targets.cuda.cuda_api import Stream, cudart
-from socsched.compiler.targets.cuda.passes import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 

@@ -15,13 +15,13 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.fusion import Graph, Group
 from socsched.compiler.targets.cuda import gemm, hopper, kernels, pillar_kernels, rules
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, up
 from socsched.compiler.targets.cuda.tiles import tile_for
 from socsched.errors import CompileError
+from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from socsched.compiler.passes.fusion import Graph, Group
 from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, up
+from socsched.graph.fusion import Graph, Group
 
 KINDS = (
     *("conv2d", "conv2d_transpose", "dense", "concat", "max_pool", "global_avg_pool", "add", "relu", "reshape"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.compiler.target import PRECISIONS, Build, Built, Target, TargetSpec
+from socsched.compiler.target import PRECISIONS, Compilation, Passes, Target, TargetSpec
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.errors import CompileError
 
@@ -17,13 +17,11 @@ def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
     return TargetSpec("cuda", {key: value for key, value in entry.items() if key != "note"}, False)
 
 
-def build(asked: Build) -> Built:
-    """Write device code and its host half (`gpu.cuda`); this imports TVM."""
-    from socsched.compiler.targets.cuda.passes import build_cuda
+def passes(compilation: Compilation) -> Passes:
+    """Return the passes for a GPU."""
+    from socsched.compiler.targets.cuda.passes import choose
 
-    return Built(
-        *build_cuda(asked.folder, asked.network, asked.weights, asked.spec, asked.precision, asked.scales, asked.share)
-    )
+    return choose(compilation)
 
 
 def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -32,4 +30,4 @@ def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(precision for precision in PRECISIONS if new or precision != "int8")
 
 
-TARGET = Target(resolve, build, precisions, tuned_to_share=True)
+TARGET = Target(resolve, passes, precisions, tuned_to_share=True)

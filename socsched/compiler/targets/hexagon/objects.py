@@ -8,13 +8,30 @@ there is no simulator without the vendor's SDK.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from socsched.compiler.passes.link import write_objects
+from socsched.compiler.target import Compilation
 from socsched.compiler.targets.hexagon.elf import QDSP6, read_elf
 from socsched.errors import CompileError
 
 ENTRY = "__tvm_ffi__library_bin"
 """Symbol the loader looks up: the serialised executable with the weights."""
+
+
+def link_objects(compilation: Compilation) -> Compilation:
+    """Write the object files: linking them takes the vendor's SDK."""
+    asked = compilation.asked
+    note = "object files only: link them with the Hexagon SDK's hexagon-clang++ -shared"
+    files = write_objects(compilation.executable, asked.folder, asked.spec)
+    return replace(compilation, files=files, notes=(note, *compilation.notes))
+
+
+def check(compilation: Compilation) -> Compilation:
+    """Return the compilation with notes on its objects; CompileError as of `check_objects`."""
+    found = check_objects(compilation.asked.folder, compilation.files)
+    return replace(compilation, notes=(*compilation.notes, *found))
 
 
 def check_objects(folder: Path, files: tuple[str, ...]) -> tuple[str, ...]:

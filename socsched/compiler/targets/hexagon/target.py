@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from socsched.compiler.target import Build, Built, Target, TargetSpec
-from socsched.compiler.targets.hexagon.objects import check_objects
-from socsched.compiler.targets.llvm import target as cpu
+from socsched.compiler.target import Compilation, Passes, Target, TargetSpec
+from socsched.compiler.targets.llvm import target as llvm
 from socsched.errors import CompileError
 
 ARCHITECTURES = ("v68", "v69", "v73", "v75")
@@ -33,10 +32,12 @@ def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
     )
 
 
-def build(asked: Build) -> Built:
-    """Write object files and check that they are Hexagon code."""
-    built = cpu.build(asked)
-    return replace(built, notes=built.notes + check_objects(asked.folder, built.files))
+def passes(compilation: Compilation) -> Passes:
+    """Return the passes of a CPU, which end with checked object files here."""
+    from socsched.compiler.targets.hexagon.objects import check, link_objects
+
+    own = llvm.passes(compilation)
+    return replace(own, link=(link_objects,), package=(*own.package, check))
 
 
-TARGET = Target(resolve, build)
+TARGET = Target(resolve, passes)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.passes.fusion import Group
 from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.activation import Activation
 from socsched.compiler.targets.llvm.fuse import activation
@@ -16,6 +15,7 @@ from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
 from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning
 from socsched.compiler.targets.llvm.vector import NEON, Tile, tile
 from socsched.errors import CompileError
+from socsched.graph.fusion import Group
 
 _CACHED = 1 << 18  # bytes of activations that a task of a pointwise convolution may traverse repeatedly
 _TASKS = 16  # minimum, to keep several threads busy

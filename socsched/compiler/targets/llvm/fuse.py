@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from socsched.compiler.passes.fusion import Graph, Group
 from socsched.compiler.targets.llvm.activation import Activation
+from socsched.graph.fusion import Graph, Group
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
 _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")

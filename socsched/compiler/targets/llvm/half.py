@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from socsched.compiler.passes.fusion import Graph
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.compiler.targets.llvm.vector import Vector
+from socsched.graph.fusion import Graph
 
 TERMS = 72
 """Maximum number of products summed in half precision: one block of eight channels under a 3x3 kernel."""

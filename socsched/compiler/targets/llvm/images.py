@@ -16,12 +16,12 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.fusion import Graph, Group
 from socsched.compiler.passes.relax_import import DTYPES
 from socsched.compiler.targets.llvm import kernels
 from socsched.compiler.targets.llvm.shapes import Lying
 from socsched.compiler.targets.llvm.vector import Vector
 from socsched.errors import CompileError
+from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 
 EDGE = 1

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from socsched.compiler.environment import relax
 from socsched.compiler.passes import unruled as generic
-from socsched.compiler.passes.fusion import Graph, Group
 from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fused
 from socsched.compiler.targets.llvm.images import EDGE, Array
 from socsched.compiler.targets.llvm.share_tuning import Tuning
 from socsched.compiler.targets.llvm.vector import Vector
+from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 
 __all__ = ["EDGE", "Exact", "Lowered", "lower"]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from socsched.compiler.passes.fusion import Group
 from socsched.compiler.targets.llvm import activation, kernels, pillar_kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
 from socsched.compiler.targets.llvm.images import Image, padded
 from socsched.compiler.targets.llvm.shapes import Window
 from socsched.errors import CompileError
+from socsched.graph.fusion import Group
 
 if TYPE_CHECKING:
     from socsched.compiler.targets.llvm.images import Images

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from socsched.compiler.targets.llvm.shapes import Window
 from socsched.compiler.targets.llvm.vector import Tile, Vector, tile
-from socsched.errors import InputError, UsageError
+from socsched.errors import InputError
 from socsched.files import write_file
 
 
@@ -76,15 +76,6 @@ class Tuning:
     def content(self) -> list[object]:
         """Return the identifying content, share included, as plain data: part of the key of compiled code."""
         return [self.share, {key: asdict(choice) for key, choice in sorted(self.choices.items())}]
-
-
-def check(tuning: Tuning, share: int) -> None:
-    """Raise UsageError unless the table was measured for the share being compiled for."""
-    if tuning.share != share:
-        raise UsageError(
-            f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
-            "measure them for this share: tools/bench_share_tuning.py --shares",
-        )
 
 
 def candidates(layer: Layer, vector: Vector, in_block: int, most: int = 3) -> Iterator[Choice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.compiler.target import Build, Built, Target, TargetSpec
+from socsched.compiler.target import Compilation, Passes, Target, TargetSpec
 
 _LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
 
@@ -16,11 +16,11 @@ def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
     return TargetSpec("opencl", {"kind": "opencl", **limits, "host": {"kind": "llvm"}}, False)
 
 
-def build(asked: Build) -> Built:
-    """Write kernels, launch plan and weights (`opencl.lower`); this imports TVM."""
-    from socsched.compiler.targets.opencl.lower import build_opencl
+def passes(compilation: Compilation) -> Passes:
+    """Return the passes to kernels, launch plan and weights."""
+    from socsched.compiler.targets.opencl.passes import choose
 
-    return Built(*build_opencl(asked.folder, asked.network, asked.weights, asked.spec, asked.precision))
+    return choose(compilation)
 
 
-TARGET = Target(resolve, build, lambda entry: ("fp32", "fp16"))
+TARGET = Target(resolve, passes, lambda entry: ("fp32", "fp16"))

@@ -16,8 +16,8 @@ import re
 import shlex
 from math import prod
 
-from socsched.compiler.vendor_packages.package import MODEL, Package
-from socsched.compiler.vendor_packages.scales import aimet_encodings
+from socsched.compiler.targets.qnn.encodings import aimet_encodings
+from socsched.compiler.vendor_packages.package import MODEL, Package, Toolchain
 from socsched.graph.operators import DTYPE_BYTES
 from socsched.text import one_line
 
@@ -96,3 +96,7 @@ def _encodings(package: Package) -> dict[str, str]:
     if package.precision != "int8":
         return {}
     return {ENCODINGS: aimet_encodings(package.network, package.weights, package.scales)}
+
+
+QNN = Toolchain(write_qnn)
+SNPE = Toolchain(write_snpe)

@@ -18,8 +18,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from socsched.compiler.vendor_packages.package import MODEL, Package
-from socsched.compiler.vendor_packages.scales import shared, tensorrt_cache, version_number
+from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
+from socsched.compiler.vendor_packages.package import MODEL, Package, Toolchain
 from socsched.descriptor.operator_rules import version_key
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
@@ -194,3 +194,6 @@ def main():
 
 main()
 '''
+
+
+TENSORRT = Toolchain(write)

@@ -29,6 +29,7 @@ import tune_gpu
 from socsched.compiler.environment import tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import Scales
@@ -42,7 +43,6 @@ from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
 from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled
-from socsched.compiler.targets.llvm.int8_kernels import Epilogue, Stored
 
 TABLE_PATH = Path(__file__).resolve().parents[1] / "socsched/compiler/targets/cuda/int8_tile_table.py"
 HEADER = '''"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; by tools/tune_int8.py."""

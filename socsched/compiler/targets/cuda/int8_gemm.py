@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.compiler.environment import T
+from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.targets.cuda.gemm import pixel, target
 from socsched.compiler.targets.cuda.intrinsics import SIGNED, UNSIGNED, Family
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
-from socsched.compiler.targets.llvm.int8_kernels import Epilogue
 
 _ATTRIBUTES = {"tirx.noalias": True}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.compiler.environment import T
-from socsched.compiler.targets.llvm.int8_kernels import Stored
+from socsched.compiler.quantize.epilogue import Stored
 
 _ATTRIBUTES = {"tirx.noalias": True}
 QUAD = 4

@@ -16,6 +16,7 @@ from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.passes import unruled as generic
 from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
 from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
@@ -26,7 +27,6 @@ from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.lower import Lowered
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, up
-from socsched.compiler.targets.llvm.int8_kernels import Epilogue, Stored
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from socsched.compiler.quantize import phases
+from socsched.compiler.quantize.epilogue import Stored
 from socsched.compiler.quantize.fixed_point import Array, Scale
 from socsched.compiler.quantize.network import Layer, Step
 from socsched.compiler.targets.cuda.shapes import Convolution
-from socsched.compiler.targets.llvm import int8_pack
-from socsched.compiler.targets.llvm.int8_kernels import Stored
 
 Layers = Sequence[tuple[Step, Layer]]
 """Convolutions computed as one, with their integers."""
@@ -43,7 +43,7 @@ def window_of(step: Step) -> Window:
 
 def _reach(step: Step) -> tuple[int, int]:
     """Return the first and last pixel, relative to its own, that any phase of a transposed convolution reads."""
-    w = int8_pack.window(step)
+    w = phases.window(step)
     return w.base + w.lift // w.phases, w.base + (w.phases - 1 + w.lift) // w.phases + w.taps[0] - 1
 
 
@@ -61,8 +61,8 @@ def _taps(step: Step, layer: Layer) -> Array:
     """Return a layer's weights as [phases^2, O, kh, kw, I]."""
     if step.group.kind == "conv2d":
         return np.ascontiguousarray(layer.weight.transpose(0, 2, 3, 1)[None])
-    w, pad = int8_pack.window(step), window_of(step).pad
-    phased = int8_pack.by_phase(step, layer)  # [O, phases^2, I, taps, taps]
+    w, pad = phases.window(step), window_of(step).pad
+    phased = phases.by_phase(step, layer)  # [O, phases^2, I, taps, taps]
     out, _, into, taps, _ = phased.shape
     found = np.zeros((w.phases**2, out, 2 * pad + 1, 2 * pad + 1, into), np.int8)
     for dy, dx in np.ndindex(w.phases, w.phases):
@@ -77,8 +77,8 @@ def channel_table(layers: Layers, target: Scale | None, outputs: int) -> Array:
     zero = Stored("int8", 0)
     rows = []
     for step, layer in layers:
-        phased = int8_pack.by_phase(step, layer)
-        rows.append(int8_pack.table(phased, step, layer, zero, target, 1, len(phased))[0, 0])
+        phased = phases.by_phase(step, layer)
+        rows.append(phases.table(phased, step, layer, zero, target, 1, len(phased))[0, 0])
     flat = np.concatenate(rows, axis=1)
     whole = np.zeros((len(flat), outputs), np.int32)
     whole[:, : flat.shape[1]] = flat

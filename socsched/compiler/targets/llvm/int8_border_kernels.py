@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compiler.environment import T
-from socsched.compiler.targets.llvm.int8_kernels import _NO_ALIAS, Stored, constant
+from socsched.compiler.quantize.epilogue import Stored, constant
+from socsched.compiler.targets.llvm.int8_kernels import _NO_ALIAS
 
 _ROUNDER, _ROUNDER_BITS = 12582912.0, 0x4B400000
 

@@ -18,12 +18,14 @@ from socsched.compiler import script
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.quantize import phases
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
 from socsched.compiler.targets.llvm import int8_border_kernels, int8_kernels, int8_pack, kernels
 from socsched.compiler.targets.llvm.images import EDGE, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
-from socsched.compiler.targets.llvm.int8_kernels import Epilogue, Operand, Stored
+from socsched.compiler.targets.llvm.int8_kernels import Operand
 from socsched.compiler.targets.llvm.lower import Exact, Lowered
 from socsched.compiler.targets.llvm.vector import Vector
 from socsched.errors import CompileError
@@ -90,7 +92,7 @@ class _Lowering:
         if value in self.q.floats:
             return EDGE if self.at_border(value).layout != "NCHW" else 0
         reads = [step for step in self.q.consumers(value) if step.layer and value in step.group.inputs]
-        return max([0, *(int8_pack.reach(step) for step in reads)])
+        return max([0, *(phases.reach(step) for step in reads)])
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
         self.exact.enter(name, tensor, variable)
@@ -218,7 +220,7 @@ class _Lowering:
     def convolution(self, step: Step) -> None:
         members = self.siblings.get(step.output, [step])
         source = self.image_of(step.group.inputs[0])
-        window = int8_pack.window(step)
+        window = phases.window(step)
         concat, first = self.slices.get(step.output, (step.output, 0))
         channels = sum(self.graph.values[member.output].shape[1] for member in members)
         _, _, height, width = self.graph.values[step.output].shape
@@ -252,9 +254,9 @@ class _Lowering:
         phased, rows = [], []
         for step in members:
             assert step.layer is not None
-            taps = int8_pack.by_phase(step, step.layer)
+            taps = phases.by_phase(step, step.layer)
             phased.append(taps)
-            rows.append(int8_pack.table(taps, step, step.layer, zero, scale, 1, len(taps)))
+            rows.append(phases.table(taps, step, step.layer, zero, scale, 1, len(taps)))
         weight = int8_pack.packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
         flat = np.concatenate(rows, axis=3)  # [1, phases, rows, channels]
         whole = np.zeros((*flat.shape[:3], target.blocks * self.c), np.int32)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 import gpu_networks
 from int8_networks import conv, full_range, residual_block, scales_of, transposed, weights_of
 

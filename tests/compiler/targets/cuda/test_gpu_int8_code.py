@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 import gpu_networks
 import int8_networks
 from cuda_emulator import Emulated
@@ -24,6 +24,7 @@ from test_gpu_code import needs_nvcc, report, source_of
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import tvm
 from socsched.compiler.loading.stages import load
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.scales import FILE, read_scales
 from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.int8_gemm import Form
@@ -34,7 +35,6 @@ from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
 from socsched.compiler.targets.cuda.tiles import candidates
-from socsched.compiler.targets.llvm.int8_kernels import Epilogue, Stored
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine

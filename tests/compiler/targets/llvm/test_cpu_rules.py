@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from test_lowering import execute, image, inputs_of, weights_of
 
 from socsched.compiler.environment import relax, tvm

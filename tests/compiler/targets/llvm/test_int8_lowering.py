@@ -33,7 +33,7 @@ from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
 from socsched.models.pointpillars.network import backbone_network, head_network
 
-sys.path.append(str(Path(__file__).parents[1] / "models"))
+sys.path.append(str(Path(__file__).parents[3] / "models"))
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -24,7 +24,7 @@ from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import seeded_weights
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 aarch64_emulator: Any = pytest.importorskip("aarch64_emulator")
 
 Array = np.ndarray[Any, Any]

@@ -18,7 +18,7 @@ from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 
 pytest.importorskip("onnx")
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 import npu_golden
 import onnx
 import reference_int8

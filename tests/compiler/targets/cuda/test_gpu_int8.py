@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 import gpu_networks
 from int8_networks import conv, full_range, image, prepared, residual_block, scales_of, transposed, weights_of
 

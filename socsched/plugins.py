@@ -25,6 +25,7 @@ GROUPS = {
     "socsched.costs": "source of costs",
     "socsched.models": "model",
     "socsched.targets": "compile target",
+    "socsched.toolchains": "vendor toolchain",
     "socsched.backends": "run backend",
     "socsched.renderers": "renderer",
     "socsched.commands": "command",

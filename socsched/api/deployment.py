@@ -30,7 +30,7 @@ def compile(
     rejects a stage.
     """
     from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
-    from socsched.compiler.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compiler.packaging.deploy import Request, compile_bundle, planned, planned_shares
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.models.weights import load_weights
 

@@ -59,7 +59,7 @@ def command(
     an ONNX model with build scripts for the vendor's toolchain. Results are cached.
     """
     from socsched.api import loading
-    from socsched.compiler.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compiler.packaging.deploy import Request, compile_bundle, planned, planned_shares
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.graph.partition import parse_part

@@ -59,7 +59,7 @@ def _architectures(path: str) -> set[str] | None:
 
 def opencl() -> Check:
     """Return whether OpenCL kernels can be run here; building them needs no tool."""
-    from socsched.compiler.opencl.device import Device
+    from socsched.compiler.targets.opencl.device import Device
     from socsched.errors import MachineError
 
     tool = OPTIONAL["OpenCL"]

@@ -2,8 +2,8 @@
 
 Meaning of each precision, by target:
     fp32   computed as is.
-    fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `targets.half_unit`): all activations and
-           weights are fp16, convolutions multiply in fp16 and accumulate totals in fp32 (`cpu.half`).
+    fp16   llvm for a processor with half-precision arithmetic (Armv8.2, `llvm.processor`): all activations and
+           weights are fp16, convolutions multiply in fp16 and accumulate totals in fp32 (`llvm.half`).
            llvm otherwise, and simulated: the stage's inputs, weights and outputs are rounded to IEEE half precision
            (their dtype is fp16), all intermediate values are fp32.  Rounding of storage and transfers is thus modelled;
            half-precision rounding and overflow of intermediate activations and the accumulators' width are not.
@@ -24,15 +24,11 @@ import numpy as np
 
 from socsched.cache import cache_dir
 from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
-from socsched.compiler.cpu.share_tuning import Tuning
-from socsched.compiler.cpu.share_tuning import check as check_tuning
 from socsched.compiler.layouts import native_layout
-from socsched.compiler.link import tools
-from socsched.compiler.quantize.build import key_part
-from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
+from socsched.compiler.passes.link import tools
+from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, read_pipeline_scales
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
-from socsched.compiler.target import Build, Target, TargetSpec
-from socsched.compiler.targets import target_of
+from socsched.compiler.target import Build, Compilation, Target, TargetSpec, Tuning, target_of
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -69,7 +65,7 @@ def compile_stage(
     may occupy, 0 for all; `threads` is the number of threads the loaded stage will use, 0 for the share, or all the
     process may use.  `scales` are the int8 scales of the network's values (`quantize.calibrate`); None selects those
     shipped with the weights, or scales calibrated on seeded normal inputs.  `tuning` holds choices for a CPU's
-    convolutions measured on this share of its cores (`cpu.share_tuning`); they become part of the key.
+    convolutions measured on this share of its cores (`llvm.share_tuning`); they become part of the key.
 
     Raises UsageError for a stage that is not a network or a part or share that does not exist, InputError for weights
     that do not fit, CompileError for anything the engine or target does not support, MachineError for a missing tool or
@@ -94,7 +90,8 @@ def compile_stage(
         repr(network),
         provenance,
         *build,
-        *key_part(precision, scales, spec),
+        *((scales.digest if scales else UNCALIBRATED,) if precision == "int8" else ()),
+        dict(target.options(spec, precision)),
         *([str(part)] if part else []),
         *([tuning.content()] if tuning else []),
     )
@@ -120,6 +117,15 @@ def check_share(engine: Engine, share: int) -> None:
         raise UsageError(
             f"{engine.id} is occupied whole: no stage can have {share} of its {engine.units} {engine.unit}s",
             "leave the share out",
+        )
+
+
+def check_tuning(tuning: Tuning, share: int) -> None:
+    """Raise UsageError unless the choices were measured for the share being compiled for."""
+    if tuning.share != share:
+        raise UsageError(
+            f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
+            "measure them for this share: tools/bench_share_tuning.py --shares",
         )
 
 
@@ -225,6 +231,12 @@ def _space(request: _Request) -> int:
     return 2 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
 
 
+def _compiled(asked: Build, target: Target) -> Compilation:
+    from socsched.compiler.pipeline import compile_network  # TVM: an artefact from the cache needs none
+
+    return compile_network(asked, target)
+
+
 def _build(folder: Path, request: _Request) -> Artifact:
     asked = Build(
         folder,
@@ -236,7 +248,7 @@ def _build(folder: Path, request: _Request) -> Artifact:
         request.tuning,
         request.share,
     )
-    built = request.target.build(asked)
+    built = _compiled(asked, request.target)
     inputs, outputs = code = (built.inputs, built.outputs)
     if request.target.simulated:
         inputs, outputs = (native_layout(side, _layout(request.engine, request.precision)) for side in code)
@@ -261,15 +273,9 @@ def _build(folder: Path, request: _Request) -> Artifact:
         notes=built.notes,
         code_inputs=code[0] if inputs != code[0] else (),
         code_outputs=code[1] if outputs != code[1] else (),
-        computes_half=_computes_half(request),
+        computes_half=built.computes_half,
     )
 
 
 def _layout(engine: Engine, precision: str) -> str:
     return engine.precisions[precision].layout if precision in engine.precisions else ""
-
-
-def _computes_half(request: _Request) -> bool:
-    from socsched.compiler.cpu.processor import half_unit
-
-    return request.precision == "fp16" and half_unit(request.spec) is not None

@@ -1,11 +1,11 @@
-"""TVM with its compiler; only this module and `tvm_runtime`, on which it builds, import TVM.
+"""TVM with its compiler; only this module and `loading.tvm_runtime`, on which it builds, import TVM.
 
 Import this module only where the compiler is needed; it takes about a second.
 """
 
 from __future__ import annotations
 
-from socsched.compiler.tvm_runtime import check_versions, online_cores, tvm  # isort: skip  (before any TVM import)
+from socsched.compiler.loading.tvm_runtime import check_versions, online_cores, tvm  # isort: skip  (before any TVM import)
 
 from tvm import relax, s_tir, tirx
 from tvm.script import tirx as T

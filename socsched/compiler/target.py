@@ -1,7 +1,15 @@
 """Compile targets: reading of a target's entry in a platform file, and building of networks for it.
 
 A target is one `Target`, registered under the entry-point group ``socsched.targets`` by the `kind` that platform files
-name; the built-in ones have a folder each (`cpu`, `gpu`, `opencl`, `hexagon`).
+name.  Everything that belongs to one target only lies in its folder of `compiler.targets`:
+
+{kind: llvm, host: true} or {kind: llvm, mcpu: native}      this machine, by its vector unit
+{kind: llvm, mtriple: aarch64-linux-gnu, mcpu: cortex-a78ae}  another CPU
+{kind: cuda, arch: sm_87}                                   a GPU
+{kind: opencl}                                              a mobile GPU (Mali, Adreno): sources and a launch plan
+{kind: hexagon, arch: v73}                                  a Hexagon DSP's scalar cores with HVX: object files
+{kind: simulated}                                           an engine without a compiler: its stages are checked
+                                                            against its operator rules and compiled for this machine
 """
 
 from __future__ import annotations
@@ -9,17 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from socsched.compiler.cpu.share_tuning import Tuning
+from socsched import plugins
 from socsched.compiler.quantize.scales import Scales
+from socsched.errors import CompileError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 GROUP = "socsched.targets"
 PRECISIONS = ("fp32", "fp16", "int8")
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,17 @@ class TargetSpec:
         return str(self.tvm.get("mtriple") or (host.get("mtriple", "") if isinstance(host, Mapping) else ""))
 
 
+class Tuning(Protocol):
+    """Choices measured for code that runs on `share` units of an engine, in a form of the target's own."""
+
+    @property
+    def share(self) -> int: ...
+
+    def content(self) -> list[object]:
+        """Return the identifying content as plain data: part of the key of compiled code."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Build:
     """A network to build into `folder`; `weights` are all its parameters, `share` the engine units it may occupy (0:
@@ -48,7 +70,7 @@ class Build:
 
     folder: Path
     network: Network
-    weights: Mapping[str, np.ndarray[Any, Any]]
+    weights: Mapping[str, Array]
     spec: TargetSpec
     precision: str
     scales: Scales | None = None
@@ -57,30 +79,82 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """Result of a build: files in the folder, layouts of the border tensors, and remarks for users."""
+class Compilation:
+    """A network between two passes: the request, and what the passes so far have made of it.
 
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
-    files: tuple[str, ...]
+    `module`: its layers in Relax, later its kernels.  `graph`: its fused operators (`graph.fusion.Graph`).  `integers`:
+    the same in int8 (`quantize.network.QuantisedGraph`).  `inputs` and `outputs`: the border tensors, with their
+    layouts.  `executable`: the code in memory.  `files`: those written into the folder, first the one to load or link.
+    `notes`: remarks for users.  `computes_half`: as of `artifact.Artifact`.
+    """
+
+    asked: Build
+    weights: Mapping[str, Array]
+    scales: Scales | None
+    module: Any = None
+    graph: Any = None
+    integers: Any = None
+    inputs: tuple[TensorType, ...] = ()
+    outputs: tuple[TensorType, ...] = ()
+    executable: Any = None
+    files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    computes_half: bool = False
+
+
+Pass = Callable[[Compilation], Compilation]
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """A target's passes for one network, by the phases of `pipeline`; a phase without passes is skipped."""
+
+    quantise: tuple[Pass, ...] = ()
+    lower: tuple[Pass, ...] = ()
+    schedule: tuple[Pass, ...] = ()
+    build: tuple[Pass, ...] = ()
+    link: tuple[Pass, ...] = ()
+    package: tuple[Pass, ...] = ()
 
 
 def _all(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return PRECISIONS
 
 
+def _nothing(spec: TargetSpec, precision: str) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Reading of entries of one kind (`resolve`: entry and engine id to a spec; CompileError) and building for them.
 
-    `precisions` returns the precisions available for an entry.  `simulated`: the engine has no compiler here, so a
-    stage is checked against its operator rules and its tensors have the engine's layouts.  `tuned_to_share`: the code
-    depends on the number of engine units it may occupy.
+    `passes` chooses the passes for a network whose operators are known; imports of TVM belong inside it, as a cached
+    artefact needs none.  `precisions` returns the precisions available for an entry.  `options` returns what code of a
+    spec in a precision depends on besides the spec.  `simulated`: the engine has no compiler here, so a stage is
+    checked against its operator rules and its tensors have the engine's layouts.  `tuned_to_share`: the code depends
+    on the number of engine units it may occupy.
     """
 
     resolve: Callable[[Mapping[str, Any], str], TargetSpec]
-    build: Callable[[Build], Built]
+    passes: Callable[[Compilation], Passes]
     precisions: Callable[[Mapping[str, Any]], tuple[str, ...]] = _all
+    options: Callable[[TargetSpec, str], Mapping[str, Any]] = _nothing
     simulated: bool = False
     tuned_to_share: bool = False
+
+
+def target_of(entry: Mapping[str, Any], engine: str = "engine") -> Target:
+    """Return the compile target of an entry; CompileError if it names no known target."""
+    kind = entry.get("kind")
+    if kind not in plugins.names(GROUP):
+        raise CompileError(
+            f"{engine}: no compiler for target kind {kind!r}", f"kinds: {', '.join(plugins.names(GROUP))}"
+        )
+    found: Target = plugins.load(GROUP, str(kind), Target)
+    return found
+
+
+def resolve(entry: Mapping[str, Any], engine: str = "engine") -> TargetSpec:
+    """Return the resolved target entry of an engine; CompileError if it names no known target."""
+    return target_of(entry, engine).resolve(entry, engine)

@@ -157,7 +157,7 @@ class Engine:
     `launch_ns` is paid per segment, `submit_ns` per job, `handoff_ns` when a job's output is handed to another engine.
     `converts`: this engine can run layout/dtype conversion jobs, at `conversion` bytes/s read plus written (None: at
     `bandwidth`).  `idle_mw` is always drawn while the mode powers it, `dynamic_mw` in addition while every unit is busy
-    at `clock_hz`.  `target` is the compilation target (see `compiler.targets`).  `performance` is the speed of one unit
+    at `clock_hz`.  `target` is the compilation target (see `compiler.target`).  `performance` is the speed of one unit
     at `clock_hz` on general code (7-zip MIPS), used to scale host-code times from one CPU to another.  `capacity`
     (DMIPS per MHz as device trees count it) and `coefficient` (dynamic power of one unit in uW/MHz/V^2) go with
     `points`.  `source` or `assumed` gives the provenance of plain numbers.  `quantum_ns`: time slice of policies that

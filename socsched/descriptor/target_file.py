@@ -1,4 +1,4 @@
-"""The `target` of an engine in platform files: compiler back end and processor (see `compiler.targets`)."""
+"""The `target` of an engine in platform files: compiler back end and processor (see `compiler.target`)."""
 
 from __future__ import annotations
 

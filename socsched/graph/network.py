@@ -1,4 +1,4 @@
-"""A neural network as a DAG of layers, independent of any compiler; `compiler.relax_import` turns it into Relax."""
+"""A neural network as a DAG of layers, independent of any compiler; `compiler.passes` turn it into Relax."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def tracker_address(text: str) -> tuple[str, int]:
 
 def _boards(host: str, port: int, keys: set[str]) -> int:
     """Return the number of boards of these kinds; MachineError if one kind has none."""
-    from socsched.compiler.tracker import boards
+    from socsched.compiler.loading.tracker import boards
 
     known = boards(host, port)
     missing = sorted(keys - set(known))
@@ -90,7 +90,7 @@ def _boards(host: str, port: int, keys: set[str]) -> int:
         there = ", ".join(f"{key} ({count})" for key, count in sorted(known.items())) or "none"
         raise MachineError(
             f"the tracker has no board {', '.join(missing)}; it has: {there}",
-            "start `python -m socsched.compiler.rpc --tracker HOST:PORT --key KEY` there, or set measure: keys",
+            "start `python -m socsched.compiler.loading.rpc --tracker HOST:PORT --key KEY` there, or set measure: keys",
         )
     return sum(known[key] for key in keys)
 
@@ -217,7 +217,7 @@ def _setup(host: str, port: int, priority: int, timeout_s: int) -> Callable[[Ite
     """Return the worker function for an item: request a board, send, time; ``lost`` means the board disappeared."""
 
     def call(item: Item) -> dict[str, Any]:
-        from socsched.compiler.tracker import request
+        from socsched.compiler.loading.tracker import request
 
         with np.load(item.arrays) as stored:
             arrays = [stored[name] for name in stored.files]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli import doctor_targets, root
-from socsched.compiler.opencl import device
+from socsched.compiler.targets.opencl import device
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from socsched.cli import doctor, doctor_machine, doctor_targets
 from socsched.cli.doctor_tools import OPTIONAL, Check
-from socsched.compiler.opencl import device
+from socsched.compiler.targets.opencl import device
 
 PROGRAMS = [tool for tool in OPTIONAL.values() if tool.programs]
 PACKAGES = [tool for tool in OPTIONAL.values() if tool.package]

@@ -219,7 +219,7 @@ WHERE_INTERRUPTED = {
     "simulate": ("socsched.api.simulation.run", "simulate {root}/plan.json"),
     "run": ("socsched.api.execution.run", "run {root}/plan.json"),
     "profile": ("socsched.api.profiling.profile", "profile pointpillars -p host"),
-    "compile": ("socsched.compiler.deploy.compile_bundle", "compile {root}/plan.json"),
+    "compile": ("socsched.compiler.packaging.deploy.compile_bundle", "compile {root}/plan.json"),
     "report": ("socsched.api.folders.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.api.folders.load", "why {root}/good"),
     "compare": ("socsched.reporting.compare.load_result", "compare {root}/good {root}/good"),

@@ -58,7 +58,7 @@ class Emulator:
         given = [
             convert(array, plain(tensor, array), tensor) for array, tensor in zip(arrays, artifact.inputs, strict=True)
         ]
-        if not artifact.computes_half:  # half precision is storage only: kernels take fp32 (see compile.builder)
+        if not artifact.computes_half:  # half precision is storage only: kernels take fp32 (see compiler.builder)
             given = [array.astype(np.float32) if array.dtype == np.float16 else array for array in given]
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder) / name) for name in ("inputs", "outputs")]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.layouts import convert
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.fusion import Graph, read
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.relax_import import import_network
+from socsched.graph.fusion import Graph
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 

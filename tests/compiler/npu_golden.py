@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from socsched.compiler.fusion import Graph, Group, read
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, SHIFT, Scale
 from socsched.compiler.quantize.network import Layer as Integers
 from socsched.compiler.quantize.network import QuantisedGraph, Step
-from socsched.compiler.relax_import import import_network
+from socsched.graph.fusion import Graph, Group
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 

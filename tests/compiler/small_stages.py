@@ -15,7 +15,7 @@ import numpy as np
 from socsched import plugins
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from socsched.compiler import builder
-from socsched.compiler.aligned import empty
 from socsched.compiler.artifact import META, find
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.link import host_linker
-from socsched.compiler.runtime import CompiledStage, load
+from socsched.compiler.loading.aligned import empty
+from socsched.compiler.loading.stages import CompiledStage, load
+from socsched.compiler.passes.link import host_linker
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -180,12 +180,12 @@ def test_aarch64_code(make_engine: Make, stage: Stage) -> None:
 
 def test_neon_instructions_are_used(make_engine: Make, tmp_path: Path) -> None:
     """Multiply-adds on four lanes, with the broadcast taken from a lane: the head's inner loop as it should be."""
-    from socsched.compiler.cpu.lower import lower
-    from socsched.compiler.cpu.processor import vector_unit
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.fusion import read
-    from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import resolve
+    from socsched.compiler.passes.fusion import read
+    from socsched.compiler.passes.relax_import import import_network
+    from socsched.compiler.target import resolve
+    from socsched.compiler.targets.llvm.lower import lower
+    from socsched.compiler.targets.llvm.processor import vector_unit
 
     network, spec = head_network(4, 12), resolve(ORIN_CPU)
     assert vector_unit(spec).name == "neon"

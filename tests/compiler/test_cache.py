@@ -17,12 +17,12 @@ import pytest
 
 from socsched import files
 from socsched.cli.root import run
-from socsched.compiler import builder, link
+from socsched.compiler import builder
 from socsched.compiler.artifact import META, find
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu import target as cpu
-from socsched.compiler.runtime import load
-from socsched.compiler.target import Build, Built
+from socsched.compiler.loading.stages import load
+from socsched.compiler.passes import link
+from socsched.compiler.target import Build, Compilation, Target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import EXIT_MACHINE, MachineError, UsageError
@@ -64,7 +64,7 @@ def pillars() -> list[np.ndarray]:
 def test_builders_at_the_same_time(fresh_cache: Path, make_engine: Make) -> None:
     """Four processes build one artefact: one entry, and what each of them got gives the same result."""
     text = """
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 import hashlib, numpy as np
 stage = load(compile_stage(PFN, ENGINE))
 generator = np.random.default_rng(0)
@@ -100,19 +100,20 @@ import os, signal, shutil
 from pathlib import Path
 from socsched.compiler.artifact import find
 from dataclasses import replace
-from socsched.compiler.cpu import target
-from socsched.compiler.target import Built
+from socsched.compiler import builder
+from socsched.compiler.target import Compilation
 from socsched.graph.operators import TensorType
 
-def fake(asked):  # as many files as a real one, without the seconds
+def fake(asked, target):  # as many files as a real one, without the seconds
     folder = asked.folder
     (folder / 'work').mkdir()
     for name in ('work/lib0.o', 'stage.so'):
         (folder / name).write_bytes(b'x' * 100)
     shutil.rmtree(folder / 'work')
-    return Built((TensorType((1,), 'fp32'),) * 3, (TensorType((1,), 'fp32'),), ('stage.so',))
+    one = TensorType((1,), 'fp32')
+    return Compilation(asked, {}, None, inputs=(one,) * 3, outputs=(one,), files=('stage.so',))
 
-target.TARGET = replace(target.TARGET, build=fake)
+builder._compiled = fake
 CACHE = os.environ['SOCSCHED_CACHE']
 
 def damaged():
@@ -215,11 +216,12 @@ def test_what_the_killed_leave_is_swept_after_a_while(
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the compiler by something that writes a file."""
 
-    def build(asked: Build) -> Built:
+    def compiled(asked: Build, target: Target) -> Compilation:
         (asked.folder / "stage.so").write_bytes(b"code")
-        return Built((TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",))
+        one = TensorType((1,), "fp32")
+        return Compilation(asked, {}, None, inputs=(one,) * 3, outputs=(one,), files=("stage.so",))
 
-    monkeypatch.setattr(cpu, "TARGET", replace(cpu.TARGET, build=build))
+    monkeypatch.setattr(builder, "_compiled", compiled)
 
 
 @pytest.mark.parametrize(
@@ -348,12 +350,7 @@ def test_a_share_of_an_engine(make_engine: Make) -> None:
         compile_stage(PFN, replace(make_engine(), shares="whole"), share=2)
 
 
-def test_a_gpu_s_share_is_in_the_key(fresh_cache: Path, make_engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(folder: Path, *args: object) -> tuple[object, ...]:
-        (folder / "stage.so").write_bytes(b"code")
-        return (TensorType((1,), "fp32"),) * 3, (TensorType((1,), "fp32"),), ("stage.so",), ()
-
-    monkeypatch.setattr("socsched.compiler.gpu.cuda.build_cuda", build)
+def test_a_gpu_s_share_is_in_the_key(fresh_cache: Path, make_engine: Make, stub: None) -> None:
     engine = make_engine({"kind": "cuda", "arch": "sm_87"}, id="gpu")
     keys = [compile_stage(PFN, engine, share=share).key for share in (0, 2, 3)]
     assert len(set(keys)) == 3 and compile_stage(PFN, engine, share=2).share == 2

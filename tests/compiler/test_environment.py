@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.cpu.processor import cpu_flags, native_target, vector_unit
 from socsched.compiler.environment import check_versions
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.processor import cpu_flags, native_target, vector_unit
 from socsched.compiler.versions import PINNED
 from socsched.errors import MachineError
 
@@ -73,7 +73,7 @@ def test_native_level_follows_the_kernel_s_flags(
     info = tmp_path / "cpuinfo"
     info.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
     found = cpu_flags(str(info))
-    monkeypatch.setattr("socsched.compiler.cpu.processor.cpu_flags", lambda: found)
+    monkeypatch.setattr("socsched.compiler.targets.llvm.processor.cpu_flags", lambda: found)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     native_target.cache_clear()
     try:

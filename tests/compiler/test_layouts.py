@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.compiler.aligned import aligned, check, empty, from_tvm, to_tvm
 from socsched.compiler.layouts import convert, parse_layout, physical_shape
+from socsched.compiler.loading.aligned import aligned, check, empty, from_tvm, to_tvm
 from socsched.errors import InputError, UsageError
 from socsched.graph.operators import TensorType
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import resolve
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.processors import PROCESSORS, TRIPLE_PATTERN, architecture
 from socsched.errors import CompileError, DescriptorError

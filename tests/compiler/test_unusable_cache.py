@@ -18,7 +18,7 @@ import pytest
 
 from socsched import cache
 from socsched.cli.root import run
-from socsched.compiler import compilers
+from socsched.compiler.native import compilers
 from socsched.compiler.native import shared_object as native
 from socsched.compiler.store import library
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -238,7 +238,7 @@ def test_a_kernel_that_is_damaged_is_built_again_and_never_loaded(
 WORKING = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from socsched.compiler import compilers
+from socsched.compiler.native import compilers
 
 number = signal.Signals[sys.argv[2]]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have signals ignored

@@ -18,7 +18,7 @@ from recorded import SHARED  # noqa: E402
 from socsched.cli import root  # noqa: E402
 from socsched.compiler.builder import compile_stage  # noqa: E402
 from socsched.compiler.layouts import convert  # noqa: E402
-from socsched.compiler.runtime import load  # noqa: E402
+from socsched.compiler.loading.stages import load  # noqa: E402
 from socsched.cost.model import CostModel  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402

@@ -13,7 +13,7 @@ import numpy as np
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import convert
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 from socsched.graph.operators import TensorType
 
 

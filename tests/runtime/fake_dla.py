@@ -12,7 +12,7 @@ from fake_device import FakeDevice
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 
 
 def replaying(device: FakeDevice, artifact: Artifact, names: tuple[str, ...], took_ms: float, **known: Any) -> Any:

@@ -169,7 +169,7 @@ class _Tapped:
         self.left: dict[str, list[int]] = {}
 
     def prepare(self, task: Any, stage: Any, setting: Any) -> Any:
-        from socsched.compiler import runtime
+        from socsched.compiler.loading import stages as runtime
         from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 
         call = TvmCpuBackend().prepare(task, stage, setting)

@@ -14,7 +14,7 @@ from recorded import Recorded
 from socsched.cli import root
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.operators import TensorType

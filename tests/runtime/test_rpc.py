@@ -16,8 +16,8 @@ from recorded import Recorded
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
-from socsched.compiler.rpc import Remote
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.rpc import Remote
+from socsched.compiler.loading.stages import load
 from socsched.descriptor import host
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import MachineError
@@ -30,7 +30,7 @@ from socsched.runtime.boards.rpc import measure_remotely
 def port(checkout: Path, tmp_path: Path) -> Iterator[int]:
     """Serve, and return the port."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "TVM_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "socsched.compiler.rpc"]
+    command = [sys.executable, "-m", "socsched.compiler.loading.rpc"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path)
     assert process.stdout is not None
     try:

@@ -14,7 +14,7 @@ from recorded import Recorded
 from run_plans import roomy
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.gpu.convert import kernel_for
+from socsched.compiler.targets.cuda.convert import kernel_for
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import MachineError

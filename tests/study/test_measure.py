@@ -36,7 +36,7 @@ class Farm:
         self.environment = {**os.environ, "PYTHONPATH": paths, "TVM_NUM_THREADS": "1"}
         self.folder = folder
         self.started: list[subprocess.Popen[str]] = []
-        self.port = self.start("socsched.compiler.tracker")
+        self.port = self.start("socsched.compiler.loading.tracker")
 
     def start(self, module: str, *more: str) -> int:
         command = [sys.executable, "-m", module, *more]
@@ -49,7 +49,7 @@ class Farm:
         return int(process.stdout.readline())
 
     def board(self, key: str) -> None:
-        self.start("socsched.compiler.rpc", "--tracker", f"127.0.0.1:{self.port}", "--key", key)
+        self.start("socsched.compiler.loading.rpc", "--tracker", f"127.0.0.1:{self.port}", "--key", key)
 
     def kill(self, number: int) -> None:
         os.killpg(self.started[number].pid, signal.SIGKILL)
@@ -83,7 +83,7 @@ def farm(tmp_path: Path, checkout: Path) -> Iterator[Farm]:
 def test_host_stages_are_measured_though_a_board_dies(
     farm: Farm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from socsched.compiler.tracker import boards
+    from socsched.compiler.loading.tracker import boards
 
     (tmp_path / "boards.yaml").write_text(STUDY)
     deadline = time.monotonic() + 60
@@ -124,7 +124,7 @@ def test_host_stages_are_measured_though_a_board_dies(
 
 
 def test_a_tracker_that_does_not_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from socsched.compiler.tracker import boards
+    from socsched.compiler.loading.tracker import boards
     from socsched.errors import MachineError
 
     with pytest.raises(MachineError, match=r"no tracker answers at 127.0.0.1:9"):

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu.lower import lower
-from socsched.compiler.gpu.runtime import GpuStage
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
 from tools.bench import gpu_common as bench
 

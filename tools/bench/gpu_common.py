@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.gpu.cuda import build_cuda
-from socsched.compiler.gpu.cuda_api import Stream, cudart
-from socsched.compiler.gpu.runtime import GpuStage
-from socsched.compiler.targets import resolve
+from socsched.compiler.pipeline import compile_network
+from socsched.compiler.target import Build, resolve
+from socsched.compiler.targets.cuda.cuda_api import Stream, cudart
+from socsched.compiler.targets.cuda.runtime import GpuStage
+from socsched.compiler.targets.cuda.target import TARGET
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from tools.bench.torch_networks import graph_of as graph_of
@@ -76,13 +77,13 @@ def stage_of(
 ) -> tuple[GpuStage, tuple[str, ...]]:
     """Return a network built in fp16 as an artefact and loaded again, and the notes of its build."""
     folder = Path(tempfile.mkdtemp())
-    inputs, outputs, files, notes = build_cuda(folder, network, weights, resolve(target(arch)), "fp16")
+    made = compile_network(Build(folder, network, weights, resolve(target(arch)), "fp16"), TARGET)
     names = tuple(network.inputs), network.outputs
     artifact = Artifact(
-        *(network.name, network.name, "gpu", "gpu", "cuda", "", "fp16", 0, "", folder, files),
-        *(names[0], inputs, names[1], outputs, "seeded", False),
+        *(network.name, network.name, "gpu", "gpu", "cuda", "", "fp16", 0, "", folder, made.files),
+        *(names[0], made.inputs, names[1], made.outputs, "seeded", False),
     )
-    return GpuStage(artifact), notes
+    return GpuStage(artifact), made.notes
 
 
 class Clock:

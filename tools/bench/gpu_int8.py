@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu.cuda import build_cuda
-from socsched.compiler.gpu.runtime import GpuStage
 from socsched.compiler.layouts import convert
+from socsched.compiler.loading.stages import load
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.pipeline import compile_network
 from socsched.compiler.quantize import reference
-from socsched.compiler.quantize.build import build_int8
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import FILE, Scales, read_scales
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.runtime import load
-from socsched.compiler.targets import resolve
+from socsched.compiler.target import Build, Compilation, resolve
+from socsched.compiler.targets.cuda import target as cuda
+from socsched.compiler.targets.cuda.runtime import GpuStage
+from socsched.compiler.targets.llvm import target as llvm
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from tests.compiler import gpu_networks, int8_networks
@@ -90,16 +91,17 @@ def _build(job: tuple[Case, str, Path]) -> tuple[Artifact, float]:
     case, arch, folder = job
     scales = case.chosen or calibrate(case.network, case.weights, seeded_samples(case.network))
     start = time.perf_counter()
-    found = build_cuda(folder, case.network, case.weights, resolve(bench.target(arch)), "int8", scales)
-    return _artifact(case.network, folder, found, "cuda"), time.perf_counter() - start
+    asked = Build(folder, case.network, case.weights, resolve(bench.target(arch)), "int8", scales)
+    return _artifact(compile_network(asked, cuda.TARGET), "cuda"), time.perf_counter() - start
 
 
-def _artifact(network: Network, folder: Path, found: Any, target: str) -> Artifact:
-    inputs, outputs, files, notes = found
+def _artifact(found: Compilation, target: str) -> Artifact:
+    network, folder = found.asked.network, found.asked.folder
     return Artifact(
         *(network.name, network.name, "engine", "gpu" if target == "cuda" else "cpu", target, "", "int8", 0, ""),
-        *(folder, files, tuple(network.inputs), inputs, network.outputs, outputs, "seeded", target != "cuda"),
-        notes=notes,
+        *(folder, found.files, tuple(network.inputs), found.inputs, network.outputs, found.outputs),
+        *("seeded", target != "cuda"),
+        notes=found.notes,
     )
 
 
@@ -124,7 +126,8 @@ def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Arr
         inputs = int8_networks.full_range(case.network, q)
         return inputs, list(reference.outputs(q, inputs)), "numpy"
     folder, spec = Path(tempfile.mkdtemp()), resolve(HOST)
-    host = _artifact(case.network, folder, build_int8(folder, case.network, case.weights, spec, scales), "llvm")
+    asked = Build(folder, case.network, case.weights, spec, "int8", scales)
+    host = _artifact(compile_network(asked, llvm.TARGET), "llvm")
     generator = np.random.default_rng(7)
     inputs = {n: generator.standard_normal(t.shape).astype(np.float32) for n, t in case.network.inputs.items()}
     return inputs, on(load(host), inputs), "host"
@@ -201,7 +204,7 @@ def compare(cases: list[tuple[Case, Artifact, float]], arch: str, repeats: int, 
 
 def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     """Print every kernel of an int8 stage with its time alone and its share of the products' work."""
-    from socsched.compiler.gpu.int8_lower import lower_int8
+    from socsched.compiler.targets.cuda.int8_lower import lower_int8
 
     network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
     q = quantised(read(import_network(network), network), weights, scales)

@@ -84,16 +84,16 @@ def compiled(
     network: Network, weights: dict[str, Array], canvases: list[Array]
 ) -> tuple[Callable[[], Any], int, Callable[[Any], list[Array]]]:
     """Return (call, operations, conversion of its results to plain NCHW) of the int8 lowering."""
-    from socsched.compiler.aligned import from_tvm, to_tvm
-    from socsched.compiler.cpu.int8_dot import dot_for, int8_options
-    from socsched.compiler.cpu.int8_lower import lower_int8
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.fusion import read
     from socsched.compiler.layouts import convert
+    from socsched.compiler.loading.aligned import from_tvm, to_tvm
+    from socsched.compiler.passes.fusion import read
+    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize.calibrate import calibrate
     from socsched.compiler.quantize.network import quantised
-    from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import resolve
+    from socsched.compiler.target import resolve
+    from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
+    from socsched.compiler.targets.llvm.int8_lower import lower_int8
     from socsched.graph.counting import operators
     from socsched.graph.operators import TensorType
 

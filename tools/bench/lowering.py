@@ -97,13 +97,13 @@ def alternate(calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, lis
 
 def peak() -> float:
     """Return the GFLOP/s of one core on multiply-adds that stay in registers, the best of five runs."""
-    from socsched.compiler.aligned import empty
-    from socsched.compiler.cpu import conv_kernels
-    from socsched.compiler.cpu.processor import vector_unit
-    from socsched.compiler.cpu.shapes import Lying, Order, Window
-    from socsched.compiler.cpu.vector import tile
     from socsched.compiler.environment import tvm
-    from socsched.compiler.targets import resolve
+    from socsched.compiler.loading.aligned import empty
+    from socsched.compiler.target import resolve
+    from socsched.compiler.targets.llvm import conv_kernels
+    from socsched.compiler.targets.llvm.processor import vector_unit
+    from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
+    from socsched.compiler.targets.llvm.vector import tile
 
     spec = resolve({"kind": "llvm", "host": True})
     vector = vector_unit(spec)
@@ -131,7 +131,7 @@ def peak() -> float:
 def host_stage(name: str, model: str, params: dict[str, Any], threads: int) -> Any:
     """Return a stage compiled for this machine and loaded, and the layouts it wants."""
     from socsched.compiler.builder import compile_stage
-    from socsched.compiler.runtime import load
+    from socsched.compiler.loading.stages import load
     from socsched.descriptor.catalog import get_platform
     from socsched.descriptor.pipeline import Stage
 
@@ -192,7 +192,7 @@ def pointpillars(threads: int) -> tuple[Call, Call]:
 
 def frame() -> tuple[Array, Array, Array, Array]:
     """Return voxels [P, S, 4], counts, coordinates and the decorated features [P, S, 9] of a random frame."""
-    from socsched.compiler.aligned import empty
+    from socsched.compiler.loading.aligned import empty
     from socsched.models.pointpillars.grid import KITTI
 
     generator = np.random.default_rng(0)
@@ -269,14 +269,14 @@ def onnx_session(model: bytes, threads: int) -> Any:
 
 def layers(threads: int, repeat: int) -> None:
     """Print every kernel of backbone and head: median ms, GFLOP/s counted as direct convolution."""
-    from socsched.compiler.cpu.fuse import fused
-    from socsched.compiler.cpu.lower import lower
-    from socsched.compiler.cpu.processor import vector_unit
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.fusion import read
     from socsched.compiler.layouts import physical_shape
-    from socsched.compiler.relax_import import import_network
-    from socsched.compiler.targets import resolve
+    from socsched.compiler.passes.fusion import read
+    from socsched.compiler.passes.relax_import import import_network
+    from socsched.compiler.target import resolve
+    from socsched.compiler.targets.llvm.fuse import fused
+    from socsched.compiler.targets.llvm.lower import lower
+    from socsched.compiler.targets.llvm.processor import vector_unit
     from socsched.graph.counting import operators
     from socsched.models.pointpillars.network import backbone_network, head_network
     from socsched.models.weights import seeded_weights

@@ -29,10 +29,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.cli.doctor_tools import LLVM_MCA
-from socsched.compiler.cpu import conv_kernels, half, winograd
-from socsched.compiler.cpu.half import Layer, Method
-from socsched.compiler.cpu.shapes import Lying, Order, Window
-from socsched.compiler.cpu.vector import NEON, NEON_HALF, Vector, tile
 from socsched.compiler.environment import tvm
 from tests.compiler.aarch64_loops import instructions, products
 

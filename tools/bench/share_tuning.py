@@ -21,17 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.aligned import empty
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import vector_unit
-from socsched.compiler.cpu.shapes import Window
-from socsched.compiler.cpu.share_tuning import Choice, Layer, Tuning, candidates, load, save
 from socsched.compiler.environment import online_cores, relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.runtime import load as load_artifact
-from socsched.compiler.targets import resolve
+from socsched.compiler.loading.aligned import empty
+from socsched.compiler.loading.stages import load as load_artifact
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import vector_unit
+from socsched.compiler.targets.llvm.shapes import Window
+from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning, candidates, load, save
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Layer as NetworkLayer
@@ -221,8 +221,8 @@ def gpu_tiles(stage: Stage, arch: str = "sm_87") -> None:
     """Print which tiles the model of an SM chooses for all SMs and for shares, and the modelled gain at the share."""
     from dataclasses import replace
 
-    from socsched.compiler.gpu import tiles
-    from socsched.compiler.gpu.shapes import Convolution
+    from socsched.compiler.targets.cuda import tiles
+    from socsched.compiler.targets.cuda.shapes import Convolution
 
     network = get_model(stage.model or "", stage.params).network
     assert network is not None

@@ -18,13 +18,13 @@ os.environ["TVM_NUM_THREADS"] = "1"
 
 import numpy as np
 
-from socsched.compiler.aligned import empty
-from socsched.compiler.cpu import conv_kernels
-from socsched.compiler.cpu.processor import vector_unit
-from socsched.compiler.cpu.shapes import Lying, Order, Window
-from socsched.compiler.cpu.vector import Tile, Vector, tile
 from socsched.compiler.environment import tvm
-from socsched.compiler.targets import resolve
+from socsched.compiler.loading.aligned import empty
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm import conv_kernels
+from socsched.compiler.targets.llvm.processor import vector_unit
+from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
+from socsched.compiler.targets.llvm.vector import Tile, Vector, tile
 
 SHAPES = {  # name -> channels in and out, height and width of the input, kernel, stride, padding
     "1x1 64-256, 56x56": (64, 256, 56, 56, 1, 1, 0),

@@ -21,19 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.cpu.int8_kernels import Epilogue, Stored
 from socsched.compiler.environment import tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu import int8_gemm, kernels
-from socsched.compiler.gpu.cuda import find_nvcc, write_cubin
-from socsched.compiler.gpu.device_code import supplied
-from socsched.compiler.gpu.int8_gemm import Form
-from socsched.compiler.gpu.int8_lower import lower_int8
-from socsched.compiler.gpu.int8_tile_table import INT8_TABLE
-from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
-from socsched.compiler.gpu.schedule import schedule
-from socsched.compiler.gpu.shapes import Convolution, Tile, up
-from socsched.compiler.gpu.tiles import candidates, estimate, modelled
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import Scales

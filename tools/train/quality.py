@@ -23,7 +23,7 @@ import numpy as np
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
-from socsched.compiler.runtime import CompiledStage, load
+from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.operators import TensorType

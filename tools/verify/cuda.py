@@ -23,9 +23,9 @@ import numpy as np
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.gpu.cuda import build_executable
 from socsched.compiler.layouts import convert
-from socsched.compiler.runtime import load
+from socsched.compiler.loading.stages import load
+from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model

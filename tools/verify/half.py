@@ -24,15 +24,16 @@ import numpy as np
 
 from socsched.compiler.aligned import from_tvm, to_tvm
 from socsched.compiler.builder import SEED
-from socsched.compiler.cpu import half
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import native_target, vector_unit
-from socsched.compiler.cpu.vector import NEON_HALF, Vector
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
-from socsched.compiler.relax_import import import_network
-from socsched.compiler.targets import resolve
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm import half
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import native_target, vector_unit
+from socsched.compiler.targets.llvm.vector import NEON_HALF, Vector
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.opencl.device import Device
-from socsched.compiler.opencl.run import OpenClStage
+from socsched.compiler.targets.opencl.device import Device
+from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.errors import MachineError
 from tests.compiler import small_stages
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from socsched.cache import unusable
-from socsched.compiler import compilers
+from socsched.compiler.native import compilers
 from socsched.compiler.store import library
 from socsched.errors import MachineError
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from socsched.compiler.fusion import Graph, Group
 from socsched.compiler.quantize.fixed_point import (
     INT32,
     LARGEST_MULTIPLIER,
@@ -26,8 +25,12 @@ from socsched.compiler.quantize.fixed_point import (
 )
 from socsched.compiler.quantize.scales import Means, Scales, key_of
 from socsched.errors import CompileError
+from socsched.graph.fusion import Graph, Group
 
 CONVOLUTIONS = ("conv2d", "conv2d_transpose")
+FLOAT_KINDS = ("pillar_features", "scatter")
+"""Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
+STAYS_FLOAT = "int8: computed in fp32, as 8 bits hold no coordinates"
 KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
 """Operators with an int8 form."""
 
@@ -105,6 +108,11 @@ def unruled(graph: Graph, group: Group) -> str:
     if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
         return "no int8 rule for additions that broadcast"
     return ""
+
+
+def stays_float(graph: Graph) -> bool:
+    """Return whether a stage is computed in fp32 although int8 was asked for."""
+    return all(group.kind in FLOAT_KINDS for group in graph.groups)
 
 
 def require(graph: Graph) -> None:

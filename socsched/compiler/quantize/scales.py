@@ -25,6 +25,8 @@ from socsched.models.tiles import tile_of
 _ANEW = "calibrate the network again"
 FILE = "scales.json"
 """Name of the scales' file in an artefact's folder."""
+UNCALIBRATED = "seeded normal inputs"
+"""Source of scales for which no data were given."""
 
 
 @dataclass(frozen=True, slots=True)

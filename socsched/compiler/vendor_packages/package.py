@@ -1,8 +1,12 @@
-"""Content of a hand-over, independent of the toolchain's own formats."""
+"""Content of a hand-over, independent of the toolchain's own formats, and the vendors' toolchains.
+
+A toolchain is registered under the entry-point group ``socsched.toolchains`` by the runtime that an engine's operator
+rules name; the built-in ones have a folder each in `compiler.targets`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +16,7 @@ from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
+GROUP = "socsched.toolchains"
 MODEL = "model.onnx"
 
 
@@ -38,3 +43,10 @@ class Package:
     def version(self) -> str:
         """Return the toolchain version for which the engine's rules hold."""
         return self.engine.operators.version
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A vendor's compiler: `scripts` returns the text of each file that it needs besides the model, by file name."""
+
+    scripts: Callable[[Package], dict[str, str]]

@@ -9,18 +9,18 @@ handover.json   engine, versions, border tensors with dtype and layout, conditio
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from socsched import plugins
 from socsched.compiler.builder import network_of, port_names, weights_for
 from socsched.compiler.layouts import parse_layout
-from socsched.compiler.vendor_packages import qualcomm, tensorrt
 from socsched.compiler.vendor_packages.check import require_all
-from socsched.compiler.vendor_packages.export import to_onnx
-from socsched.compiler.vendor_packages.package import MODEL, Package
+from socsched.compiler.vendor_packages.onnx_model import to_onnx
+from socsched.compiler.vendor_packages.package import GROUP, MODEL, Package, Toolchain
 from socsched.compiler.vendor_packages.scales import checked
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -32,18 +32,12 @@ from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
 DESCRIPTION = "handover.json"
-TOOLCHAINS: dict[str, Callable[[Package], dict[str, str]]] = {
-    "TensorRT": tensorrt.write,
-    "QNN": qualcomm.write_qnn,
-    "SNPE": qualcomm.write_snpe,
-}
-"""Runtime of an engine's operator rules -> function that writes its build scripts."""
 PRECISIONS = ("fp16", "int8")
 
 
 def has_toolchain(engine: Engine) -> bool:
     """Return whether stages for `engine` are handed over to a vendor's toolchain."""
-    return engine.operators.runtime in TOOLCHAINS
+    return engine.operators.runtime in plugins.names(GROUP)
 
 
 def hand_over(
@@ -63,7 +57,9 @@ def hand_over(
     be written.
     """
     if not has_toolchain(engine):
-        raise UsageError(f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(TOOLCHAINS)}")
+        raise UsageError(
+            f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(plugins.names(GROUP))}"
+        )
     if precision not in PRECISIONS:
         raise UsageError(f"{engine.id} is given fp16 or int8, not {precision}")
     model, whole = network_of(stage)
@@ -82,7 +78,8 @@ def hand_over(
         checked(network, scales or {}) if precision == "int8" else {},
         tuple(sorted({dtype for _, dtype in verdict.promoted})),
     )
-    texts = TOOLCHAINS[engine.operators.runtime](package)
+    toolchain: Toolchain = plugins.load(GROUP, engine.operators.runtime, Toolchain)
+    texts = toolchain.scripts(package)
     document = {
         "stage": stage.name,
         "model": model.name,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
+from socsched.compiler.targets.tensorrt.scripts import FORMATS, PYTHON_FORMATS
 from socsched.compiler.vendor_packages.package import MODEL
-from socsched.compiler.vendor_packages.tensorrt import FORMATS, PYTHON_FORMATS
 from socsched.compiler.vendor_packages.write import hand_over
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError

@@ -21,7 +21,7 @@ class TvmCpuBackend:
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the loaded stage with its inputs bound; input tensors are converted to its input layouts."""
         from socsched.compiler.builder import compile_stage
-        from socsched.compiler.runtime import load
+        from socsched.compiler.loading.stages import load
 
         assert stage is not None
         weights = weights_of(setting)

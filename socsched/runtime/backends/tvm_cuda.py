@@ -58,7 +58,7 @@ class SlottedBackend:
         """Return the device; `arch` is the architecture that its conversions are built for."""
         with self._lock:
             if self._device is None:
-                from socsched.compiler.gpu.device import CudaDevice
+                from socsched.compiler.targets.cuda.device import CudaDevice
 
                 self._device = CudaDevice(arch)
             return self._device

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.rpc import LOOPBACK, Remote
+from socsched.compiler.loading.rpc import LOOPBACK, Remote
 from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform

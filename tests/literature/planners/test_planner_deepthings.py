@@ -174,7 +174,7 @@ def test_a_tiled_plan_is_bounded_simulated_written_and_restored() -> None:
 def test_compiled_tiles_equal_the_compiled_network() -> None:
     """The stages of the rewritten pipeline through the compiler, on this machine: within float32 rounding."""
     from socsched.compiler.builder import compile_stage
-    from socsched.compiler.runtime import load
+    from socsched.compiler.loading.stages import load
 
     pipeline, engine = get_pipeline("camera-detection"), get_platform("host").engines[0]
     stage = replace(

@@ -88,7 +88,7 @@ def _journal(file: Path) -> None:
 
 
 def _manifest(file: Path) -> None:
-    from socsched.compiler.bundle_runner import open_bundle
+    from socsched.compiler.packaging.bundle_runner import open_bundle
 
     open_bundle(file.parent)
 

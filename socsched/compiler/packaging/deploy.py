@@ -1,0 +1,247 @@
+"""A pipeline's compiled stages in one folder that can be started on the board, with a manifest of its contents.
+
+manifest.json           stages in order with their inputs, artefacts and hand-overs, versions, the digest of every file
+STAGE/ENGINE-PRECISION/ the code of a stage, or the inputs a vendor's toolchain needs to build it
+plan.json, weights.npz  the plan and the weights it was built from, if given
+start.sh, lib/          run the bundle with TVM's runtime alone (see `bundle_runner`)
+"""
+
+from __future__ import annotations
+
+import json
+import platform as machine
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.builder import compile_stage, network_of, precisions
+from socsched.compiler.packaging import bundle
+from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
+from socsched.compiler.vendor_packages import write as vendor
+from socsched.compiler.vendor_packages.check import require_all
+from socsched.compiler.versions import PINNED
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Engine, Platform
+from socsched.errors import MachineError, UsageError
+from socsched.files import digests, file_digest, put_in_place, scratch
+from socsched.graph.partition import Part
+from socsched.graph.rules import check_operators
+from socsched.models.work import stage_work
+from socsched.progress import tell
+
+SCHEMA_VERSION = "1"
+MANIFEST = "manifest.json"
+
+Placement = Mapping[str, tuple[str, str]]
+"""Stage name -> (engine id, precision), as assigned by a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to compile of a pipeline: `placement` is a plan's choice, an engine id, or None for every capable engine.
+
+    `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
+    stage.  `scales`: scales of int8 stages, by stage name.  `plan`: the plan's document, kept with the code.
+    """
+
+    placement: Placement | str | None = None
+    stage: str | None = None
+    engine: str | None = None
+    part: Part | None = None
+    shares: Mapping[str, int] = field(default_factory=dict)
+    scales: Mapping[str, Scales] = field(default_factory=dict)
+    plan: Mapping[str, Any] | None = None
+
+
+def compile_pipeline(
+    pipeline: Pipeline,
+    platform: Platform,
+    placement: Placement | str | None,
+    out_dir: Path,
+    stage: str | None = None,
+    engine: str | None = None,
+    weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    note: Callable[[str], None] = lambda message: None,
+    scales: Mapping[str, Scales] | None = None,
+) -> dict[str, Any]:
+    """Compile network stages into `out_dir` and return the manifest; see `compile_bundle`."""
+    request = Request(placement, stage, engine, scales=scales or {})
+    return compile_bundle(pipeline, platform, request, out_dir, weights, note)
+
+
+def compile_bundle(
+    pipeline: Pipeline,
+    platform: Platform,
+    request: Request,
+    out_dir: Path,
+    weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    note: Callable[[str], None] = lambda message: None,
+) -> dict[str, Any]:
+    """Compile network stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
+
+    Stages of engines with a vendor's toolchain are handed over to it (`vendor_packages.write`).  `note` is called for
+    each stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when
+    `out_dir` cannot be written, and the errors of `compile_stage` and `hand_over`.
+    """
+    if request.part and not request.stage:
+        raise UsageError("a part needs its stage", "add --stage")
+    choices = list(_Choices(pipeline, platform, request, note))
+    _require_takers(choices, request.part)
+    try:
+        with scratch(out_dir) as made:
+            manifest = _make(made, pipeline, platform, request, choices, weights, note)
+            (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+            put_in_place(made, out_dir, MANIFEST, whole=bundle.LIBRARY)
+    except OSError as error:
+        raise MachineError(
+            f"{out_dir}: cannot write: {error.strerror or error}", "free space or name another folder"
+        ) from error
+    return manifest
+
+
+def _make(
+    made: Path,
+    pipeline: Pipeline,
+    platform: Platform,
+    request: Request,
+    choices: Sequence[tuple[Stage, Engine, str]],
+    weights: Mapping[str, np.ndarray[Any, Any]] | None,
+    note: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write a bundle except its manifest into `made`, and return the manifest."""
+    artifacts: list[dict[str, Any]] = []
+    handovers: list[dict[str, Any]] = []
+    for number, (chosen, target, precision) in enumerate(choices):
+        tell("compiling", number, len(choices), "stages", chosen.name)
+        folder = _folder(chosen, target, precision, request.part)
+        if vendor.has_toolchain(target):
+            known = of_stage(request.scales, chosen)
+            steps = per_tensor(network_of(chosen)[1], known) if known else None
+            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, steps)
+            handovers.append({**document, "folder": folder.as_posix()})
+            note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
+            continue
+        share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
+        scales = of_stage(request.scales, chosen)
+        artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
+        note(f"{chosen.name} for {target.id} in {precision}")
+        artifacts.append(_place(artifact, made, folder))
+    if request.plan is not None:
+        (made / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "pipeline": pipeline.name,
+        "platform": platform.name,
+        "versions": dict(PINNED),
+        "host_stages": [s.name for s in pipeline.stages if s.model and not _is_network(s)],
+        "artifacts": artifacts,
+        "handovers": handovers,
+        "stages": bundle.stages(pipeline, artifacts, handovers),
+        "weights": bundle.write_weights(made, weights),
+        "plan": "plan.json" if request.plan is not None else None,
+        "sources": bundle.write_program(made, pipeline),
+        "files": digests(made),
+    }
+
+
+def planned(tasks: Any) -> dict[str, tuple[str, str]]:
+    """Return the placement of a plan's tasks (anything with kind, name, engine and precision)."""
+    return {task.name: (task.engine, task.precision) for task in tasks if task.kind == "stage"}
+
+
+def planned_shares(tasks: Any) -> dict[str, int]:
+    """Return the number of lanes a plan assigns to each stage (tasks with kind, name and lanes)."""
+    return {task.name: len(task.lanes) for task in tasks if task.kind == "stage"}
+
+
+def _require_takers(choices: list[tuple[Stage, Engine, str]], part: Part | None) -> None:
+    """Raise UsageError naming the fallback operators of all stages, before the first file is written."""
+    refused = []
+    for stage, engine, precision in choices:
+        if vendor.has_toolchain(engine):
+            try:
+                require_all(stage_work(stage, precision, part), engine)
+            except UsageError as error:
+                refused.append(error)
+    if refused:
+        raise UsageError("\n".join(map(str, refused)), refused[0].hint)
+
+
+def _folder(stage: Stage, engine: Engine, precision: str, part: Part | None) -> Path:
+    cut = "-" + "".join(c if c.isalnum() or c in "._+" else "_" for c in str(part)) if part else ""
+    return Path(stage.name) / f"{engine.id}-{precision}{cut}"
+
+
+def _place(artifact: Artifact, out_dir: Path, folder: Path) -> dict[str, Any]:
+    (out_dir / folder).mkdir(parents=True, exist_ok=True)
+    paths = [(folder / name).as_posix() for name in artifact.files]
+    for name, path in zip(artifact.files, paths, strict=True):
+        shutil.copyfile(artifact.folder / name, out_dir / path)
+    return {
+        **artifact.to_json(),
+        "files": paths,
+        "sha256": {path: file_digest(out_dir / path) for path in paths},
+        "machine": artifact.triple.split("-")[0] or machine.machine(),
+    }
+
+
+def _is_network(stage: Stage) -> bool:
+    return bundle.sort_of(stage.model, stage.params) == "network"
+
+
+class _Choices:
+    """The stages to compile, each with engine and precision."""
+
+    def __init__(self, pipeline: Pipeline, platform: Platform, request: Request, note: Callable[[str], None]) -> None:
+        self.platform, self.request, self.note = platform, request, note
+        self.placement = request.placement
+        self.engine = request.engine
+        if isinstance(self.placement, str):
+            self.placement, self.engine = None, self.engine or self.placement
+        self.stages = [s for s in pipeline.stages if request.stage in (None, s.name)]
+        self.engines = [e for e in platform.engines if self.engine in (None, e.id)]
+        if not self.stages:
+            names = ", ".join(s.name for s in pipeline.stages)
+            raise UsageError(f"pipeline {pipeline.name} has no stage {request.stage!r}", f"its stages: {names}")
+        if not self.engines:
+            raise UsageError(
+                f"platform {platform.name} has no engine {self.engine!r}",
+                f"its engines: {', '.join(e.id for e in platform.engines)}",
+            )
+
+    def __iter__(self) -> Iterator[tuple[Stage, Engine, str]]:
+        for stage in filter(_is_network, self.stages):
+            if isinstance(self.placement, Mapping) and stage.name in self.placement and self.engine is None:
+                target, precision = self.placement[stage.name]
+                yield stage, self.platform.engine(target), precision
+            elif self.placement is None or self.engine is not None:
+                yield from self.able(stage)
+
+    def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:
+        """Yield engines that accept the stage, each in its best accepted precision; a named engine is not filtered."""
+        for engine in self.engines:
+            known = self.precisions(stage, engine)
+            fitting = [p for p in stage.precisions if p in engine.precisions and p in known]
+            for precision in fitting[:1]:
+                against = check_operators(stage_work(stage, precision, self.request.part), engine)
+                if self.engine is not None or not against:
+                    yield stage, engine, precision
+                else:
+                    self.note(f"{stage.name} not for {engine.id}: {'; '.join(against)}")
+            if self.engine is not None and not fitting:
+                raise UsageError(
+                    f"stage {stage.name!r} has no precision in common with {engine.id} that can be compiled",
+                    f"stage: {', '.join(stage.precisions)}; engine: {', '.join(engine.precisions)}; "
+                    f"compiler: {', '.join(known)}",
+                )
+
+    def precisions(self, stage: Stage, engine: Engine) -> tuple[str, ...]:
+        """Return the precisions that can be built for an engine: a hand-over in int8 needs scales."""
+        if not vendor.has_toolchain(engine):
+            return precisions(engine)
+        return vendor.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)

@@ -1,0 +1,179 @@
+"""Conversions on the GPU between fp32 and fp16 and between NCHW and NHWC, as separate kernels.
+
+A cast uses one thread per element; a change of layout goes through a tile in shared memory so that both sides are read
+and written in rows.  The kernels are built once by nvcc and kept with the compiled stages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import tempfile
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from socsched.cache import cache_dir
+from socsched.compiler.layouts import physical_shape
+from socsched.compiler.targets.cuda.cuda_api import Stream, cudart
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.errors import MachineError
+from socsched.graph.operators import TensorType
+
+_THREADS, _TILE = 256, 32
+_NAMES = {"fp32": "f", "fp16": "h"}
+SOURCE = """
+#include <cuda_fp16.h>
+template <typename A, typename B> __device__ B as(A x) { return (B)(float)x; }
+template <typename A, typename B> __device__ void cast(const A* in, B* out, long long n) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i < n) out[i] = as<A, B>(in[i]);
+}
+// [rows, columns] to [columns, rows], a 32 x 32 tile a block of 32 x 8 threads
+template <typename A, typename B> __device__ void turn(const A* in, B* out, int rows, int columns) {
+  __shared__ B tile[32][33];
+  int x = blockIdx.x * 32 + threadIdx.x;
+  for (int j = threadIdx.y, y = blockIdx.y * 32 + j; j < 32; j += 8, y += 8)
+    if (x < columns && y < rows) tile[j][threadIdx.x] = as<A, B>(in[(long long)y * columns + x]);
+  __syncthreads();
+  x = blockIdx.y * 32 + threadIdx.x;
+  for (int j = threadIdx.y, y = blockIdx.x * 32 + j; j < 32; j += 8, y += 8)
+    if (x < rows && y < columns) out[(long long)y * rows + x] = tile[threadIdx.x][j];
+}
+// images of layouts 0: pixels x channels, 1: channels x pixels, n: blocks of n channels x pixels x n, filled up with 0
+template <typename A, typename B> __device__ void lay(const A* in, B* out, int channels, int pixels, int from, int to) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  long long count = (long long)pixels * (to > 1 ? (channels + to - 1) / to * to : channels);
+  if (i >= count) return;
+  long long c = to == 0 ? i % channels : to == 1 ? i / pixels : i / ((long long)pixels * to) * to + i % to;
+  long long p = to == 0 ? i / channels : to == 1 ? i % pixels : i / to % pixels;
+  long long j = from == 0 ? p * channels + c : from == 1 ? c * pixels + p : (c / from * pixels + p) * from + c % from;
+  out[i] = c < channels ? as<A, B>(in[j]) : (B)0.0f;
+}
+#define PAIR(a, A, b, B) \\
+  extern "C" __global__ void lay_##a##b(const A* in, B* out, int c, int p, int from, int to) { \\
+    lay<A, B>(in, out, c, p, from, to); } \\
+  extern "C" __global__ void cast_##a##b(const A* in, B* out, long long n) { cast<A, B>(in, out, n); } \\
+  extern "C" __global__ void turn_##a##b(const A* in, B* out, int y, int x) { turn<A, B>(in, out, y, x); }
+PAIR(f, float, h, __half) PAIR(h, __half, f, float) PAIR(f, float, f, float) PAIR(h, __half, h, __half)
+"""
+
+
+def cubin(arch: str) -> bytes:
+    """Return the kernels as machine code for an architecture ("sm_90a"), built on first use."""
+    digest = hashlib.sha256((SOURCE + arch).encode()).hexdigest()[:20]
+    file = cache_dir() / f"convert-{digest}.cubin"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+            source, binary = Path(folder) / "convert.cu", Path(folder) / "convert.cubin"
+            source.write_text(SOURCE)
+            write_cubin(find_nvcc(), source, binary, arch)
+            binary.replace(file)
+    return file.read_bytes()
+
+
+def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, int]]:
+    """Return the kernel for a conversion, and for a change of layout the rows and columns it transposes.
+
+    If one side is in channel blocks, these are channels and pixels.  MachineError for types other than fp32 and fp16
+    and for image layouts other than NCHW, NHWC and NCHW in channel blocks.
+    """
+    layouts = (given.layout or "NCHW", wanted.layout or "NCHW")
+    images = len(given.shape) == 4 and layouts[0] != layouts[1]
+    known = given.dtype in _NAMES and wanted.dtype in _NAMES and (not images or None not in map(blocked, layouts))
+    if not known:
+        raise MachineError(
+            f"the GPU has no conversion from {given.dtype} {layouts[0]} to {wanted.dtype} {layouts[1]}",
+            "plan the conversion on a processor",
+        )
+    pair = _NAMES[given.dtype] + _NAMES[wanted.dtype]
+    if not images:
+        return f"cast_{pair}", (0, 0)
+    _, channels, height, width = given.shape
+    pixels = height * width
+    if set(layouts) != {"NCHW", "NHWC"}:
+        return f"lay_{pair}", (channels, pixels)
+    return f"turn_{pair}", (channels, pixels) if layouts[0] == "NCHW" else (pixels, channels)
+
+
+def blocked(layout: str) -> int | None:
+    """Return the kernels' channel parameter for a layout: NHWC 0, NCHW 1, NCHWnc n, None for others."""
+    if layout in ("NHWC", "NCHW"):
+        return int(layout == "NCHW")
+    digits = layout.removeprefix("NCHW").removesuffix("c")
+    return int(digits) if layout == f"NCHW{digits}c" and digits.isdigit() and int(digits) > 1 else None
+
+
+class Converter:
+    """The kernels, loaded into the calling thread's context."""
+
+    def __init__(self, arch: str) -> None:
+        cudart().cudaFree(None)  # makes the device's primary context, shared with TVM, current in this thread
+        self._module = ctypes.c_void_p()
+        code = cubin(arch)
+        _call("cuModuleLoadData", ctypes.byref(self._module), code)
+        self._functions: dict[str, ctypes.c_void_p] = {}
+
+    def launch(
+        self, target: int, wanted: TensorType, source: int, given: TensorType, rows: int | None, stream: Stream
+    ) -> None:
+        """Queue a conversion between device addresses; limited to `rows` of the first dimension if not None."""
+        name, (height, width) = kernel_for(given, wanted)
+        if name.startswith("cast"):
+            count = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
+            if count:
+                grid, block = (-(-count // _THREADS), 1), (_THREADS, 1)
+                self._start(name, grid, block, stream, target, source, ctypes.c_longlong(count))
+            return
+        batch = given.shape[0]
+        sizes = {"fp32": 4, "fp16": 2}
+        if name.startswith("lay"):
+            ways = [blocked(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
+            here, there = (width * (-(-height // n) * n if n > 1 else height) for n in ways)
+            last = [ctypes.c_int(value) for value in (height, width, *ways)]
+            for image in range(batch):
+                places = (target + image * there * sizes[wanted.dtype], source + image * here * sizes[given.dtype])
+                self._start(name, (-(-there // _THREADS), 1), (_THREADS, 1), stream, *places, *last)
+            return
+        for image in range(batch):
+            places = (
+                target + image * height * width * sizes[wanted.dtype],
+                source + image * height * width * sizes[given.dtype],
+            )
+            grid, block = (-(-width // _TILE), -(-height // _TILE)), (_TILE, 8)
+            self._start(name, grid, block, stream, *places, ctypes.c_int(height), ctypes.c_int(width))
+
+    def _start(
+        self,
+        name: str,
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        stream: Stream,
+        target: int,
+        source: int,
+        *last: Any,
+    ) -> None:
+        if name not in self._functions:
+            function = ctypes.c_void_p()
+            _call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+            self._functions[name] = function
+        values = (ctypes.c_void_p(source), ctypes.c_void_p(target), *last)
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        size = (*grid, 1, *block, 1)
+        _call("cuLaunchKernel", self._functions[name], *size, 0, stream.handle, pointers, None)
+
+
+@cache
+def _driver() -> Any:
+    try:
+        return ctypes.PyDLL("libcuda.so.1")  # its calls return at once, see `cuda_api.quick`
+    except OSError:
+        raise MachineError("libcuda.so.1 is not installed: nothing can run on the GPU", "install the driver") from None
+
+
+def _call(name: str, *arguments: Any) -> None:
+    status = getattr(_driver(), name)(*arguments)
+    if status:
+        raise MachineError(f"CUDA: {name} failed ({status})", "see nvidia-smi and dmesg")

@@ -1,0 +1,198 @@
+# mypy: ignore-errors
+# ruff: noqa: E741
+# (The bodies are TVMScript: parsed by TVM, not run by Python.)
+"""GPU kernels in int8 other than matrix products, on images [pixels, channels] in bytes; bound by `kernels.spread`.
+
+Values are stored as their integers, so zero is zero for signed and unsigned bytes.  Channels are padded in memory to
+multiples of 16; the padding never affects a result.  Rounding is that of `quantize.fixed_point`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from socsched.compiler.environment import T
+from socsched.compiler.quantize.epilogue import Stored
+
+_ATTRIBUTES = {"tirx.noalias": True}
+QUAD = 4
+"""Bytes handled at once by a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An input of `combine`: its dtype and its multiplier."""
+
+    dtype: str
+    factor: int
+
+
+def _finish(operands: tuple[Operand, ...], stored: Stored, relu: bool, shift: int) -> Any:
+    low = 0 if relu else stored.low
+
+    def finish(*values: Any) -> Any:
+        total = T.int32(1 << (shift - 1))
+        for value, operand in zip(values, operands, strict=True):
+            total = total + T.Cast("int32", value) * T.int32(operand.factor)
+        rounded = T.shift_right(total, T.int32(shift))
+        return T.Cast(stored.dtype, T.min(T.max(rounded, T.int32(low)), T.int32(stored.high)))
+
+    return finish
+
+
+def rescale(
+    pixels: int,
+    source: int,
+    count: int,
+    total: int,
+    first: int,
+    operand: Operand,
+    stored: Stored,
+    relu: bool,
+    shift: int,
+) -> Any:
+    """Return rescale(X[pixels, source], O[pixels, total]): channels of X, rescaled to the step of O, from `first` on.
+
+    `relu` clips below zero; `count` and the others are multiples of four.
+    """
+    finish, dtype, given, groups = _finish((operand,), stored, relu, shift), stored.dtype, operand.dtype, count // QUAD
+
+    @T.prim_func(s_tir=True, private=True)
+    def rescale_int8(X: T.Buffer((pixels, source), given), O: T.Buffer((pixels, total), dtype)):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(pixels, groups, QUAD):
+            with T.sblock("rescale"):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                O[p, first + g * QUAD + v] = finish(X[p, g * QUAD + v])
+
+    return rescale_int8
+
+
+def add(pixels: int, channels: int, left: Operand, right: Operand, stored: Stored, relu: bool, shift: int) -> Any:
+    """Return add(X, Y, O): X and Y rescaled to the step of O and added; `relu` clips below zero."""
+    finish, dtype, groups = _finish((left, right), stored, relu, shift), stored.dtype, channels // QUAD
+    ours, theirs = left.dtype, right.dtype
+
+    @T.prim_func(s_tir=True, private=True)
+    def add_int8(
+        X: T.Buffer((pixels, channels), ours),
+        Y: T.Buffer((pixels, channels), theirs),
+        O: T.Buffer((pixels, channels), dtype),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(pixels, groups, QUAD):
+            with T.sblock("sum"):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                O[p, g * QUAD + v] = finish(X[p, g * QUAD + v], Y[p, g * QUAD + v])
+
+    return add_int8
+
+
+def max_pool(channels: int, height: int, width: int, window: tuple[int, ...], stored: Stored) -> Any:
+    """Return pool(X, O); `window` is (kernel_h, kernel_w, stride, pad, out_height, out_width)."""
+    kh, kw, stride, pad, oh, ow = window
+    groups, dtype, least = channels // QUAD, stored.dtype, stored.low
+
+    @T.prim_func(s_tir=True, private=True)
+    def pool_int8(X: T.Buffer((height * width, channels), dtype), O: T.Buffer((oh * ow, channels), dtype)):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(oh * ow, groups):
+            with T.sblock("window"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(X[0 : height * width, g * QUAD : g * QUAD + QUAD])
+                T.writes(O[p, g * QUAD : g * QUAD + QUAD])
+                best = T.sblock_alloc_buffer((QUAD,), "int32", scope="local")
+                for v in T.vectorized(QUAD):
+                    best[v] = T.int32(least)
+                for i, j in T.grid(kh, kw):
+                    if (
+                        p // ow * stride + i >= pad
+                        and p // ow * stride + i < height + pad
+                        and p % ow * stride + j >= pad
+                        and p % ow * stride + j < width + pad
+                    ):
+                        for v in T.vectorized(QUAD):
+                            best[v] = T.max(
+                                best[v],
+                                T.Cast(
+                                    "int32",
+                                    X[(p // ow * stride + i - pad) * width + p % ow * stride + j - pad, g * QUAD + v],
+                                ),
+                            )
+                for v in T.vectorized(QUAD):
+                    O[p, g * QUAD + v] = T.Cast(dtype, best[v])
+
+    return pool_int8
+
+
+def quantise(pixels: int, channels: int, total: int, inverse: float, stored: Stored, plain: bool) -> Any:
+    """Return quantise(X, O[pixels, total]): fp32 to bytes, halves to even.
+
+    X is [pixels, channels], with `plain` [channels, pixels].
+    """
+    dtype, low, high = stored.dtype, float(stored.low), float(stored.high)
+    rows, columns = (channels, pixels) if plain else (pixels, channels)
+    lanes = QUAD if channels == total and not plain else 1
+    groups = total // lanes
+
+    def rounded(x: Any) -> Any:
+        scaled = T.min(T.max(x * T.float32(inverse), T.float32(low)), T.float32(high))
+        return T.Cast(dtype, T.Cast("int32", T.nearbyint(scaled)))
+
+    def value(X: Any, p: Any, c: Any) -> Any:
+        held = X[c, p] if plain else X[p, c]
+        return held if channels == total else T.if_then_else(c < channels, held, T.float32(0))
+
+    @T.prim_func(s_tir=True, private=True)
+    def quantise_int8(X: T.Buffer((rows, columns), "float32"), O: T.Buffer((pixels, total), dtype)):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(pixels, groups, lanes):
+            with T.sblock("value"):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                O[p, g * lanes + v] = rounded(value(X, p, g * lanes + v))
+
+    return quantise_int8
+
+
+def dequantise(pixels: int, source: int, channels: int, step: float, dtype: str, plain: bool) -> Any:
+    """Return dequantise(X[pixels, source], O): bytes to fp32 [pixels, channels], with `plain` transposed."""
+    rows, columns = (channels, pixels) if plain else (pixels, channels)
+    lanes = QUAD if channels % QUAD == 0 and not plain else 1
+    groups = channels // lanes
+
+    if plain:
+
+        @T.prim_func(s_tir=True, private=True)
+        def dequantise_plain(X: T.Buffer((pixels, source), dtype), O: T.Buffer((rows, columns), "float32")):
+            T.func_attr(_ATTRIBUTES)
+            for x, y in T.grid(rows, columns):
+                with T.sblock("value"):
+                    c, p = T.axis.remap("SS", [x, y])
+                    O[c, p] = T.Cast("float32", T.Cast("int32", X[p, c])) * T.float32(step)
+
+        return dequantise_plain
+
+    @T.prim_func(s_tir=True, private=True)
+    def dequantise_int8(X: T.Buffer((pixels, source), dtype), O: T.Buffer((rows, columns), "float32")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(pixels, groups, lanes):
+            with T.sblock("value"):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                O[p, g * lanes + v] = T.Cast("float32", T.Cast("int32", X[p, g * lanes + v])) * T.float32(step)
+
+    return dequantise_int8
+
+
+def narrow(pixels: int, source: int, start: int, channels: int) -> Any:
+    """Return narrow(X[pixels, source], O[pixels, channels]): channels of fp32 sums from `start` on."""
+
+    @T.prim_func(s_tir=True, private=True)
+    def narrowed(X: T.Buffer((pixels, source), "float32"), O: T.Buffer((pixels, channels), "float32")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(pixels, channels, 1):
+            with T.sblock("copy"):
+                p, c, v = T.axis.remap("SSS", [x, y, z])
+                O[p, c + v] = X[p, start + c + v]
+
+    return narrowed

@@ -1,0 +1,378 @@
+"""GPU lowering of an integer network: a Relax module of bound int8 kernels with packed weights and multipliers.
+
+Activations stay [pixels, channels] in bytes from one end of the network to the other, channels rounded up to multiples
+of 16.  At the network's border tensors are fp32 and images NHWC, quantised on entry; results leave as fp32 sums where
+nothing else reads them.  Operators without int8 form are computed in fp32 by TVM's general schedules, on plain tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from socsched.compiler import script
+from socsched.compiler.environment import relax, tirx
+from socsched.compiler.layouts import physical_shape
+from socsched.compiler.passes import unruled as generic
+from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
+from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
+from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
+from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
+from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda.int8_kernels import Operand
+from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
+from socsched.compiler.targets.cuda.int8_tiles import int8_tile
+from socsched.compiler.targets.cuda.lower import Lowered
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, up
+from socsched.errors import CompileError
+from socsched.graph.operators import TensorType
+
+_UNITY = 1 << RATIO_SHIFT
+_ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """An activation: `var` is [height * width, channels rounded up to 16] in bytes, or fp32 sums that leave."""
+
+    var: Any
+    channels: int
+    height: int
+    width: int
+    dtype: str
+
+    @property
+    def lying(self) -> int:
+        """Return the number of channels in memory."""
+        return up(self.channels, EDGE)
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+
+def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:
+    """Return the GPU form of an integer network; `weights` are those of the operators computed in fp32.
+
+    In its products' shapes channels and k count pairs of bytes.  Without `bound` kernels remain plain loops, which run
+    on a CPU.  CompileError for unsupported operators.
+    """
+    return _Lowering(quantised, weights, arch, bound).run()
+
+
+class _Lowering:
+    dtype = "float32"  # of plain values
+
+    def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool) -> None:
+        self.q, self.graph, self.weights, self.arch, self.bound = quantised, quantised.graph, weights, arch, bound
+        self.builder = relax.BlockBuilder()
+        self.images: dict[str, _Image] = {}
+        self.left: dict[str, Any] = {}  # outputs in their border layout
+        self.plain: dict[str, Any] = {}  # fp32 tensors, images in NCHW
+        self.kernels: dict[Any, Any] = {}
+        self.partial: dict[str, Any] = {}
+        self.slices = self.planned_slices()
+        self.siblings = self.planned_siblings()
+        self.merged = {step.output for members in self.siblings.values() for step in members[1:]}
+        self.products: list[tuple[Convolution, Tile]] = []
+
+    def run(self) -> Lowered:
+        inputs = tuple(self.at_border(name) for name in self.graph.inputs)
+        outputs = tuple(self.at_border(name) for name in self.graph.outputs)
+        if any(size < 0 for tensor in (*inputs, *outputs) for size in tensor.shape):
+            raise CompileError(f"{self.graph.network.name}: no int8 form on GPUs for sizes that vary", "cut it there")
+        variables = [
+            relax.Var(name, relax.TensorType(physical_shape(t), DTYPES[t.dtype]))
+            for name, t in zip(self.graph.inputs, inputs, strict=True)
+        ]
+        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
+            with self.builder.dataflow():
+                for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
+                    self.enter(name, tensor, variable)
+                for step in self.q.steps:
+                    if step.exact:
+                        self.compute_exactly(step)
+                    elif step.output not in self.merged:
+                        _EMITTERS[step.group.kind](self, step)
+                output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
+            self.builder.emit_func_output(output)
+        return Lowered(self.builder.get(), inputs, outputs, tuple(self.products))
+
+    # The network's border, and operators in fp32.
+
+    def at_border(self, name: str) -> TensorType:
+        tensor = self.graph.values[name]
+        return TensorType(tensor.shape, tensor.dtype, "NHWC" if len(tensor.shape) == 4 else "")
+
+    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        readers = self.q.consumers(name)
+        if len(tensor.shape) != 4:
+            self.plain[name] = variable
+            return
+        if any(step.exact for step in readers) or name in self.graph.outputs:
+            self.plain[name] = self.builder.emit(relax.op.permute_dims(variable, [0, 3, 1, 2]))
+        if any(not step.exact for step in readers):
+            _, channels, height, width = tensor.shape
+            flat = self.viewed(variable, (height * width, channels), "float32")
+            self.quantise(name, flat, plain=False)
+
+    def quantise(self, name: str, var: Any, plain: bool) -> None:
+        """Convert fp32 values [pixels, channels], or `plain` [channels, pixels], to bytes."""
+        _, channels, height, width = self.graph.values[name].shape
+        stored, pixels, lying = self.stored(name), height * width, up(channels, EDGE)
+        inverse = float(1.0 / self.q.scales[name].step)
+        args = (pixels, channels, lying, inverse, stored, plain)
+        quantised = self.call(int8_kernels.quantise, args, [var], (pixels, lying), stored.dtype)
+        self.images[name] = _Image(quantised, channels, height, width, stored.dtype)
+
+    def image_of(self, name: str) -> _Image:
+        """Return a value in bytes, quantised if it was computed in fp32."""
+        if name not in self.images:
+            _, channels, height, width = self.graph.values[name].shape
+            self.quantise(name, self.viewed(self.plain[name], (channels, height * width), "float32"), plain=True)
+        return self.images[name]
+
+    def plain_of(self, name: str) -> Any:
+        """Return a value in fp32, as a plain tensor."""
+        if name not in self.plain:
+            image = self.images[name]
+            args = (image.pixels, image.lying, image.channels, float(self.q.scales[name].step), image.dtype, True)
+            shape = (image.channels, image.pixels)
+            var = self.call(int8_kernels.dequantise, args, [image.var], shape, "float32")
+            self.plain[name] = self.viewed(var, self.graph.values[name].shape, "float32")
+        return self.plain[name]
+
+    def compute_exactly(self, step: Step) -> None:
+        """Leave an operator without int8 form to the general schedules."""
+        if step.group.kind in ("pillar_features", "scatter"):
+            raise CompileError(
+                f"{self.graph.network.name}: {step.group.name}: no int8 rule for {step.group.kind} on GPUs together "
+                "with other operators",
+                "make it a stage of its own, or plan this stage in fp16",
+            )
+        self.plain[step.output] = generic.emit(self, step.group)
+
+    def leave(self, name: str) -> Any:
+        tensor = self.at_border(name)
+        if name in self.left:
+            return self.left[name]
+        if name not in self.images:
+            var = self.plain[name]
+            return self.builder.emit(relax.op.permute_dims(var, [0, 2, 3, 1])) if tensor.layout else var
+        image = self.images[name]
+        var, shape = image.var, (image.pixels, image.channels)
+        if image.dtype != "float32":
+            step = float(self.q.scales[name].step)
+            lies = (image.pixels, image.lying, image.channels, step, image.dtype, False)
+            var = self.call(int8_kernels.dequantise, lies, [var], shape, "float32")
+        elif image.lying != image.channels:
+            part = (image.pixels, image.lying, 0, image.channels)
+            var = self.call(int8_kernels.narrow, part, [var], shape, "float32")
+        return self.viewed(var, physical_shape(tensor), "float32")
+
+    def viewed(self, var: Any, shape: Any, dtype: str, offset: int = 0) -> Any:
+        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
+        place = tirx.IntImm("int64", offset)
+        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), dtype, place))
+
+    # Kernels and constants.
+
+    def stored(self, value: str) -> Stored:
+        return Stored("int8" if self.q.scales[value].signed else "uint8", 0)
+
+    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str) -> Any:
+        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
+        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
+
+    def spread(self, function: Any) -> Any:
+        return kernels.spread(function) if self.bound else function
+
+    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
+        if key not in self.kernels:
+            self.kernels[key] = self.builder.add_func(make(), name)
+        return self.kernels[key]
+
+    def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
+        """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""
+        if concat in self.partial:
+            operands = [*operands, self.partial[concat]]
+            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
+        else:
+            var = self.builder.emit(relax.call_tir(kernel, operands, result))
+        self.partial[concat] = var
+        return var
+
+    # Concatenations written in place, and convolutions that share their input.
+
+    def planned_slices(self) -> dict[str, tuple[str, int]]:
+        """Return the inputs written directly into concatenations: (the concatenation, first channel)."""
+        found: dict[str, tuple[str, int]] = {}
+        for step in self.q.steps:
+            if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
+                continue
+            inputs, scales = step.group.inputs, self.q.scales
+            unchanged = step.output in self.q.floats or (
+                all(factor == _UNITY for factor in step.factors)
+                and all(scales[value].signed == scales[step.output].signed for value in inputs)
+            )
+            computed = {other.output for other in self.q.steps if other.layer}
+            if not unchanged or any(value not in computed for value in inputs):
+                continue
+            first = 0
+            for value in inputs:
+                found[value] = (step.output, first)
+                first += self.graph.values[value].shape[1]
+        return found
+
+    def planned_siblings(self) -> dict[str, list[Step]]:
+        """Return sets of 1x1 convolutions of one input whose sums all leave: one product each (detection heads)."""
+        heads: dict[tuple[str, bool], list[Step]] = {}
+        for step in self.q.steps:
+            leaves, a = step.output in self.q.floats and step.output not in self.slices, step.group.attrs
+            pointwise = step.group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1
+            if leaves and pointwise and not a["pad"]:
+                heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
+        return {members[0].output: members for members in heads.values()}
+
+    # Operators.
+
+    def convolution(self, step: Step) -> None:
+        members = self.siblings.get(step.output, [step])
+        source, leaves = self.image_of(step.group.inputs[0]), step.output in self.q.floats
+        counts = [self.graph.values[member.output].shape[1] for member in members]
+        outputs, pairs, window = up(sum(counts), EDGE), source.lying // 2, window_of(step)
+        shape = Convolution(
+            *(source.height, source.width, pairs, outputs, *window.kernel, window.stride, window.pad, window.scale),
+            relu=step.relu,
+            residual=bool(step.residual),
+        )
+        concat, first = self.slices.get(step.output, ("", 0))
+        if concat:
+            shape = replace(shape, first=first, total=self.graph.values[concat].shape[1])
+        elif leaves and window.scale == 1:
+            shape = replace(shape, planes=self.planes(counts, shape))
+        stored = None if leaves else self.stored(step.output)
+        residual = (0, step.factors[0]) if step.residual else None
+        added = self.image_of(step.residual) if step.residual else None
+        epilogue = Epilogue(stored, step.shift, step.relu, residual)
+        form = Form(source.dtype == "int8", epilogue, added.dtype if added else "")
+        tile = int8_tile(shape, self.arch)
+        self.products.append((shape, tile))
+        layers = [(member, member.layer) for member in members if member.layer is not None]
+        matrix = kernel_matrix(layers, shape, up(shape.k, tile.depth * tile.splits))
+        scale = None if leaves else self.q.scales[step.output]
+        table = channel_table(layers, scale, shape.outputs)
+        pixels = self.viewed(source.var, (source.pixels, pairs), "float16")
+        var = self.product(shape, tile, form, [pixels, matrix, table], added, concat)
+        if not concat:
+            self.place(members, counts, shape, epilogue.dtype, var)
+
+    def place(self, members: list[Step], counts: list[int], shape: Convolution, dtype: str, var: Any) -> None:
+        """Record the location of a product's results; planes are already in border layout."""
+        _, _, height, width = self.graph.values[members[0].output].shape
+        start = 0
+        for member, count in zip(members, counts, strict=True):
+            if shape.planes:
+                lying = physical_shape(self.at_border(member.output))
+                self.left[member.output] = self.viewed(var, lying, dtype, 4 * start * shape.m)
+            elif len(members) > 1:
+                args = (shape.pixels, shape.outputs, start, count)
+                part = self.call(int8_kernels.narrow, args, [var], (shape.pixels, count), dtype)
+                lying = physical_shape(self.at_border(member.output))
+                self.left[member.output] = self.viewed(part, lying, dtype)
+            else:
+                self.images[member.output] = _Image(var, count, height, width, dtype)
+            start += count
+
+    def planes(self, counts: list[int], shape: Convolution) -> tuple[int, ...]:
+        """Return the channels of each sum if all can be written to their outputs: in pairs, at aligned addresses."""
+        rest = shape.outputs - sum(counts)
+        if len(counts) == 1 and not rest:
+            return ()
+        starts = [sum(counts[:index]) * shape.m * 4 for index in range(len(counts))]
+        if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
+            return ()
+        return (*counts, rest) if rest else tuple(counts)
+
+    def product(
+        self, shape: Convolution, tile: Tile, form: Form, operands: list[Any], added: _Image | None, concat: str
+    ) -> Any:
+        pixels, matrix, table = operands
+        weight, entries = relax.const(matrix, "float16"), relax.const(table, "int32")
+        extra = [added.var] if added else []
+        name = f"conv_{shape.key.replace(' ', '_').replace('-', '_')}"
+
+        def make() -> Any:
+            function = int8_gemm.convolution(shape, tile, form)
+            return schedule(function, tile, form.family) if self.bound else function
+
+        if tile.splits > 1:
+            # parts depend only on the source's form
+            kernel = self.kernel((int8_gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
+            parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")
+            part = self.builder.emit(relax.call_tir(kernel, [pixels, weight], parts))
+            args = (shape, tile.splits, form)
+            finish = lambda: self.spread(int8_gemm.reduction(*args))  # noqa: E731
+            kernel = self.kernel((int8_gemm.reduction, args), "reduction", finish)
+            given = [part, entries, *extra]
+        else:
+            kernel, given = self.kernel((shape, tile, form), name, make), [pixels, weight, entries, *extra]
+        result = relax.TensorType((shape.pixels, shape.total or shape.outputs), form.epilogue.dtype)
+        if concat:
+            return self.into(concat, kernel, given, result)
+        return self.builder.emit(relax.call_tir(kernel, given, result))
+
+    def concat(self, step: Step) -> None:
+        name, (_, channels, height, width) = step.output, self.graph.values[step.output].shape
+        dtype = "float32" if name in self.q.floats else self.stored(name).dtype
+        if name not in self.partial:
+            first = 0
+            for value, factor in zip(step.group.inputs, step.factors, strict=True):
+                source = self.image_of(value)
+                operand = Operand(source.dtype, factor)
+                args = (source.pixels, source.lying, source.channels, channels, first, operand, self.stored(name))
+                kernel = self.rescaling((*args, step.relu, RATIO_SHIFT))
+                self.into(name, kernel, [source.var], relax.TensorType((height * width, channels), dtype))
+                first += source.channels
+        self.images[name] = _Image(self.partial[name], channels, height, width, dtype)
+
+    def rescaling(self, args: tuple[Any, ...]) -> Any:
+        make = lambda: self.spread(int8_kernels.rescale(*args))  # noqa: E731
+        return self.kernel((int8_kernels.rescale, args), "rescale", make)
+
+    def add(self, step: Step) -> None:
+        left, right = (self.image_of(value) for value in step.group.inputs)
+        stored = self.stored(step.output)
+        ours, theirs = (Operand(i.dtype, f) for i, f in zip((left, right), step.factors, strict=True))
+        args = (left.pixels, left.lying, ours, theirs, stored, step.relu, RATIO_SHIFT)
+        var = self.call(int8_kernels.add, args, [left.var, right.var], (left.pixels, left.lying), stored.dtype)
+        self.images[step.output] = replace(left, var=var, dtype=stored.dtype)
+
+    def relu(self, step: Step) -> None:
+        source, stored = self.image_of(step.group.inputs[0]), self.stored(step.output)
+        operand = Operand(source.dtype, step.factors[0])
+        args = (source.pixels, source.lying, source.lying, source.lying, 0, operand, stored, step.relu, RATIO_SHIFT)
+        result = relax.TensorType((source.pixels, source.lying), stored.dtype)
+        var = self.builder.emit(relax.call_tir(self.rescaling(args), [source.var], result))
+        self.images[step.output] = replace(source, var=var, dtype=stored.dtype)
+
+    def max_pool(self, step: Step) -> None:
+        source, a = self.image_of(step.group.inputs[0]), step.group.attrs
+        _, _, height, width = self.graph.values[step.output].shape
+        stored = self.stored(step.output)
+        window = (int(a["kernel_h"]), int(a["kernel_w"]), int(a["stride_h"]), int(a["pad"]), height, width)
+        args = (source.lying, source.height, source.width, window, stored)
+        var = self.call(int8_kernels.max_pool, args, [source.var], (height * width, source.lying), stored.dtype)
+        self.images[step.output] = _Image(var, source.channels, height, width, stored.dtype)
+
+
+_EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {
+    **dict.fromkeys(CONVOLUTIONS, _Lowering.convolution),
+    "concat": _Lowering.concat,
+    "add": _Lowering.add,
+    "relu": _Lowering.relu,
+    "max_pool": _Lowering.max_pool,
+}

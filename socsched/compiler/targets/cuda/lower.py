@@ -1,0 +1,378 @@
+"""GPU lowering in fp16: the fused operators of a network as a Relax module of bound kernels with packed weights.
+
+Activations stay [pixels, channels] in fp16 from one end of the network to the other, which is NHWC with its channels
+rounded up to whole 16-byte groups; sums are fp32.  At the network's border images are plain NHWC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler import script
+from socsched.compiler.environment import relax, tirx
+from socsched.compiler.layouts import physical_shape
+from socsched.compiler.targets.cuda import gemm, hopper, kernels, pillar_kernels, rules
+from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, up
+from socsched.compiler.targets.cuda.tiles import tile_for
+from socsched.errors import CompileError
+from socsched.graph.fusion import Graph, Group
+from socsched.graph.operators import TensorType
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64"}
+_ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
+_DENSE = 64
+"""Outputs of a dense layer are rounded up to this, for wide tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
+
+    `products` are its matrix products in order, with their tiles.
+    """
+
+    module: Any
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    products: tuple[tuple[Convolution, Tile | Patch], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """An activation: `var` is [height * width, up(channels)]."""
+
+    var: Any
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def lying(self) -> int:
+        """Return the number of channels in memory."""
+        return rules.lying(self.channels)
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+
+def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
+    """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without a kernel.
+
+    Without `bound` kernels remain plain loops, which run on a CPU.  `sms`: number of multiprocessors that tiles are
+    chosen for, 0 for all of them.
+    """
+    return _Lowering(graph, weights, arch, bound, sms).run()
+
+
+class _Lowering:
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool, sms: int = 0) -> None:
+        self.graph, self.weights, self.arch, self.bound, self.sms = graph, weights, arch, bound, sms
+        self.builder = relax.BlockBuilder()
+        self.dynamic = tirx.Var("P", "int64")
+        self.images: dict[str, _Image] = {}
+        self.plain: dict[str, Any] = {}
+        self.kernels: dict[Any, Any] = {}
+        self.partial: dict[str, Any] = {}
+        self.slices = rules.slices(graph)
+        self.siblings = rules.siblings(graph)
+        self.sums = rules.sums(graph, self.slices)
+        joined = (member for members in self.siblings.values() for member in members[1:])
+        self.merged = {group.output for group in (*joined, *self.sums.values())}
+        self.products: list[tuple[Convolution, Tile | Patch]] = []
+
+    def run(self) -> Lowered:
+        inputs = tuple(self.at_border(name) for name in self.graph.inputs)
+        variables = [self.variable(name, t) for name, t in zip(self.graph.inputs, inputs, strict=True)]
+        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
+            with self.builder.dataflow():
+                for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
+                    self.enter(name, tensor, variable)
+                for group in self.graph.groups:
+                    if group.output not in self.merged:
+                        _EMITTERS[group.kind](self, group)
+                output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
+            self.builder.emit_func_output(output)
+        outputs = tuple(self.at_border(name) for name in self.graph.outputs)
+        return Lowered(self.builder.get(), inputs, outputs, tuple(self.products))
+
+    # The network's border.
+
+    def at_border(self, name: str) -> TensorType:
+        tensor = self.graph.values[name]
+        dtype = "fp16" if tensor.dtype == "fp32" else tensor.dtype
+        return TensorType(tensor.shape, dtype, "NHWC" if len(tensor.shape) == 4 else "")
+
+    def physical(self, tensor: TensorType) -> list[Any]:
+        return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]
+
+    def variable(self, name: str, tensor: TensorType) -> Any:
+        return relax.Var(name, relax.TensorType(self.physical(tensor), _DTYPES[tensor.dtype]))
+
+    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        if len(tensor.shape) != 4:
+            self.plain[name] = variable
+            return
+        _, channels, height, width = tensor.shape
+        flat = self.viewed(variable, (height * width, channels))
+        image = _Image(flat, channels, height, width)
+        if image.lying != channels:
+            image = replace(image, var=self.copied(flat, image.pixels, channels, 0, channels, image.lying))
+        self.images[name] = image
+
+    def leave(self, name: str) -> Any:
+        tensor = self.at_border(name)
+        if name in self.plain:
+            return self.plain[name]
+        image = self.images[name]
+        var = image.var
+        if image.lying != image.channels:
+            var = self.copied(var, image.pixels, image.lying, 0, image.channels, image.channels)
+        return self.viewed(var, self.physical(tensor))
+
+    def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
+        """Return the memory of `var`, from byte `offset` on, in another shape; no kernel, unlike reshape."""
+        place = tirx.IntImm("int64", offset)
+        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), "float16", place))
+
+    def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
+        return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
+
+    # Kernels and constants.
+
+    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any) -> Any:
+        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
+        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, "float16")))
+
+    def spread(self, function: Any) -> Any:
+        return kernels.spread(function) if self.bound else function
+
+    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
+        if key not in self.kernels:
+            self.kernels[key] = self.builder.add_func(make(), name)
+        return self.kernels[key]
+
+    def image(self, group: Group, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> None:
+        _, channels, height, width = self.graph.values[group.output].shape
+        var = self.call(make, args, operands, (height * width, rules.lying(channels)))
+        self.images[group.output] = _Image(var, channels, height, width)
+
+    # Operators.
+
+    def conv2d(self, group: Group) -> None:
+        members = self.siblings.get(group.output, [group])
+        source = self.images[group.inputs[0]]
+        weight = np.concatenate([self.weights[member.weights["weight"]] for member in members])
+        outputs, _, kernel_h, kernel_w = weight.shape
+        total = self.sums.get(group.output)
+        final = total or group
+        shape = Convolution(
+            *(source.height, source.width, source.lying, up(outputs, EDGE), kernel_h, kernel_w),
+            *(int(group.attrs["stride_h"]), int(group.attrs["pad"])),
+            relu=final.relu,
+            residual=total is not None,
+        )
+        if len(members) > 1:
+            shape = replace(shape, planes=self.planes(members, shape))
+        packed = _padded(weight, (0, shape.outputs), (1, source.lying)).transpose(0, 2, 3, 1)
+        operands = [source.var]
+        if total is not None:
+            other = next(value for value in total.inputs if value != group.output)
+            operands.append(self.images[other].var)
+        var = self.product(final, shape, packed.reshape(shape.n, -1), members, operands)
+        if len(members) > 1:
+            self.split(members, var, shape)
+        elif final.output not in self.slices:
+            _, channels, height, width = self.graph.values[final.output].shape
+            self.images[final.output] = _Image(self.narrowed(var, shape, channels), channels, height, width)
+
+    def narrowed(self, var: Any, shape: Convolution, channels: int) -> Any:
+        """Return a result of 8 channels or fewer narrowed to 8, since a product has at least 16."""
+        if rules.lying(channels) == shape.outputs:
+            return var
+        return self.copied(var, shape.pixels, shape.outputs, 0, rules.lying(channels), rules.lying(channels))
+
+    def planes(self, members: list[Group], shape: Convolution) -> tuple[int, ...]:
+        """Return the channels of each member if all can be written to their outputs: in pairs, at aligned addresses."""
+        counts = [self.graph.values[member.output].shape[1] for member in members]
+        starts = [sum(counts[:index]) * shape.m * 2 for index in range(len(counts))]
+        if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
+            return ()
+        rest = shape.outputs - sum(counts)
+        return (*counts, rest) if rest else tuple(counts)
+
+    def split(self, members: list[Group], var: Any, shape: Convolution) -> None:
+        start = 0
+        for member in members:
+            tensor = self.at_border(member.output)
+            count = tensor.shape[1]
+            if shape.planes:
+                part = self.viewed(var, self.physical(tensor), start * shape.m * 2)
+            else:
+                copied = self.copied(var, shape.pixels, shape.outputs, start, count, count)
+                part = self.viewed(copied, self.physical(tensor))
+            self.plain[member.output] = part
+            start += count
+
+    def conv2d_transpose(self, group: Group) -> None:
+        source = self.images[group.inputs[0]]
+        weight = self.weights[group.weights["weight"]]  # [in, out, scale, scale]
+        scale = weight.shape[2]
+        _, channels, height, width = self.graph.values[group.output].shape
+        shape = Convolution(
+            *(source.height, source.width, source.lying, up(channels, EDGE)), scale=scale, relu=group.relu
+        )
+        packed = _padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
+        var = self.product(group, shape, packed.reshape(shape.n, -1), [group], [source.var])
+        if group.output not in self.slices:
+            self.images[group.output] = _Image(self.narrowed(var, shape, channels), channels, height, width)
+
+    def dense(self, group: Group) -> None:
+        weight = self.weights[group.weights["weight"]]
+        outputs, inputs = weight.shape
+        rows = self.graph.values[group.inputs[0]].shape[0]
+        source, held = self.plain[group.inputs[0]], up(inputs, EDGE)
+        if held != inputs:
+            source = self.copied(source, rows, inputs, 0, inputs, held)
+        shape = Convolution(rows, 1, held, up(outputs, _DENSE), relu=group.relu)
+        var = self.product(group, shape, _padded(weight, (0, shape.n), (1, held)), [group], [source])
+        if shape.n != outputs:
+            var = self.copied(var, rows, shape.n, 0, outputs, outputs)
+        self.plain[group.output] = var
+
+    def product(
+        self, group: Group, shape: Convolution, weight: Array, members: list[Group], operands: list[Any]
+    ) -> Any:
+        """Emit an implicit GEMM; a slice of a concatenation goes into the tensor of the previous slice."""
+        into = self.slices.get(group.output)
+        if into is not None:
+            shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
+        # Tile programs run only on GPUs.
+        tile = tile_for(shape, self.arch if self.bound else self.arch.rstrip("a"), self.sms)
+        if isinstance(tile, Tile) and shape.planes:
+            tile = replace(tile, splits=1, store=2)
+        self.products.append((shape, tile))
+        packed = _padded(weight, (1, up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k))
+        bias = _padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
+        source, *others = operands
+        constants = [relax.const(packed.astype(np.float16), "float16"), relax.const(bias.astype(np.float32), "float32")]
+        if isinstance(tile, Tile) and tile.splits > 1:
+            parts = relax.TensorType((tile.splits, shape.m, shape.n), "float32")
+            part = self.builder.emit(relax.call_tir(self.multiplying(shape, tile), [source, constants[0]], parts))
+            make = lambda: self.spread(kernels.reduction(shape, tile.splits))  # noqa: E731
+            kernel = self.kernel((kernels.reduction, shape, tile.splits), "reduction", make)
+            operands = [part, constants[1], *others]
+        else:
+            kernel, operands = self.multiplying(shape, tile), [source, *constants, *others]
+        result = relax.TensorType((shape.pixels, shape.total or shape.outputs), "float16")
+        if into is None or into[0].output not in self.partial:
+            var = self.builder.emit(relax.call_tir(kernel, operands, result))
+        else:
+            operands = [*operands, self.partial[into[0].output]]
+            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
+        if into is not None:
+            self.partial[into[0].output] = var
+        return var
+
+    def multiplying(self, shape: Convolution, tile: Tile | Patch) -> Any:
+        def make() -> Any:
+            if isinstance(tile, Patch):
+                return hopper.convolution(shape, tile)
+            function = gemm.convolution(shape, tile)
+            return schedule(function, tile) if self.bound else function
+
+        return self.kernel((shape, tile), f"conv_{shape.key.replace(' ', '_').replace('-', '_')}", make)
+
+    def bias(self, group: Group) -> Array:
+        if "bias" in group.weights:
+            return np.asarray(self.weights[group.weights["bias"]], np.float32)
+        return np.zeros(int(group.attrs["out_channels"]), np.float32)
+
+    def concat(self, group: Group) -> None:
+        name, (_, channels, height, width) = group.output, self.graph.values[group.output].shape
+        first = 0
+        for value in group.inputs if name not in self.partial else ():
+            source = self.images[value]
+            args = (source.pixels, source.lying, 0, source.channels, channels, first, False)
+            first += source.channels
+            if name not in self.partial:
+                self.partial[name] = self.call(kernels.copy, args, [source.var], (height * width, channels))
+                continue
+            kernel = self.kernel((kernels.copy, args), "copy", lambda args=args: self.spread(kernels.copy(*args)))  # type: ignore[misc]
+            result = relax.TensorType((height * width, channels), "float16")
+            call = relax.call_tir_inplace(kernel, [source.var, self.partial[name]], [1], result)
+            self.partial[name] = self.builder.emit(call)
+        self.images[name] = _Image(self.partial[name], channels, height, width)
+
+    def max_pool(self, group: Group) -> None:
+        source, a = self.images[group.inputs[0]], group.attrs
+        _, _, height, width = self.graph.values[group.output].shape
+        pads = int(a["pad"])
+        window = (int(a["kernel_h"]), int(a["kernel_w"]), int(a["stride_h"]), pads, pads, height, width)
+        self.image(group, kernels.max_pool, (source.lying, source.height, source.width, window), [source.var])
+
+    def global_avg_pool(self, group: Group) -> None:
+        source = self.images[group.inputs[0]]
+        self.image(group, kernels.mean, (source.pixels, source.lying), [source.var])
+
+    def add(self, group: Group) -> None:
+        left, right = (self.images[value] for value in group.inputs)
+        self.image(group, kernels.add, (left.pixels, left.lying, group.relu), [left.var, right.var])
+
+    def relu(self, group: Group) -> None:
+        source = self.images[group.inputs[0]]
+        args = (source.pixels, source.lying, 0, source.lying, source.lying, 0, True)
+        self.image(group, kernels.copy, args, [source.var])
+
+    def reshape(self, group: Group) -> None:
+        image = self.images[group.inputs[0]]
+        var = image.var
+        if image.lying != image.channels:
+            var = self.copied(var, 1, image.lying, 0, image.channels, image.channels)
+        self.plain[group.output] = var
+
+    def pillar_features(self, group: Group) -> None:
+        slots, channels = self.graph.values[group.inputs[0]].shape[1], int(group.attrs["out_channels"])
+        weight = np.ascontiguousarray(self.weights[group.weights["weight"]].T, np.float32)
+        args = (slots, channels, group.options["pillar"], *group.options["origin"])
+        operands = [self.plain[value] for value in group.inputs]
+        operands += [relax.const(weight, "float32"), relax.const(self.bias(group), "float32")]
+        self.plain[group.output] = self.call(pillar_kernels.pillar_net, args, operands, [self.dynamic, channels])
+
+    def scatter(self, group: Group) -> None:
+        _, channels, ny, nx = self.graph.values[group.output].shape
+        operands = [self.plain[value] for value in group.inputs]
+        if rules.lying(channels) != channels:
+            raise CompileError(f"{group.name}: {channels} channels do not fill groups of {EDGE}")
+        self.image(group, pillar_kernels.scatter, (channels, ny, nx), operands)
+
+
+def _padded(array: Array, *sizes: tuple[int, int]) -> Array:
+    """Return `array` with the given axes zero-padded to the given sizes."""
+    widths = [(0, 0)] * array.ndim
+    for axis, size in sizes:
+        widths[axis] = (0, size - array.shape[axis])
+    return np.pad(np.asarray(array, np.float32), widths)
+
+
+_EMITTERS: dict[str, Callable[[_Lowering, Group], None]] = {
+    "conv2d": _Lowering.conv2d,
+    "conv2d_transpose": _Lowering.conv2d_transpose,
+    "dense": _Lowering.dense,
+    "concat": _Lowering.concat,
+    "max_pool": _Lowering.max_pool,
+    "global_avg_pool": _Lowering.global_avg_pool,
+    "add": _Lowering.add,
+    "relu": _Lowering.relu,
+    "reshape": _Lowering.reshape,
+    "pillar_features": _Lowering.pillar_features,
+    "scatter": _Lowering.scatter,
+}

@@ -1,0 +1,49 @@
+"""Machine code for a GPU: nvcc, and the CUDA source inside a compiled module."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from socsched.errors import CompileError, MachineError
+
+
+def find_nvcc() -> str:
+    """Return the path of nvcc; MachineError when it is not installed."""
+    path = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if path is None:
+        raise MachineError(
+            "nvcc is not installed: stages cannot be compiled for CUDA",
+            "install the CUDA toolkit (nvcc of CUDA 11.4 or later for Jetson Orin) and put nvcc on PATH",
+        )
+    return path
+
+
+def device_source(module: Any) -> str:
+    """Return the CUDA source among a compiled module and its imports; CompileError when there is none."""
+    for part in _modules(module):
+        if part.kind == "cuda":
+            return str(part.inspect_source())
+    raise CompileError("no kernel of the stage was placed on the GPU")
+
+
+def _modules(module: Any) -> Iterator[Any]:
+    yield module
+    for imported in module.imports:
+        yield from _modules(imported)
+
+
+def write_cubin(compiler: str, source: Path, binary: Path, arch: str) -> None:
+    """Compile CUDA source to a cubin for `arch` ("sm_87"); CompileError with nvcc's message if it fails."""
+    command = [compiler, "-cubin", f"-arch={arch}", "-O3", "--disable-warnings", "-o", str(binary), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        old = "Unsupported gpu architecture" in done.stderr
+        hint = f"this toolkit no longer builds for {arch}: put the nvcc of an older one first on PATH (CUDA 12 or 11)"
+        raise CompileError(
+            f"nvcc refused {source.name} for {arch}: {done.stderr.strip()[:2000]}",
+            hint if old else "check the toolkit's version",
+        )

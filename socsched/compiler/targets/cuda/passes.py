@@ -1,0 +1,171 @@
+"""The passes for GPUs: fp16 and int8 by rules, the rest by TVM's general schedules; needs no GPU.
+
+Without a CUDA driver TVM embeds only CUDA source, so `compiled_by_nvcc` compiles it to a cubin.  Under the general
+schedules convolutions are slow (one kernel per fused operator, no tensor cores); in fp16 they compute everything in
+fp16, accumulators included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.passes.link import write_library
+from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
+from socsched.compiler.passes.relax_import import bind_constants
+from socsched.compiler.pipeline import fused, run
+from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
+from socsched.compiler.quantize.scales import Scales
+from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
+from socsched.compiler.targets.cuda.codegen import build
+from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.int8_lower import lower_int8
+from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.nvcc import device_source, find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.rules import unruled
+from socsched.compiler.targets.cuda.tiles import OLDEST, capability
+from socsched.errors import CompileError
+from socsched.graph.network import Network
+
+SOURCE, BINARY = "stage.cu", "stage.cubin"
+
+
+def choose(compilation: Compilation) -> Passes:
+    """Return the passes for a network: stage.cubin, stage.cu and the host half; MachineError when nvcc is missing."""
+    find_nvcc()  # before any work
+    own = in_memory(compilation)
+    package = (keep_scales,) if own.quantise else ()
+    return replace(own, build=tuple(map(compiled_by_nvcc, own.build)), link=(link_host_half,), package=package)
+
+
+def in_memory(compilation: Compilation) -> Passes:
+    """Return the passes up to an executable in memory, which need no nvcc.
+
+    Images are NHWC under the rules, plain NCHW under the general schedules.  Raises CompileError for int8 on GPUs
+    before sm_80.
+    """
+    if compilation.asked.precision == "int8" and not stays_float(compilation.graph):
+        _require_products(compilation)
+        return INT8
+    return GENERAL if _reason(compilation) else RULED
+
+
+def build_executable(
+    network: Network,
+    weights: Mapping[str, np.ndarray[Any, Any]],
+    target: Mapping[str, Any],
+    precision: str,
+    scales: Scales | None = None,
+    sms: int = 0,
+) -> Compilation:
+    """Return a network with its executable for a CUDA target in memory; no file is written.
+
+    `sms`: multiprocessors it will run on, 0 for all; tiles of fp16 products are chosen accordingly.
+    """
+    asked = Build(Path(), network, weights, TargetSpec("cuda", target, False), precision, scales, share=sms)
+    compilation = fused(asked)
+    own = in_memory(compilation)
+    return run(compilation, (*own.quantise, *own.lower, *own.build))
+
+
+def lower_by_rules(compilation: Compilation) -> Compilation:
+    """Return the fp16 kernels, scheduled, images NHWC."""
+    asked = compilation.asked
+    lowered = lower(compilation.graph, compilation.weights, str(asked.spec.tvm["arch"]), sms=asked.share)
+    return replace(compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs)
+
+
+def lower_integers(compilation: Compilation) -> Compilation:
+    """Return the int8 kernels, scheduled, images NHWC and fp32 at the border."""
+    lowered = lower_int8(compilation.integers, compilation.weights, str(compilation.asked.spec.tvm["arch"]))
+    assert compilation.scales is not None
+    notes = [f"int8: tensor cores, border tensors fp32, activations by {compilation.scales.source}"]
+    notes += [
+        f"int8: computed in fp32 by general schedules, which are slow: {reason}"
+        for reason in left_in_floats(compilation)
+    ]
+    return replace(
+        compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=tuple(notes)
+    )
+
+
+def remark(compilation: Compilation) -> Compilation:
+    """Return the network with the reason for which no rule applies."""
+    notes = [f"general schedules, which are slow: {_reason(compilation)}"]
+    if compilation.asked.precision == "int8":
+        notes.append(STAYS_FLOAT)
+    return replace(compilation, notes=tuple(notes))
+
+
+def generate(compilation: Compilation) -> Compilation:
+    """Return the executable of kernels by rules; operators left in floats get TVM's general schedules."""
+    integers = compilation.integers
+    general = integers is not None and any(step.exact for step in integers.steps)
+    made = build(compilation.module, compilation.asked.spec.tvm, general=general)
+    return replace(compilation, executable=made)
+
+
+def generate_by_tvm(compilation: Compilation) -> Compilation:
+    """Return the executable of a module of layers, by TVM's own pipeline."""
+    target = tvm.target.Target(dict(compilation.asked.spec.tvm))
+    return replace(compilation, executable=relax.build(compilation.module, target=target))
+
+
+def compiled_by_nvcc(generate: Pass) -> Pass:
+    """Return `generate` as a pass that also writes the source and nvcc's machine code for it."""
+
+    def generate_and_write(compilation: Compilation) -> Compilation:
+        compiler, folder = find_nvcc(), compilation.asked.folder
+        arch = str(compilation.asked.spec.tvm["arch"])
+
+        def cubin(source: str) -> bytes:
+            (folder / SOURCE).write_text(source)
+            write_cubin(compiler, folder / SOURCE, folder / BINARY, arch)
+            return (folder / BINARY).read_bytes()
+
+        with supplied(cubin):
+            compilation = generate(compilation)
+        if not (folder / BINARY).exists():  # without a driver TVM does not request machine code
+            cubin(device_source(compilation.executable.mod))
+        return compilation
+
+    return generate_and_write
+
+
+def link_host_half(compilation: Compilation) -> Compilation:
+    """Write the library that launches the kernels, or its object files."""
+    tvm_target = compilation.asked.spec.tvm
+    host = resolve(tvm_target.get("host", {"kind": "llvm", "host": True}))
+    files, notes = write_library(compilation.executable, compilation.asked.folder, host)
+    notes = (*compilation.notes, *notes, f"device code for {tvm_target['arch']} only")
+    return replace(compilation, files=(BINARY, SOURCE, *files), notes=notes)
+
+
+def _reason(compilation: Compilation) -> str:
+    """Return the reason for which no rule applies, empty if rules do."""
+    precision = compilation.asked.precision
+    if precision != "fp16":
+        return f"tensor cores take fp16, not {'fp32' if precision == 'int8' else precision}"
+    if capability(str(compilation.asked.spec.tvm["arch"])) < OLDEST:
+        return f"the rules need asynchronous copies, sm_{OLDEST} or later"
+    return unruled(compilation.graph)
+
+
+def _require_products(compilation: Compilation) -> None:
+    arch = str(compilation.asked.spec.tvm["arch"])
+    if capability(arch) < OLDEST:
+        raise CompileError(
+            f"{compilation.asked.network.name}: int8 on {arch}: the rules need asynchronous copies and 32-deep "
+            f"products, sm_{OLDEST} or later",
+            "plan this stage in fp16",
+        )
+
+
+RULED = Passes(lower=(lower_by_rules,), build=(generate,))
+GENERAL = Passes(lower=(remark, bind_constants), build=(generate_by_tvm,))
+INT8 = Passes(quantise=QUANTISE, lower=(lower_integers,), build=(generate,))

@@ -1,0 +1,33 @@
+"""Stages compiled for CUDA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socsched.compiler.target import PRECISIONS, Compilation, Passes, Target, TargetSpec
+from socsched.compiler.targets.cuda.tiles import OLDEST, capability
+from socsched.errors import CompileError
+
+
+def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
+    """Return the GPU of an entry; CompileError if the architecture is missing."""
+    if "arch" not in entry:
+        raise CompileError(f"{engine}: target cuda needs its architecture", "add `arch: sm_87` or the like")
+    return TargetSpec("cuda", {key: value for key, value in entry.items() if key != "note"}, False)
+
+
+def passes(compilation: Compilation) -> Passes:
+    """Return the passes for a GPU."""
+    from socsched.compiler.targets.cuda.passes import choose
+
+    return choose(compilation)
+
+
+def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the precisions available for a GPU: int8 from the first architecture with rules."""
+    new = capability(str(entry.get("arch", ""))) >= OLDEST
+    return tuple(precision for precision in PRECISIONS if new or precision != "int8")
+
+
+TARGET = Target(resolve, passes, precisions, tuned_to_share=True)

@@ -1,0 +1,330 @@
+"""CPU lowering of an integer network: a Relax module of int8 kernels, with weights and multipliers as packed constants.
+
+As in `lower`, activations stay in channel blocks with a border from one end of the network to the other, here with one
+byte per element.  At the network's own border tensors are fp32 with the layouts of `lower`, so that a stage's precision
+does not affect other stages: they are quantised on entry; results leave as fp32 sums where nothing else reads them.
+Operators without an int8 form are computed by `lower`'s rules on dequantised values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler import script
+from socsched.compiler.environment import relax
+from socsched.compiler.layouts import physical_shape
+from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.quantize import phases
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
+from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
+from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
+from socsched.compiler.targets.llvm import int8_border_kernels, int8_kernels, int8_pack, kernels
+from socsched.compiler.targets.llvm.images import EDGE, Image
+from socsched.compiler.targets.llvm.int8_dot import Dot
+from socsched.compiler.targets.llvm.int8_kernels import Operand
+from socsched.compiler.targets.llvm.lower import Exact, Lowered
+from socsched.compiler.targets.llvm.vector import Vector
+from socsched.errors import CompileError
+from socsched.graph.operators import TensorType
+
+_UNITY = 1 << RATIO_SHIFT
+
+
+def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> Lowered:
+    """Return the CPU form of an integer network; `weights` are those of the operators computed in fp32.
+
+    `dot` must suit the target the module is built for.
+    """
+    return _Lowering(quantised, weights, vector, dot).run()
+
+
+class _Lowering:
+    def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> None:
+        self.q, self.graph, self.vector, self.dot = quantised, quantised.graph, vector, dot
+        self.c = vector.block
+        self.exact = Exact(quantised.graph, weights, vector)
+        self.builder = self.exact.builder
+        self.images: dict[str, Image] = {}
+        self.plain: dict[str, Any] = {}
+        self.kernels: dict[Any, Any] = {}
+        self.slices: dict[str, tuple[str, int]] = {}
+        self.partial: dict[str, Any] = {}
+        self.siblings: dict[str, list[Step]] = {}
+
+    def run(self) -> Lowered:
+        inputs = tuple(self.at_border(name) for name in self.graph.inputs)
+        outputs = tuple(self.at_border(name) for name in self.graph.outputs)
+        pairs = list(zip(self.graph.inputs, inputs, strict=True))
+        variables = [relax.Var(name, self.type(physical_shape(tensor), DTYPES[tensor.dtype])) for name, tensor in pairs]
+        self.plan_slices()
+        merged = self.plan_siblings()
+        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
+            with self.builder.dataflow():
+                for (name, tensor), variable in zip(pairs, variables, strict=True):
+                    self.enter(name, tensor, variable)
+                for step in self.q.steps:
+                    if step.exact:
+                        self.compute_exactly(step)
+                    elif step.output not in merged:
+                        _EMITTERS[step.group.kind](self, step)
+                results = tuple(self.leave(name) for name in self.graph.outputs)
+                output = self.builder.emit_output(results)
+            self.builder.emit_func_output(output)
+        return Lowered(self.builder.get(), inputs, outputs)
+
+    # Layout at the network's border and between its operators.
+
+    def at_border(self, name: str) -> TensorType:
+        return self.exact.at_border(name)
+
+    def type(self, shape: Any, dtype: str = "float32") -> Any:
+        return relax.TensorType(shape, dtype)
+
+    def stored(self, value: str) -> Stored:
+        return int8_pack.stored(self.q.scales[value], self.dot)
+
+    def border(self, value: str) -> int:
+        """Return the border `value` needs: the reach of its convolutions, and `EDGE` where it leaves unchanged."""
+        if value in self.q.floats:
+            return EDGE if self.at_border(value).layout != "NCHW" else 0
+        reads = [step for step in self.q.consumers(value) if step.layer and value in step.group.inputs]
+        return max([0, *(phases.reach(step) for step in reads)])
+
+    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        self.exact.enter(name, tensor, variable)
+        if all(step.exact for step in self.q.consumers(name)):
+            return
+        if tensor.layout != "NCHW":
+            variable = self.builder.emit(relax.op.reshape(variable, physical_shape(tensor)[1:]))
+        self.quantise(name, tensor.layout == "NCHW", variable)
+
+    def quantise(self, name: str, plain: bool, variable: Any) -> None:
+        """Convert an fp32 value, plain or in blocks with a border of EDGE, to bytes."""
+        _, channels, height, width = self.graph.values[name].shape
+        block = min(-(-channels // 4) * 4, self.c)  # a three-channel image needs no whole block
+        scale, stored = self.q.scales[name], self.stored(name)
+        image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
+        edge = -1 if plain else EDGE
+        args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
+        self.images[name] = self.image(image, int8_border_kernels.quantise, args, [variable])
+
+    def image_of(self, name: str) -> Image:
+        """Return a value in bytes, quantised if it was computed in fp32."""
+        if name not in self.images:
+            self.quantise(name, True, self.exact.plain_of(name))
+        return self.images[name]
+
+    def compute_exactly(self, step: Step) -> None:
+        """Let `lower` emit an operator that has no int8 form."""
+        for name in step.group.inputs:
+            if name not in self.exact.plain and name not in self.exact.images:
+                image, scale = self.images[name], float(self.q.scales[name].step)
+                args = (image.blocks, image.block, image.height, image.width, image.border, 0, scale, self.stored(name))
+                target = replace(image, border=0, dtype="float32")
+                image = self.image(target, int8_border_kernels.dequantise, args, [image.var])
+                self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
+        self.exact.emit_group(step.group)
+
+    def leave(self, name: str) -> Any:
+        if name in self.plain:
+            return self.plain[name]
+        if name not in self.images:
+            return self.exact.leave(name)
+        tensor, image = self.at_border(name), self.images[name]
+        if name not in self.q.floats:
+            edge = 0 if tensor.layout == "NCHW" else EDGE
+            step = float(self.q.scales[name].step)
+            args = (image.blocks, image.block, image.height, image.width, image.border, edge, step, self.stored(name))
+            target = replace(image, border=edge, dtype="float32")
+            image = self.image(target, int8_border_kernels.dequantise, args, [image.var])
+        if tensor.layout == "NCHW":
+            return self.unpacked(image, tensor, 0)
+        return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))
+
+    def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
+        args = (image.lying, tensor.shape[1], offset)
+        return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
+
+    # Kernels and constants.
+
+    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], result: Any) -> Any:
+        return self.builder.emit(relax.call_tir(self.kernel(make, args), operands, result))
+
+    def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        key = (make, args)
+        if key not in self.kernels:
+            self.kernels[key] = self.builder.add_func(script.kernel(make, args), make.__name__)
+        return self.kernels[key]
+
+    def nothing(self, block: int = 0, dtype: str = "") -> Any:
+        """Return a placeholder for an operand that a kernel does not read."""
+        dtype = dtype or self.dot.dtype
+        return relax.const(np.zeros((1, 1, 1, block or self.c), dtype), dtype)
+
+    def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:
+        return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
+
+    def place(self, name: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+        """Emit a kernel; a slice of a concatenation is written into the tensor that holds the previous slice."""
+        if name not in self.slices:
+            self.images[name] = self.image(target, make, args, operands)
+            return
+        self.into(self.slices[name][0], target, make, args, operands)
+
+    def into(self, concat: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+        _, height, width, _ = target.shape
+        result = self.type((self.graph.values[concat].shape[1] // self.c, height, width, self.c), target.dtype)
+        if concat not in self.partial:
+            self.partial[concat] = self.call(make, args, operands, result)
+            return
+        operands = [*operands, self.partial[concat]]
+        call = relax.call_tir_inplace(self.kernel(make, args), operands, [len(operands) - 1], result)
+        self.partial[concat] = self.builder.emit(call)
+
+    # Concatenations written in place, and convolutions that share their input.
+
+    def plan_slices(self) -> None:
+        """Plan the slices of inputs written directly into a concatenation: (the concatenation, first block)."""
+        for step in self.q.steps:
+            if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
+                continue
+            inputs = step.group.inputs
+            unchanged = step.output in self.q.floats or (
+                all(factor == _UNITY for factor in step.factors)
+                and all(self.q.scales[value].signed == self.q.scales[step.output].signed for value in inputs)
+            )
+            if not unchanged or any(self.graph.values[value].shape[1] % self.c for value in inputs):
+                continue
+            first = 0
+            for value in inputs:
+                self.slices[value] = (step.output, first)
+                first += self.graph.values[value].shape[1] // self.c
+
+    def plan_siblings(self) -> set[str]:
+        """Merge 1x1 convolutions of one input into one kernel if all sums leave as plain NCHW (a detection head)."""
+        heads: dict[tuple[str, bool], list[Step]] = {}
+        for step in self.q.steps:
+            plain = step.output in self.q.floats and self.at_border(step.output).layout == "NCHW"
+            a = step.group.attrs
+            if plain and step.group.kind == "conv2d" and a["kernel_h"] == a["stride_h"] == 1 and not a["pad"]:
+                heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
+        self.siblings = {members[0].output: members for members in heads.values()}
+        return {step.output for members in heads.values() for step in members[1:]}
+
+    # Operators.
+
+    def convolution(self, step: Step) -> None:
+        members = self.siblings.get(step.output, [step])
+        source = self.image_of(step.group.inputs[0])
+        window = phases.window(step)
+        concat, first = self.slices.get(step.output, (step.output, 0))
+        channels = sum(self.graph.values[member.output].shape[1] for member in members)
+        _, _, height, width = self.graph.values[step.output].shape
+        leaves = step.output in self.q.floats
+        border = 0 if len(members) > 1 else self.border(concat)
+        target = Image(None, channels, height, width, self.c, border, "float32" if leaves else self.dot.dtype)
+        total = self.graph.values[concat].shape[1] // self.c if concat != step.output else target.blocks
+        other, residual, extra = (1, 1, 1, 0), None, self.nothing(dtype="uint8")
+        if step.residual:
+            added = self.image_of(step.residual)
+            if added.block != self.c:
+                raise CompileError(f"{step.output}: an addition of {added.channels} channels fills no block")
+            other, extra = (*added.shape[:3], added.border), added.var
+            residual = (self.stored(step.residual).zero, step.factors[0])
+        epilogue = Epilogue(None if leaves else self.stored(step.output), step.shift, step.relu, residual)
+        size = (height // window.phases, width // window.phases)
+        args = (
+            *(source.blocks, source.block, target.blocks, self.c, source.height, source.width, window, size),
+            *(source.border, border, total, first, other, self.dot.dtype, epilogue, self.dot),
+            int8_pack.int8_tile(self.vector, self.dot, target.blocks, size[1]),
+        )
+        operands = [source.var, *self.constants(members, source, target, leaves), extra]
+        self.place(step.output, target, int8_kernels.conv2d, args, operands)
+        if len(members) > 1:
+            self.split(members)
+
+    def constants(self, members: list[Step], source: Image, target: Image, leaves: bool) -> list[Any]:
+        """Return the weights and table of convolutions that are computed as one."""
+        scale = None if leaves else self.q.scales[members[0].output]
+        zero = self.stored(members[0].group.inputs[0])
+        phased, rows = [], []
+        for step in members:
+            assert step.layer is not None
+            taps = phases.by_phase(step, step.layer)
+            phased.append(taps)
+            rows.append(phases.table(taps, step, step.layer, zero, scale, 1, len(taps)))
+        weight = int8_pack.packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
+        flat = np.concatenate(rows, axis=3)  # [1, phases, rows, channels]
+        whole = np.zeros((*flat.shape[:3], target.blocks * self.c), np.int32)
+        whole[..., : flat.shape[3]] = flat
+        blocked = whole[0].reshape(*flat.shape[1:3], target.blocks, self.c).transpose(2, 0, 1, 3)
+        return [relax.const(weight, "int8"), relax.const(np.ascontiguousarray(blocked), "int32")]
+
+    def split(self, members: list[Step]) -> None:
+        image, offset = self.images.pop(members[0].output), 0
+        for member in members:
+            tensor = self.graph.values[member.output]
+            self.plain[member.output] = self.unpacked(image, tensor, offset)
+            offset += tensor.shape[1]
+
+    def concat(self, step: Step) -> None:
+        name = step.output
+        _, channels, height, width = self.graph.values[name].shape
+        dtype = "float32" if name in self.q.floats else self.dot.dtype
+        target = Image(None, channels, height, width, self.c, self.border(name), dtype)
+        if name not in self.partial:
+            self.concat_copy(step, target)
+        self.images[name] = replace(target, var=self.partial[name])
+
+    def concat_copy(self, step: Step, target: Image) -> None:
+        sources = [self.image_of(value) for value in step.group.inputs]
+        if any(source.channels % self.c or source.block != self.c for source in sources):
+            raise CompileError(f"{step.output}: only channels in whole blocks of {self.c} can be concatenated on CPUs")
+        first = 0
+        for value, factor, source in zip(step.group.inputs, step.factors, sources, strict=True):
+            args = self.combined(step, source, Operand(self.stored(value), source.border, factor), None, target)
+            args = (*args[:7], target.blocks, first, *args[9:])
+            self.into(step.output, target, int8_kernels.combine, args, [source.var, self.nothing()])
+            first += source.blocks
+
+    def combined(
+        self, step: Step, source: Image, left: Operand, right: Operand | None, target: Image
+    ) -> tuple[Any, ...]:
+        shape = (source.blocks, source.block, source.height, source.width)
+        return (*shape, left, right, target.border, source.blocks, 0, self.stored(step.output), step.relu, RATIO_SHIFT)
+
+    def add(self, step: Step) -> None:
+        """Emit an addition, or with one operand a standalone ReLU."""
+        sources = [self.image_of(value) for value in step.group.inputs]
+        left, *rest = (
+            Operand(self.stored(value), source.border, factor)
+            for value, source, factor in zip(step.group.inputs, sources, step.factors, strict=True)
+        )
+        target = replace(sources[0], var=None, border=self.border(step.output))
+        args = self.combined(step, sources[0], left, rest[0] if rest else None, target)
+        operands = [sources[0].var, sources[1].var if rest else self.nothing(target.block)]
+        self.images[step.output] = self.image(target, int8_kernels.combine, args, operands)
+
+    def max_pool(self, step: Step) -> None:
+        source, a = self.image_of(step.group.inputs[0]), step.group.attrs
+        _, _, height, width = self.graph.values[step.output].shape
+        target = replace(source, var=None, height=height, width=width, border=self.border(step.output))
+        args = (
+            *(source.blocks, source.block, source.height, source.width),
+            *(int(a["kernel_h"]), int(a["stride_h"]), int(a["pad"]), source.border, target.border),
+            self.stored(step.output),
+        )
+        self.images[step.output] = self.image(target, int8_kernels.max_pool, args, [source.var])
+
+
+_EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {
+    **dict.fromkeys(CONVOLUTIONS, _Lowering.convolution),
+    "concat": _Lowering.concat,
+    "add": _Lowering.add,
+    "relu": _Lowering.add,
+    "max_pool": _Lowering.max_pool,
+}

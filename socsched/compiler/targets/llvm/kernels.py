@@ -1,0 +1,315 @@
+# mypy: ignore-errors
+# ruff: noqa: E741
+# (The bodies are TVMScript: parsed by TVM, not run by Python.)
+"""CPU kernels other than convolutions on channel-blocked activations: finished PrimFuncs, no schedule is applied.
+
+An activation is [C/c, H + 2b, W + 2b, c]: blocks of c channels with a zero border of b pixels written by the producer,
+so that a convolution never tests for the edge.  Every kernel writes output blocks from `first` on in a tensor of
+`total` blocks: several kernels can fill one tensor, which makes concatenation free.  Channels beyond the logical ones
+are zero, because their weights are zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from socsched.compiler.environment import T, tirx
+from socsched.compiler.targets.llvm.activation import Activation, applied, function
+from socsched.compiler.targets.llvm.shapes import Lying, Window
+
+_NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
+
+
+def wide(value: Any) -> Any:
+    """Return a number as float32."""
+    return value.astype("float32")
+
+
+def zero(buffer: Any) -> Any:
+    """Return a zero of a buffer's type."""
+    return tirx.const(0, buffer.dtype)
+
+
+@T.macro
+def zero_row(O, block, y, width, c):
+    """Write zeros over a row of a block, borders included."""
+    for x in range(width):
+        for v in T.vectorized(c):
+            O[block, y, x, v] = zero(O)
+
+
+@T.macro
+def zero_sides(O, block, y, width, border, c):
+    """Write zeros left and right of a row's pixels; `width` includes both borders."""
+    for e in range(border):
+        for v in T.vectorized(c):
+            O[block, y, e, v] = zero(O)
+        for v in T.vectorized(c):
+            O[block, y, width - 1 - e, v] = zero(O)
+
+
+def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
+    """Return map(X, O): an element-wise function, from blocks `source.first` to blocks `target.first` onwards."""
+    blocks, c, height = target.blocks, target.block, target.height
+    sn, sh, sw, _ = source.shape
+    total, ph, pw, _ = target.shape
+    b_in, b_out, start, first, width = source.border, target.border, source.first, target.first, target.width
+    dtype = target.dtype
+    act = applied(activation, dtype)
+
+    @T.prim_func(s_tir=True, private=True)
+    def map_image(X: T.Buffer((sn, sh, sw, c), dtype), O: T.Buffer((total, ph, pw, c), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0:sn, 0:sh, 0:sw, 0:c])
+                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                if T.Or(r % ph < b_out, r % ph >= height + b_out):
+                    zero_row(O, first + r // ph, r % ph, pw, c)
+                else:
+                    zero_sides(O, first + r // ph, r % ph, pw, b_out, c)
+                    for x in range(width):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, x + b_out, v] = act(
+                                X[start + r // ph, r % ph - b_out + b_in, x + b_in, v]
+                            )
+
+    return map_image
+
+
+def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
+    """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image is broadcast over the other."""
+    blocks, c, height, width = target.blocks, target.block, target.height, target.width
+    ln, lh, lw, _ = left.shape
+    rn, rh, rw, _ = right.shape
+    total, ph, pw, _ = target.shape
+    b_out, first = target.border, target.first
+    dtype = target.dtype
+    lb, rb, act, combine = left.border, right.border, applied(activation, dtype), _BINARY[op]
+    ly, lx, ry, rx = (int(size > 1) for size in (left.height, left.width, right.height, right.width))
+
+    @T.prim_func(s_tir=True, private=True)
+    def combine_images(
+        X: T.Buffer((ln, lh, lw, c), dtype),
+        Y: T.Buffer((rn, rh, rw, c), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0:ln, 0:lh, 0:lw, 0:c], Y[0:rn, 0:rh, 0:rw, 0:c])
+                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                if T.Or(r % ph < b_out, r % ph >= height + b_out):
+                    zero_row(O, first + r // ph, r % ph, pw, c)
+                else:
+                    zero_sides(O, first + r // ph, r % ph, pw, b_out, c)
+                    for x in range(width):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, x + b_out, v] = act(
+                                combine(
+                                    X[r // ph, (r % ph - b_out) * ly + lb, x * lx + lb, v],
+                                    Y[r // ph, (r % ph - b_out) * ry + rb, x * rx + rb, v],
+                                )
+                            )
+
+    return combine_images
+
+
+_BINARY = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "maximum": lambda x, y: T.max(x, y),
+    "minimum": lambda x, y: T.min(x, y),
+}
+
+
+def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
+    """Return pool(X, O): the maximum over a window, or its mean.
+
+    `average` is "" for the maximum, "inside" for the mean of the pixels inside the image, "all" for that of the whole
+    window (outside counts as zero); pixels outside are never part of a maximum.
+    """
+    (kh, kw), (sh, sw), (top, left) = window.kernel, window.stride, window.pad
+    blocks, c, height, width = target.blocks, target.block, source.height, source.width
+    _, ih, iw, _ = source.shape
+    _, ph, pw, _ = target.shape
+    oh, ow, b_in, b_out = target.height, target.width, source.border, target.border
+    dtype = target.dtype
+    kept = "float32" if average else dtype
+    start = T.float32(0) if average else T.min_value(dtype)
+    take = (lambda x, y: x + y.astype("float32")) if average else (lambda x, y: T.max(x, y))
+    whole = float(kh * kw)
+
+    def size(y, x):
+        if average != "inside":
+            return T.float32(whole)
+        rows = T.min(y * sh + kh - top, height) - T.max(y * sh - top, 0)
+        columns = T.min(x * sw + kw - left, width) - T.max(x * sw - left, 0)
+        return T.Cast("float32", rows * columns)
+
+    def done(value, y, x):
+        return (value / size(y, x)).astype(dtype) if average else value
+
+    @T.prim_func(s_tir=True, private=True)
+    def pool_image(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
+                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
+                if T.Or(r % ph < b_out, r % ph >= oh + b_out):
+                    zero_row(O, r // ph, r % ph, pw, c)
+                else:
+                    zero_sides(O, r // ph, r % ph, pw, b_out, c)
+                    for x in range(ow):
+                        with T.sblock("window"):
+                            w = T.axis.spatial(ow, x)
+                            T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
+                            T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
+                            found = T.sblock_alloc_buffer((c,), kept)
+                            y: T.let[T.int32] = r % ph - b_out
+                            for v in T.vectorized(c):
+                                found[v] = start
+                            for ky, kx in T.grid(kh, kw):
+                                if T.And(
+                                    T.And(y * sh + ky >= top, y * sh + ky < height + top),
+                                    T.And(w * sw + kx >= left, w * sw + kx < width + left),
+                                ):
+                                    for v in T.vectorized(c):
+                                        found[v] = take(
+                                            found[v],
+                                            X[r // ph, y * sh + ky - top + b_in, w * sw + kx - left + b_in, v],
+                                        )
+                            for v in T.vectorized(c):
+                                O[r // ph, r % ph, w + b_out, v] = done(found[v], y, w)
+
+    return pool_image
+
+
+def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
+    """Return resize(X, O): nearest-neighbour enlargement, each pixel repeated `scale` (height, width) times."""
+    blocks, c, oh, ow, b_in, b_out = (
+        target.blocks,
+        target.block,
+        target.height,
+        target.width,
+        source.border,
+        target.border,
+    )
+    _, ih, iw, _ = source.shape
+    _, ph, pw, _ = target.shape
+    sy, sx = scale
+    dtype = target.dtype
+
+    @T.prim_func(s_tir=True, private=True)
+    def enlarge(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
+                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
+                if T.Or(r % ph < b_out, r % ph >= oh + b_out):
+                    zero_row(O, r // ph, r % ph, pw, c)
+                else:
+                    zero_sides(O, r // ph, r % ph, pw, b_out, c)
+                    for x in range(ow):
+                        for v in T.vectorized(c):
+                            O[r // ph, r % ph, x + b_out, v] = X[
+                                r // ph, (r % ph - b_out) // sy + b_in, x // sx + b_in, v
+                            ]
+
+    return enlarge
+
+
+def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation, dtype: str) -> Any:
+    """Return dense(X[rows, inputs], weight[outputs / c, inputs, c], bias[outputs / c, c], O[rows, outputs]).
+
+    Weights are read once, so only their storage type matters: sums and products are fp32 for every `dtype`.
+    """
+    blocks, act = -(-outputs // c), function(activation)
+
+    @T.prim_func(s_tir=True, private=True)
+    def dense_rows(
+        X: T.Buffer((rows, inputs), dtype),
+        K: T.Buffer((blocks, inputs, c), dtype),
+        B: T.Buffer((blocks, c), "float32"),
+        O: T.Buffer((rows, outputs), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * rows):
+            with T.sblock("block"):
+                r = T.axis.spatial(blocks * rows, task)
+                T.reads(X[0:rows, 0:inputs], K[0:blocks, 0:inputs, 0:c], B[0:blocks, 0:c])
+                T.writes(O[0:rows, 0:outputs])
+                acc = T.sblock_alloc_buffer((4, c), "float32")
+                g: T.let[T.int32] = r // rows
+                for v in T.vectorized(c):
+                    acc[0, v] = B[g, v]
+                for u in T.unroll(3):
+                    for v in T.vectorized(c):
+                        acc[u + 1, v] = T.float32(0)
+                for k in range(inputs // 4):  # four sums hide the latency of the addition
+                    for u in T.unroll(4):
+                        for v in T.vectorized(c):
+                            acc[u, v] = acc[u, v] + wide(X[r % rows, k * 4 + u]) * wide(K[g, k * 4 + u, v])
+                for k in range(inputs % 4):
+                    for v in T.vectorized(c):
+                        acc[0, v] = acc[0, v] + (
+                            wide(X[r % rows, inputs // 4 * 4 + k]) * wide(K[g, inputs // 4 * 4 + k, v])
+                        )
+                for v in range(c):
+                    if g * c + v < outputs:
+                        O[r % rows, g * c + v] = act((acc[0, v] + acc[1, v]) + (acc[2, v] + acc[3, v])).astype(dtype)
+
+    return dense_rows
+
+
+def pack(channels: int, target: Lying) -> Any:
+    """Return pack(X[1, C, H, W], O): to blocks of ci channels with a border; missing channels are zero."""
+    blocks, ph, pw, ci = target.shape
+    height, width, b_out, dtype = target.height, target.width, target.border, target.dtype
+
+    @T.prim_func(s_tir=True, private=True)
+    def packed(X: T.Buffer((1, channels, height, width), dtype), O: T.Buffer((blocks, ph, pw, ci), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0, 0:channels, 0:height, 0:width])
+                T.writes(O[0:blocks, 0:ph, 0:pw, 0:ci])
+                for x, k in T.grid(pw, ci):
+                    O[r // ph, r % ph, x, k] = T.if_then_else(
+                        r % ph >= b_out
+                        and r % ph < height + b_out
+                        and x >= b_out
+                        and x < width + b_out
+                        and r // ph * ci + k < channels,
+                        X[0, r // ph * ci + k, r % ph - b_out, x - b_out],
+                        zero(O),
+                    )
+
+    return packed
+
+
+def unpack(source: Lying, channels: int, offset: int) -> Any:
+    """Return unpack(X, O[1, channels, H, W]): channels from `offset` on of a blocked tensor as plain NCHW."""
+    blocks, ih, iw, c = source.shape
+    height, width, b_in, dtype = source.height, source.width, source.border, source.dtype
+
+    @T.prim_func(s_tir=True, private=True)
+    def unpacked(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((1, channels, height, width), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for y in T.parallel(height):
+            with T.sblock("row"):
+                r = T.axis.spatial(height, y)
+                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
+                T.writes(O[0, 0:channels, 0:height, 0:width])
+                for k, x in T.grid(channels, width):
+                    O[0, k, r, x] = X[(k + offset) // c, r + b_in, x + b_in, (k + offset) % c]
+
+    return unpacked

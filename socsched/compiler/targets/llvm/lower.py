@@ -1,0 +1,83 @@
+"""CPU lowering: the fused operators of a network as a Relax module of blocked kernels, with packed constant weights.
+
+Every operator either has a rule (`rules`) or is left individually to TVM's general schedules on plain tensors
+(`generic`), so that one unusual operator does not slow down the rest of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from socsched.compiler.environment import relax
+from socsched.compiler.passes import unruled as generic
+from socsched.compiler.targets.llvm import rules
+from socsched.compiler.targets.llvm.convolutions import Convolutions
+from socsched.compiler.targets.llvm.fuse import fused
+from socsched.compiler.targets.llvm.images import EDGE, Array
+from socsched.compiler.targets.llvm.share_tuning import Tuning
+from socsched.compiler.targets.llvm.vector import Vector
+from socsched.graph.fusion import Graph, Group
+from socsched.graph.operators import TensorType
+
+__all__ = ["EDGE", "Exact", "Lowered", "lower"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
+
+    `general` names the kinds of operators without a rule.
+    """
+
+    module: relax.IRModule
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    general: tuple[str, ...] = ()
+
+
+def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, tuning: Tuning | None = None) -> Lowered:
+    """Return the CPU form of `graph`, with convolutions per `tuning` if given; CompileError if unsupported."""
+    exact = Exact(fused(graph), weights, vector)
+    exact.tuning = tuning
+    return exact.run()
+
+
+class Exact(Convolutions):
+    """Emits the operators of a graph in fp32, all at once (`run`) or one at a time (`emit_group`)."""
+
+    def run(self) -> Lowered:
+        inputs = tuple(self.at_border(name) for name in self.graph.inputs)
+        variables = [self.variable(name, t) for name, t in zip(self.graph.inputs, inputs, strict=True)]
+        self.plan_slices()
+        self.plan_siblings()
+        general: list[str] = []
+        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
+            with self.builder.dataflow():
+                for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
+                    self.enter(name, tensor, variable)
+                for group in self.graph.groups:
+                    if self.emit_group(group):
+                        general.append(group.kind)
+                results = tuple(self.leave(name) for name in self.graph.outputs)
+                output = self.builder.emit_output(results)
+            self.builder.emit_func_output(output)
+        outputs = tuple(self.at_border(name) for name in self.graph.outputs)
+        return Lowered(self.builder.get(), inputs, outputs, tuple(dict.fromkeys(general)))
+
+    def emit_group(self, group: Group) -> bool:
+        """Emit an operator; return whether it had no rule."""
+        if group.output in self.merged:
+            return False
+        rule = self.rule(group)
+        if rule is None:
+            self.plain[group.output] = generic.emit(self, group)
+            return group.kind not in ("reshape", "transpose")
+        rule(group)
+        return False
+
+    def rule(self, group: Group) -> Callable[[Group], None] | None:
+        own = getattr(self, group.kind, None) if group.kind in Convolutions.KINDS else None
+        if own is not None:
+            return own if self.takes(group) else None
+        return rules.find(self, group)

@@ -1,0 +1,275 @@
+# mypy: ignore-errors
+# ruff: noqa: E741, B023
+# (The bodies are TVMScript: parsed by TVM, not run by Python.)
+"""3x3 convolution of stride 1 by Winograd's minimal filtering F(m x m, 3x3), on channel-blocked activations.
+
+A tile of m x m outputs takes (m + 2)^2 multiplications per input channel instead of 9 m^2: 4 times fewer for m = 4 and
+2.25 times for m = 2.  The input patch and the weights are transformed, multiplied position by position (small matrix
+products), and the products are transformed back.  Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks",
+CVPR 2016, sections 4.1 and 4.3.  The transforms' constants cost some accuracy: about 5e-6 of the largest output in
+fp32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.environment import T
+from socsched.compiler.targets.llvm.activation import Activation, finish
+from socsched.compiler.targets.llvm.conv_kernels import residual_shape
+from socsched.compiler.targets.llvm.half import TERMS
+from socsched.compiler.targets.llvm.half import runs as partial_sums
+from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
+from socsched.compiler.targets.llvm.shapes import Lying
+from socsched.compiler.targets.llvm.vector import LANED, Vector
+
+FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
+_MANY = 256  # number of tiles from which a task takes two groups
+_G = {
+    2: np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float64) / 2,
+    4: np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64) / 24,
+}
+
+
+def transformed(weight: np.ndarray[Any, Any], m: int) -> np.ndarray[Any, Any]:
+    """Return G g G^T of weights [O, I, 3, 3] as fp32 [O, I, m + 2, m + 2]."""
+    g = np.asarray(weight, np.float64)
+    return np.einsum("ia,ocab,jb->ocij", _G[m], g, _G[m]).astype(np.float32)
+
+
+def tiles(height: int, width: int, m: int) -> int:
+    """Return the number of m x m tiles in an output of `height` x `width`."""
+    return -(-height // m) * -(-width // m)
+
+
+def best(height: int, width: int) -> int:
+    """Return the best m for an image, 0 if none pays off: the larger m saves more, given enough tiles."""
+    return next((m for m in (4, 2) if tiles(height, width, m) >= FEWEST_TILES), 0)
+
+
+def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
+    """Return (tiles a task transforms together, tiles held in registers, output blocks they are held for).
+
+    A few tiles stay in the first cache levels while the weights are streamed, which the hardware prefetches; this beats
+    transforming many tiles to read the weights less often.  As many tiles are held as pixels of a convolution
+    (`vector.tile`), for two of the output `blocks` at once if their number is even and a register holds a block.
+    """
+    pair = 2 if vector.per_block == 1 and not vector.by_element and blocks % 2 == 0 else 1
+    if vector.by_element and vector.per_block == 1:  # same as pixels and blocks of a convolution's tile
+        return LANED * (2 if count >= _MANY else 1), LANED, 2 if blocks % 2 == 0 else 1
+    held = max(vector.registers * 7 // 16 // vector.per_block, 2)
+    if pair == 2:
+        held = 7 if vector.registers > 16 else 5
+    return held * (2 if count >= _MANY else 1), held, pair
+
+
+def _patch_row(m: int, i: int, x: Any) -> Any:
+    """Return row i of B^T times the column x(0), x(1), ..."""
+    if m == 2:
+        return (x(0) - x(2), x(1) + x(2), x(2) - x(1), x(1) - x(3))[i]
+    if i in (0, 5):
+        return x(i and 1) * 4.0 - x(2 + (i and 1)) * 5.0 + x(4 + (i and 1))
+    sign = 1.0 if i % 2 else -1.0
+    if i < 3:
+        return (x(4) + x(3) * sign) - (x(2) + x(1) * sign) * 4.0
+    return (x(4) - x(2)) + (x(3) - x(1)) * (2.0 * sign)
+
+
+def _output_row(m: int, i: int, x: Any) -> Any:
+    """Return row i of A^T times the column x(0), x(1), ..."""
+    if m == 2:
+        return (x(0) + x(1) + x(2), x(1) - x(2) - x(3))[i]
+    near, far = (x(1) - x(2), x(3) - x(4)) if i % 2 else (x(1) + x(2), x(3) + x(4))
+    total = near + far * float(2**i)
+    return x(0) + total if i == 0 else total + x(5) if i == 3 else total
+
+
+def conv2d_winograd(
+    source: Lying,
+    target: Lying,
+    activation: Activation,
+    residual: int,
+    m: int,
+    together: int,
+    held: int,
+    pair: int,
+    products: str = "float32",
+    most: int = TERMS,
+) -> Any:
+    """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
+
+    The source's border is at least 1; `together` tiles per task, `held` of them in registers for `pair` output blocks;
+    Z corresponds to R in `conv_kernels`.  U and the transformed input are of type `products`; the output is transformed
+    in fp32.
+    """
+    dtype = source.dtype
+    in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
+    height, width, b_out, first = target.height, target.width, target.border, target.first
+    q, across = m + 2, -(-width // m)
+    positions, count = q * q, -(-height // m) * across
+    tasks, parts = -(-count // together), together // held
+    _, ih, iw, _ = source.shape
+    total, ph, pw, _ = target.shape
+    lead, end = source.border - 1, count - 1
+    rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
+    rc = c if residual >= 0 else 1
+    done = finish(activation, residual >= 0)
+    runs, each_run = (1, in_blocks) if products == "float32" else partial_sums(in_blocks, ci, most)
+
+    def total_of(run: Any, before: Any, value: Any) -> Any:
+        return value if runs == 1 else T.Select(run == 0, T.float32(0), before) + value
+
+    @T.macro
+    def columns(D, W, i):
+        for x in T.unroll(q):
+            for v in T.vectorized(ci):
+                W[i, x, v] = _patch_row(m, i, lambda j: D[j, x, v])
+
+    @T.macro
+    def rows(W, V, i, vi, vn):
+        for y in T.unroll(q):
+            for v in T.vectorized(ci):
+                V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
+
+    @T.macro
+    def multiply(acc, V, U, vo, vp, vq, ic, k):
+        for h in T.unroll(pair):
+            for t in T.unroll(held):
+                for v in T.vectorized(c):
+                    acc[h, t, v] = acc[h, t, v] + V[vp, ic, vq * held + t, k] * U[vo * pair + h, vp, ic, k, v]
+
+    @T.macro
+    def multiply_lanes(acc, near, V, U, vo, vp, vq, ic):
+        for t in T.unroll(held):
+            for k in T.vectorized(ci):
+                near[t, k] = V[vp, ic, vq * held + t, k]
+        for k in T.unroll(ci):
+            for h in T.unroll(pair):
+                for t in T.unroll(held):
+                    for v in T.vectorized(c):
+                        acc[h, t, v] = acc[h, t, v] + near[t, k] * U[vo * pair + h, vp, ic, k, v]
+
+    @T.macro
+    def out_columns(M, H, i, vh, vn):
+        for x in T.unroll(q):
+            for v in T.vectorized(c):
+                H[i, x, v] = _output_row(m, i, lambda j: M[vh, j * q + x, vn, v])
+
+    @T.macro
+    def out_rows(H, S, i):
+        for y in T.unroll(m):
+            for v in T.vectorized(c):
+                S[y, i, v] = _output_row(m, i, lambda j: H[y, j, v])
+
+    @T.prim_func(s_tir=True, private=True)
+    def conv_winograd(
+        X: T.Buffer((in_blocks, ih, iw, ci), dtype),
+        U: T.Buffer((blocks, positions, in_blocks, ci, c), products),
+        B: T.Buffer((blocks, c), "float32"),
+        Z: T.Buffer((rn, rh, rw, rc), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(tasks):
+            with T.sblock("group"):
+                g = T.axis.spatial(tasks, task)
+                T.reads(
+                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
+                    U[0:blocks, 0:positions, 0:in_blocks, 0:ci, 0:c],
+                    B[0:blocks, 0:c],
+                    Z[0:rn, 0:rh, 0:rw, 0:rc],
+                )
+                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                V = T.sblock_alloc_buffer((positions, in_blocks, together, ci), products)
+                M = T.sblock_alloc_buffer((pair, positions, together, c), "float32")
+                for ic, n in T.grid(in_blocks, together):
+                    with T.sblock("input"):
+                        vi, vn = T.axis.remap("SS", [ic, n])
+                        T.reads(X[vi, 0:ih, 0:iw, 0:ci])
+                        T.writes(V[0:positions, vi, vn, 0:ci])
+                        D = T.sblock_alloc_buffer((q, q, ci), products)
+                        W = T.sblock_alloc_buffer((q, q, ci), products)
+                        top: T.let[T.int32] = T.min(g * together + vn, end) // across * m + lead
+                        left: T.let[T.int32] = T.min(g * together + vn, end) % across * m + lead
+                        for y, x in T.grid(q, q):
+                            for v in T.vectorized(ci):
+                                D[y, x, v] = T.if_then_else(
+                                    T.And(top + y < ih, left + x < iw), X[vi, top + y, left + x, v], zero(X)
+                                ).astype(products)
+                        columns(D, W, 0)
+                        columns(D, W, 1)
+                        columns(D, W, 2)
+                        columns(D, W, 3)
+                        if m > 2:
+                            columns(D, W, 4)
+                            columns(D, W, 5)
+                        rows(W, V, 0, vi, vn)
+                        rows(W, V, 1, vi, vn)
+                        rows(W, V, 2, vi, vn)
+                        rows(W, V, 3, vi, vn)
+                        if m > 2:
+                            rows(W, V, 4, vi, vn)
+                            rows(W, V, 5, vi, vn)
+                for o in range(blocks // pair):
+                    for p, part in T.grid(positions, parts):
+                        with T.sblock("product"):
+                            vo, vp, vq = T.axis.remap("SSS", [o, p, part])
+                            T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[0:blocks, vp, 0:in_blocks, 0:ci, 0:c])
+                            T.writes(M[0:pair, vp, 0:together, 0:c])
+                            acc = T.sblock_alloc_buffer((pair, held, c), products)
+                            if products != "float32":
+                                near = T.sblock_alloc_buffer((held, ci), products)
+                            for run in range(runs):
+                                for h in T.unroll(pair):
+                                    for t in T.unroll(held):
+                                        for v in T.vectorized(c):
+                                            acc[h, t, v] = zero(U)
+                                for step in range(T.min(each_run, in_blocks - run * each_run)):
+                                    if products == "float32":
+                                        for k in range(ci):
+                                            multiply(acc, V, U, vo, vp, vq, run * each_run + step, k)
+                                    else:
+                                        multiply_lanes(acc, near, V, U, vo, vp, vq, run * each_run + step)
+                                for h in T.unroll(pair):
+                                    for t in T.unroll(held):
+                                        for v in T.vectorized(c):
+                                            M[h, vp, vq * held + t, v] = total_of(
+                                                run, M[h, vp, vq * held + t, v], wide(acc[h, t, v])
+                                            )
+                    for h, n in T.grid(pair, together):
+                        with T.sblock("output"):
+                            vw, vh, vn = T.axis.remap("SSS", [o, h, n])
+                            vo: T.let[T.int32] = vw * pair + vh
+                            T.reads(M[vh, 0:positions, vn, 0:c], B[0:blocks, 0:c], Z[0:rn, 0:rh, 0:rw, 0:rc])
+                            T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                            H = T.sblock_alloc_buffer((m, q, c), "float32")
+                            S = T.sblock_alloc_buffer((m, m, c), "float32")
+                            top: T.let[T.int32] = T.min(g * together + vn, end) // across * m
+                            left: T.let[T.int32] = T.min(g * together + vn, end) % across * m
+                            out_columns(M, H, 0, vh, vn)
+                            out_columns(M, H, 1, vh, vn)
+                            if m > 2:
+                                out_columns(M, H, 2, vh, vn)
+                                out_columns(M, H, 3, vh, vn)
+                            out_rows(H, S, 0)
+                            out_rows(H, S, 1)
+                            if m > 2:
+                                out_rows(H, S, 2)
+                                out_rows(H, S, 3)
+                            for y, x in T.grid(m, m):
+                                if T.And(T.And(top + y < height, left + x < width), g * together + vn < count):
+                                    for v in T.vectorized(c):
+                                        O[first + vo, top + y + b_out, left + x + b_out, v] = done(
+                                            S[y, x, v] + B[vo, v], Z, vo, top + y + rb, left + x + rb, v
+                                        ).astype(dtype)
+                for o in range(blocks):
+                    if o % tasks == g:
+                        for e in range(b_out):
+                            zero_row(O, first + o, e, pw, c)
+                            zero_row(O, first + o, ph - 1 - e, pw, c)
+                        for y in range(height):
+                            zero_sides(O, first + o, y + b_out, pw, b_out, c)
+
+    return conv_winograd

@@ -1,0 +1,26 @@
+"""Stages as OpenCL sources with a launch plan, for mobile GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socsched.compiler.target import Compilation, Passes, Target, TargetSpec
+
+_LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
+
+
+def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
+    """Return the GPU of an entry."""
+    limits = {key: value for key, value in entry.items() if key in _LIMITS}
+    return TargetSpec("opencl", {"kind": "opencl", **limits, "host": {"kind": "llvm"}}, False)
+
+
+def passes(compilation: Compilation) -> Passes:
+    """Return the passes to kernels, launch plan and weights."""
+    from socsched.compiler.targets.opencl.passes import choose
+
+    return choose(compilation)
+
+
+TARGET = Target(resolve, passes, lambda entry: ("fp32", "fp16"))

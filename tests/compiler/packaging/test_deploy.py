@@ -1,0 +1,63 @@
+"""A pipeline's artefacts in one folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from socsched.compiler.packaging.deploy import compile_pipeline, planned
+from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
+from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
+from socsched.descriptor.platform import Dram, Engine, Figure, Platform
+from socsched.errors import UsageError
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    stages = (
+        Stage("image", "image", "camera.preprocess", after=("camera",)),
+        Stage("pfn", "pfn", "pointpillars.pfn", after=("lidar",), precisions=("fp16", "fp32")),
+        Stage("head", "head", "pointpillars.head", after=("pfn",), precisions=("int8", "fp16", "fp32")),
+        Stage("plan", "plan", None, after=("head",)),
+    )
+    return Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8), Sensor("camera", "camera", 10**8)), stages, ())
+
+
+@pytest.fixture
+def platform(make_engine: Callable[..., Engine]) -> Platform:
+    figure = Figure(1, "assumed")
+    rules = OperatorRules(allowed={"conv2d": (OperatorRule("conv2d"),)})
+    engines = (make_engine(), make_engine({"kind": "simulated"}, ("fp16", "int8"), rules, "dla"))
+    return Platform("board", "board", "", engines, Dram(figure, figure, figure, figure), (), {})
+
+
+@pytest.mark.slow
+def test_every_engine_that_can(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
+    notes: list[str] = []
+    manifest = compile_pipeline(pipeline, platform, None, tmp_path, note=notes.append)
+    found = [(a["stage"], a["engine"], a["precision"]) for a in manifest["artifacts"]]
+    assert found == [("pfn", "cpu", "fp32"), ("head", "cpu", "fp32"), ("head", "dla", "int8")]
+    assert notes.pop(0) == "pfn not for dla: features: operator pillar_features is not supported"
+    assert len(notes) == 3 and manifest["host_stages"] == ["image"]
+    assert json.loads((tmp_path / "manifest.json").read_text())["artifacts"][0]["weights"] == "seed 0"
+    assert all((tmp_path / name).is_file() for a in manifest["artifacts"] for name in a["files"])
+
+
+def test_a_plan_s_choice_or_a_named_engine(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
+    class Task:
+        kind, name, engine, precision = "stage", "head", "dla", "fp16"
+
+    by_plan = compile_pipeline(pipeline, platform, planned([Task]), tmp_path / "a")
+    assert [(a["stage"], a["engine"]) for a in by_plan["artifacts"]] == [("head", "dla")]
+    by_name = compile_pipeline(pipeline, platform, "cpu", tmp_path / "b", stage="head")
+    assert [(a["stage"], a["engine"], a["precision"]) for a in by_name["artifacts"]] == [("head", "cpu", "fp32")]
+
+
+def test_unknown_names(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no stage 'x'"):
+        compile_pipeline(pipeline, platform, None, tmp_path, stage="x")
+    with pytest.raises(UsageError, match="has no engine 'npu'"):
+        compile_pipeline(pipeline, platform, None, tmp_path, engine="npu")

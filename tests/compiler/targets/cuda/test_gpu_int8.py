@@ -1,0 +1,227 @@
+"""The int8 GPU rules' indices and arithmetic, run unbound on the CPU, against the numpy definition bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import gpu_networks
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from int8_networks import conv, full_range, image, prepared, residual_block, scales_of, transposed, weights_of
+
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.layouts import convert
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.quantize import reference
+from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
+from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.quantize.network import QuantisedGraph, quantised
+from socsched.compiler.quantize.scales import Scales
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.cuda.int8_lower import lower_int8
+from socsched.compiler.targets.cuda.passes import build_executable
+from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
+from socsched.compiler.targets.llvm.int8_lower import lower_int8 as lower_host
+from socsched.compiler.targets.llvm.processor import native_target
+from socsched.errors import CompileError
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.network import backbone_network, head_network, scatter_network
+from socsched.models.weights import seeded_weights
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHANNELS = st.sampled_from([1, 3, 8, 16, 18, 24, 40, 64, 80])
+
+
+def execute(
+    q: QuantisedGraph, inputs: Mapping[str, Array], weights: Mapping[str, Array] | None = None
+) -> tuple[Array, ...]:
+    """The unbound form's outputs, in NCHW."""
+    lowered = lower_int8(q, weights or {}, "sm_87", bound=False)
+    executable = relax.build(lowered.module, target=tvm.target.Target(dict(native_target())))
+    function = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    for scale in (-1e9, 1.0):  # stale memory of the first run would show
+        operands = []
+        for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
+            array = inputs[name] * np.float32(scale)
+            operands.append(to_tvm(convert(array, TensorType(array.shape, "fp32", "NCHW"), kind), kind, name))
+        results = function(*operands)
+    return tuple(
+        convert(from_tvm(found), t, TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else ""))
+        for found, t in zip(results, lowered.outputs, strict=True)
+    )
+
+
+def compare(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> None:
+    q = prepared(network, signed, floats)
+    inputs = full_range(network, q)
+    for found, expected in zip(execute(q, inputs), reference.outputs(q, inputs), strict=True):
+        many = expected.size >= 500 and expected.shape[1] >= 8  # a channel or two may well saturate everywhere
+        assert not many or np.unique(expected).size > 3, "the test shows nothing"
+        assert np.array_equal(found, expected)
+
+
+@FEW
+@given(
+    *(CHANNELS, CHANNELS, st.integers(7, 15), st.integers(7, 17), st.sampled_from([1, 3, 5]), st.integers(1, 2)),
+    *(st.booleans(), st.booleans(), st.booleans()),
+)
+@pytest.mark.slow
+def test_conv2d(
+    ci: int, co: int, h: int, w: int, kernel: int, stride: int, relu: bool, signed: bool, floats: bool
+) -> None:
+    compare(conv(ci, co, h, w, kernel, stride, kernel // 2, relu), {"x": signed}, floats)
+
+
+@FEW
+@given(
+    *(CHANNELS, CHANNELS, st.integers(1, 7), st.integers(1, 9)),
+    *(
+        st.sampled_from([(1, 1, 0), (2, 2, 0), (4, 4, 0), (4, 2, 1), (5, 3, 1), (8, 2, 3)]),
+        st.booleans(),
+        st.booleans(),
+    ),
+)
+@pytest.mark.slow
+def test_conv2d_transpose(
+    ci: int, co: int, h: int, w: int, window: tuple[int, int, int], signed: bool, floats: bool
+) -> None:
+    compare(transposed(ci, co, h, w, window), {"x": signed}, floats)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_split_sums(signed: bool) -> None:
+    """Deep and small products are added up by a second kernel."""
+    network = conv(256, 64, 7, 7, 3, 1, 1, True)
+    q = prepared(network, {"x": signed}, floats=False)
+    assert lower_int8(q, {}, "sm_87", bound=False).products[0][1].splits > 1
+    compare(network, {"x": signed}, floats=False)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("window", [(2, 2, 0), (3, 2, 1), (3, 1, 1)])
+@pytest.mark.parametrize("signed", [False, True])
+def test_max_pool(window: tuple[int, int, int], signed: bool) -> None:
+    kernel, stride, pad = window
+    layer = Layer("p", "max_pool", ("x",), attrs={"kernel": kernel, "stride": stride, "padding": pad})
+    compare(Network("net", {"x": image(24, 9, 13)}, (layer,), ("p",)), {"x": signed})
+
+
+def test_residual_block() -> None:
+    q = prepared(residual_block())
+    assert [step.residual for step in q.steps if step.residual] == ["x"]
+    compare(residual_block())
+
+
+@pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"])
+@pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"])
+@pytest.mark.sampled(6)
+def test_concat(case: str, floats: bool) -> None:
+    names = ("a", "b", "c")
+    layers = tuple(
+        Layer(n, "conv2d_transpose", ("x",), {"weight": f"{n}.weight", "bias": f"{n}.bias"}, {"stride": 2})
+        for n in names
+    )
+    join = Layer("join", "concat", names, attrs={"axis": 1})
+    params = {f"{n}.weight": (16, 16 * i, 2, 2) for i, n in enumerate(names, 1)} | {
+        f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)
+    }
+    outputs = ("join", "b") if case == "read elsewhere" else ("join",)
+    network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), outputs, params)
+    graph = read(import_network(network), network)
+    scales = scales_of(graph, {})
+    if case == "other step":
+        scales["b"] = Scale(scales["join"].step * 0.4375, False)
+    q = quantised(graph, weights_of(network), Scales(scales), floats)
+    inputs = full_range(network, q)
+    for found, expected in zip(execute(q, inputs), reference.outputs(q, inputs), strict=True):
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("ny", "nx"), [(5, 7), (8, 8)])
+def test_heads_are_one_product(ny: int, nx: int) -> None:
+    """Written as they leave where their images start at aligned addresses, copied out where not."""
+    network = head_network(ny, nx)
+    products = lower_int8(prepared(network), {}, "sm_87", bound=False).products
+    assert len(products) == 1
+    assert products[0][0].planes == ((18, 42, 12, 8) if ny == 8 else ())
+    compare(network)
+
+
+@pytest.mark.slow
+def test_backbone_on_a_small_canvas() -> None:
+    network = backbone_network(taps=True, ny=24, nx=40)
+    lowered = lower_int8(prepared(network, {"canvas": False}), {}, "sm_87", bound=False)
+    names = [variable.name_hint for variable in lowered.module.get_global_vars()]
+    assert not any(name.startswith(("rescale", "add", "narrow")) for name in names), "the concatenation is free"
+    compare(network, {"canvas": False})
+
+
+def on_host(q: QuantisedGraph, inputs: Mapping[str, Array], weights: Mapping[str, Array]) -> list[Array]:
+    """This machine's int8 code, which has rules for other operators than the GPU."""
+    vector, dot = dot_for(resolve({"kind": "llvm", "host": True}))
+    lowered = lower_host(q, weights, vector, dot)
+    options = int8_options(resolve({"kind": "llvm", "host": True}))
+    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(options)), tvm.cpu())["main"]
+    operands = []
+    for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
+        array = inputs[name]
+        operands.append(to_tvm(convert(array, TensorType(array.shape, "fp32", "NCHW"), kind), kind, name))
+    return [
+        convert(from_tvm(found), t, TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else ""))
+        for found, t in zip(function(*operands), lowered.outputs, strict=True)
+    ]
+
+
+def gated() -> Network:
+    """A sigmoid of bytes that bytes are made of again, one that leaves, and one of the input."""
+    layers = (
+        Layer("a", "conv2d", ("x",), {"weight": "a.weight", "bias": "a.bias"}, {"stride": 1, "padding": 1}),
+        Layer("s", "sigmoid", ("a",)),
+        Layer("b", "conv2d", ("s",), {"weight": "b.weight", "bias": "b.bias"}, {"stride": 2, "padding": 1}),
+        Layer("t", "sigmoid", ("x",)),
+    )
+    params = {"a.weight": (24, 6, 3, 3), "a.bias": (24,), "b.weight": (18, 24, 3, 3), "b.bias": (18,)}
+    return Network("net", {"x": image(6, 9, 11)}, layers, ("b", "s", "t"), params)
+
+
+@pytest.mark.parametrize("make", [gated, gpu_networks.residual])
+@pytest.mark.slow
+def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Network]) -> None:
+    network = make()
+    weights = seeded_weights(network, 3)
+    samples = seeded_samples(network)
+    q = quantised(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    assert any(step.exact for step in q.steps) and any(step.layer for step in q.steps)
+    wanted = on_host(q, samples[0], weights)
+    for found, expected in zip(execute(q, samples[0], weights), wanted, strict=True):
+        assert expected.std() > 0
+        assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_what_has_no_int8_form_is_named() -> None:
+    network = Network("net", {"x": image(16, 4, 4)}, (Layer("s", "sigmoid", ("x",)),), ("s",))
+    with pytest.raises(CompileError, match="s: no int8 rule for sigmoid"):
+        build_executable(network, {}, {"kind": "cuda", "arch": "sm_87"}, "int8")
+
+
+def test_pillars_are_stages_of_their_own() -> None:
+    scattered, body = scatter_network(8, 8, 64), head_conv()
+    layers = (*scattered.layers, replace(body.layers[0], inputs=(scattered.outputs[0],)))
+    network = Network("net", scattered.inputs, layers, (body.layers[0].name,), body.params)
+    graph = read(import_network(network), network)
+    scales = Scales({name: Scale(0.1, True) for name in graph.values})
+    q = quantised(graph, weights_of(network), scales)
+    with pytest.raises(CompileError, match="no int8 form on GPUs for sizes that vary"):
+        lower_int8(q, weights_of(network), "sm_87")
+
+
+def head_conv() -> Network:
+    return conv(64, 16, 8, 8, 1, 1, 0, False)

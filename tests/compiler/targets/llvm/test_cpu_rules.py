@@ -1,0 +1,61 @@
+"""Rules of the CPU lowering against TVM's general schedules of the same network, operator by operator."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from cpu_networks import CASES, execute, inputs_of, weights_of
+
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.fusion import read
+from socsched.compiler.relax_import import bind_weights, import_network
+
+Array = np.ndarray[Any, Any]
+
+
+@lru_cache
+def by_general_schedules(name: str) -> Any:
+    net = CASES[name]
+    module = bind_weights(import_network(net), net, weights_of(net))
+    machine = relax.VirtualMachine(relax.build(module, tvm.target.Target("llvm")), tvm.cpu())
+    return from_tvm(machine["main"](tvm.runtime.tensor(inputs_of(net)["x"]))[0])
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("vector", [AVX512, AVX2, NEON], ids=lambda v: v.name)
+@pytest.mark.sampled(18)
+def test_equals_general_schedules(name: str, vector: Any) -> None:
+    net = CASES[name]
+    expected = by_general_schedules(name)
+    (found,) = execute(net, inputs_of(net), vector)
+    scale = np.abs(expected).max()
+    assert np.abs(found.reshape(expected.shape) - expected).max() <= 2e-5 * scale
+
+
+GENERAL = {"softmax between convolutions": ("softmax",), "divide": ("divide",)}
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n not in ("hard_swish", "hard_sigmoid", "concatenation of odd channels")]
+)
+@pytest.mark.slow
+def test_who_needs_general_schedules(name: str) -> None:
+    """Only what has no rule, and never the convolutions beside it."""
+    net = CASES[name]
+    lowered = lower(read(import_network(net), net), weights_of(net), AVX512)
+    assert lowered.general == GENERAL.get(name, ())
+
+
+def test_fusion_leaves_what_is_read_elsewhere() -> None:
+    kinds = {
+        name: [g.kind for g in fused(read(import_network(net), net)).groups]
+        for name, net in CASES.items()
+        if name in ("silu", "a gate that is also read", "both sides of a sum", "depthwise and residual")
+    }
+    assert kinds["silu"] == ["conv2d"]
+    assert kinds["a gate that is also read"] == ["conv2d", "sigmoid", "multiply", "add"]
+    assert kinds["both sides of a sum"] == ["conv2d", "conv2d"], "the sum joins one of them"
+    assert kinds["depthwise and residual"] == ["conv2d"]

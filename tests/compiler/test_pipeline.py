@@ -1,0 +1,70 @@
+"""The passes of every target, in order, and that a target can be made of another's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import small_stages
+
+from socsched.compiler.pipeline import after_fusion, compile_network, fused
+from socsched.compiler.target import Build, Compilation, Passes, Target, resolve, target_of
+from socsched.compiler.targets.cuda import passes as cuda
+from socsched.compiler.targets.llvm import target as llvm
+from socsched.models.weights import seeded_weights
+
+HOST = {"kind": "llvm", "host": True}
+GPU = {"kind": "cuda", "arch": "sm_87"}
+MALI = {"kind": "opencl", "max_threads_per_block": 256}
+DSP = {"kind": "hexagon", "arch": "v73"}
+QUANTISE = ["choose_scales", "use_integers"]
+
+
+def asked(entry: dict[str, object], name: str, precision: str, folder: Path = Path()) -> Build:
+    network = small_stages.NETWORKS[name]()
+    return Build(folder, network, seeded_weights(network, 0), resolve(entry), precision)
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "precision", "expected"),
+    [
+        (HOST, "head", "fp32", ["lower_floats", "generate", "link"]),
+        (HOST, "head", "fp16", ["round_weights", "lower_halves", "generate", "link"]),
+        (HOST, "head", "int8", [*QUANTISE, "lower_integers", "generate", "link", "keep_scales"]),
+        (HOST, "scatter", "int8", ["lower_floats", "generate", "link"]),
+        (MALI, "head", "fp16", ["bind_constants", "lower_operators", "schedule", "generate", "write_plan"]),
+        (MALI, "pfn", "fp16", ["lower_pillars", "generate", "write_plan"]),
+        (DSP, "head", "int8", [*QUANTISE, "lower_integers", "generate", "link_objects", "keep_scales", "check"]),
+    ],
+)
+def test_the_passes_of_a_target(entry: dict[str, object], name: str, precision: str, expected: list[str]) -> None:
+    passes = target_of(entry).passes(fused(asked(entry, name, precision)))
+    assert [step.__name__ for step in after_fusion(passes)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "expected"),
+    [
+        ("head", "fp16", ["lower_by_rules", "generate"]),
+        ("head", "fp32", ["remark", "bind_constants", "generate_by_tvm"]),
+        ("head", "int8", [*QUANTISE, "lower_integers", "generate"]),
+        ("scatter", "int8", ["remark", "bind_constants", "generate_by_tvm"]),
+    ],
+)
+def test_the_passes_of_a_gpu_up_to_code_in_memory(name: str, precision: str, expected: list[str]) -> None:
+    passes = cuda.in_memory(fused(asked(GPU, name, precision)))
+    assert [step.__name__ for step in after_fusion(passes)] == expected
+
+
+def test_a_target_of_another_s_passes(tmp_path: Path) -> None:
+    def signed(compilation: Compilation) -> Compilation:
+        (tmp_path / "signature").write_text("by a pass")
+        return replace(compilation, files=(*compilation.files, "signature"))
+
+    def passes(compilation: Compilation) -> Passes:
+        own = llvm.passes(compilation)
+        return replace(own, package=(*own.package, signed))
+
+    made = compile_network(asked(HOST, "scatter", "fp32", tmp_path), Target(llvm.resolve, passes))
+    assert made.files == ("stage.so", "signature") and all((tmp_path / name).is_file() for name in made.files)

@@ -125,7 +125,7 @@ def check_tuning(tuning: Tuning, share: int) -> None:
     if tuning.share != share:
         raise UsageError(
             f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
-            "measure them for this share: tools/bench_share_tuning.py --shares",
+            "measure them for this share: python -m tools.bench.share_tuning --shares",
         )
 
 

@@ -176,7 +176,7 @@ def _build_cached(variant: _Variant) -> Path:
 
 
 def _build(folder: Path, variant: _Variant) -> None:
-    from socsched.compiler import compilers
+    from socsched.compiler.native import compilers
 
     compiler = compilers.c_compiler()
     headers = Path(sysconfig.get_paths()["include"])

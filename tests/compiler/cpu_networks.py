@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.aligned import from_tvm, to_tvm
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.processor import native_target
-from socsched.compiler.cpu.vector import Vector
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.processor import native_target
+from socsched.compiler.targets.llvm.vector import Vector
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.weights import seeded_weights

@@ -10,8 +10,8 @@ from recorded import Recorded
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
+from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.runtime import CompiledStage, load
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.decode import Detections, detect

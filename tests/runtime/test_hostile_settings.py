@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from socsched.compiler.bundle_runner import open_bundle
+from socsched.compiler.packaging.bundle_runner import open_bundle
 from socsched.compiler.quantize.scales import read_pipeline_scales
 from socsched.cost.profile import load_profile
 from socsched.errors import UsageError

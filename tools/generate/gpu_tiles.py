@@ -22,23 +22,23 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu import gemm, hopper, kernels
-from socsched.compiler.gpu.cuda import find_nvcc, write_cubin
-from socsched.compiler.gpu.cuda_api import Stream
-from socsched.compiler.gpu.device_code import supplied
-from socsched.compiler.gpu.lower import lower
-from socsched.compiler.gpu.lowering import OPTIONS, tir_pipeline
-from socsched.compiler.gpu.patch import Patch, patches
-from socsched.compiler.gpu.schedule import schedule
-from socsched.compiler.gpu.shapes import Convolution, Tile, up
-from socsched.compiler.gpu.tile_table import PATCHES, TABLE
-from socsched.compiler.gpu.tiles import candidates, estimate, modelled
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.targets.cuda import gemm, hopper, kernels
+from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
+from socsched.compiler.targets.cuda.cuda_api import Stream
+from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.patch import Patch, patches
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
+from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled
 from tools import ROOT
 from tools.bench import gpu_common as bench
 
-TABLE_PATH = ROOT / "socsched/compiler/gpu/tile_table.py"
+TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/tile_table.py"
 HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; by tools/generate/gpu_tiles.py."""
 
 from __future__ import annotations

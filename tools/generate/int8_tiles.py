@@ -28,12 +28,21 @@ from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantised
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.targets.cuda import int8_gemm, kernels
+from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
+from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda.int8_lower import lower_int8
+from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled
 from tools import ROOT
 from tools.bench import gpu_common as bench
 from tools.generate import gpu_tiles
 
-TABLE_PATH = ROOT / "socsched/compiler/gpu/int8_tile_table.py"
+TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/int8_tile_table.py"
 HEADER = '''"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; by int8_tiles.py."""
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import argparse
 import sys
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.gpu.runtime import GpuStage
+from socsched.compiler.targets.cuda.runtime import GpuStage
 from tools.bench import gpu_int8 as checks
 
 IN_FP32 = {"resnet50": 1e-5}

@@ -22,7 +22,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from socsched.compiler.aligned import from_tvm, to_tvm
 from socsched.compiler.builder import SEED
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import NUMPY_DTYPES, convert

@@ -78,15 +78,6 @@ class Tuning:
         return [self.share, {key: asdict(choice) for key, choice in sorted(self.choices.items())}]
 
 
-def check(tuning: Tuning, share: int) -> None:
-    """Raise UsageError unless the table was measured for the share being compiled for."""
-    if tuning.share != share:
-        raise UsageError(
-            f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
-            "measure them for this share: python -m tools.bench.share_tuning --shares",
-        )
-
-
 def candidates(layer: Layer, vector: Vector, in_block: int, most: int = 3) -> Iterator[Choice]:
     """Yield choices worth measuring for a layer: the `most` best tiles by the rules' criterion, and variations."""
     blocks = -(-layer.outputs // vector.block)

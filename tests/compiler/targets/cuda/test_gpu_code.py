@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 from cuda_sources import needs_nvcc, report, source_of
 
-from socsched.compiler.fusion import read
-from socsched.compiler.gpu import gemm, hopper, intrinsics, kernels
-from socsched.compiler.gpu.cuda import build_executable, device_source
-from socsched.compiler.gpu.lower import _EMITTERS, lower
-from socsched.compiler.gpu.patch import Patch
-from socsched.compiler.gpu.rules import KINDS, unruled
-from socsched.compiler.gpu.schedule import schedule
-from socsched.compiler.gpu.shapes import Convolution, Tile
-from socsched.compiler.gpu.tile_table import PATCHES, TABLE
-from socsched.compiler.gpu.tiles import candidates, gpu, tile_for
-from socsched.compiler.relax_import import import_network
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.targets.cuda import gemm, hopper, intrinsics, kernels
+from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
+from socsched.compiler.targets.cuda.nvcc import device_source
+from socsched.compiler.targets.cuda.passes import build_executable
+from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.rules import KINDS, unruled
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile
+from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
+from socsched.compiler.targets.cuda.tiles import candidates, gpu, tile_for
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.models.weights import seeded_weights

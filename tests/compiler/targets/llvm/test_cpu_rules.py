@@ -10,8 +10,12 @@ import pytest
 from cpu_networks import CASES, execute, inputs_of, weights_of
 
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.relax_import import bind_weights, import_network
+from socsched.compiler.loading.aligned import from_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.targets.llvm.fuse import fused
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
 
 Array = np.ndarray[Any, Any]
 

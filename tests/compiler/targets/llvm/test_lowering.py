@@ -11,12 +11,12 @@ from cpu_networks import Array, execute, image, inputs_of, weights_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from socsched.compiler.aligned import from_tvm
-from socsched.compiler.cpu.lower import lower
-from socsched.compiler.cpu.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.fusion import read
-from socsched.compiler.relax_import import bind_weights, import_network
+from socsched.compiler.loading.aligned import from_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType

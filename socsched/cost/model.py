@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.anchors import Anchored, Configuration, Reference, find_anchor
-from socsched.cost.conversion import is_host_code
+from socsched.cost.conversion import Hop, hops, is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
@@ -26,6 +26,8 @@ from socsched.models.parts import PART, whole_stage
 
 WorkOf = Callable[[Stage, str], StageWork]
 """Returns the work of a stage in a precision; `compiler.stage_work` at run time."""
+Place = tuple[str, str]
+"""The engine and the precision of a stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,16 @@ class CostModel:
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
+    _broken: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
+    _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
+    _entire: dict[tuple[str, int, str, str, int], tuple[Anchored, Estimate] | None] = field(default_factory=dict)
+
+    def in_mode(self, mode: PowerMode) -> CostModel:
+        """Return the costs of the same platform in another mode; what no mode changes is shared."""
+        model = CostModel(self.platform, mode, self.work, self.profile, self.reference)
+        model._works, model._broken, model._hops, model._wholes = self._works, self._broken, self._hops, self._wholes
+        return model
 
     @property
     def dram(self) -> float:
@@ -126,7 +138,7 @@ class CostModel:
             work = self.work_of(stage, precision)
         except CompileError as error:  # a limit of this machine says nothing about the engine
             return str(error)
-        reasons = check_operators(work, engine) if work else []
+        reasons = self._broken_rules(stage, engine, precision, work) if work else ()
         if reasons:
             return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"
         costs = [
@@ -135,6 +147,21 @@ class CostModel:
             if (cost := self._cost(stage, engine, precision, share, work)) is not None
         ]
         return costs or "no model, and no known execution time for this engine"
+
+    def _broken_rules(self, stage: Stage, engine: Engine, precision: str, work: StageWork) -> tuple[str, ...]:
+        key = (_key(stage), engine.id, precision)
+        if key not in self._broken:
+            self._broken[key] = check_operators(work, engine)
+        return self._broken[key]
+
+    def hops(self, producer: Stage, written: Place, consumer: Stage, read: Place) -> list[Hop]:
+        """Return the tensors handed from one stage to another, each with its engine and precision."""
+        key = (_key(producer), *written, _key(consumer), *read)
+        if key not in self._hops:
+            given, wanted = self.work_of(producer, written[1]), self.work_of(consumer, read[1])
+            source, sink = self.platform.engine(written[0]), self.platform.engine(read[0])
+            self._hops[key] = hops(given, source, wanted, sink) if given and wanted else []
+        return self._hops[key]
 
     def _cost(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Cost | None:
         found = self._estimate(stage, engine, precision, share, work)
@@ -160,8 +187,8 @@ class CostModel:
     def _estimate(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
     ) -> Estimate | None:
-        roof = estimate(work, engine, self.mode.engines[engine.id], share, self.dram) if work else None
-        known = self._known_time(stage, engine, precision, share, work)
+        roof = self._roof(work, engine, share) if work else None
+        known = self._known_time(stage, engine, precision, share, work, roof)
         if known is None:
             return roof
         # The roofline of host code is a lower bound, as its accesses are data-dependent: a transferred time is better.
@@ -180,11 +207,11 @@ class CostModel:
         return found.times_ns if found else ()
 
     def _known_time(
-        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
+        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, roof: Estimate | None
     ) -> Anchored | None:
-        whole = whole_stage(stage)
+        whole = self._whole(stage)
         if whole is not None:
-            return self._share_of_whole(whole, engine, precision, share, work)
+            return self._share_of_whole(whole, engine, precision, share, roof)
         if self.profile and self.profile.platform == self.platform.name:
             names = (self.mode.name, *self.mode.aliases)
             found = self.profile.find(stage.name, engine.id, names, precision, share)
@@ -199,21 +226,34 @@ class CostModel:
         return find_anchor(stage, want, rooflines, self.reference)
 
     def _share_of_whole(
-        self, whole: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
+        self, whole: Stage, engine: Engine, precision: str, share: int, part: Estimate | None
     ) -> Anchored | None:
         """Return the time of a part of a stage of known time: its share of the whole stage's roofline time, without
         overheads (launches, submission).
         """
-        all_of_it = self.work_of(whole, precision)
-        known = self._known_time(whole, engine, precision, share, all_of_it)
-        if known is None or work is None or all_of_it is None:
+        key = (whole.name, whole.share, engine.id, precision, share)
+        if key not in self._entire:
+            all_of_it = self.work_of(whole, precision)
+            roof = self._roof(all_of_it, engine, share) if all_of_it else None
+            known = self._known_time(whole, engine, precision, share, all_of_it, roof)
+            self._entire[key] = (known, roof) if known and roof else None
+        found = self._entire[key]
+        if found is None or part is None:
             return None
-        state = self.mode.engines[engine.id]
-        part, entire = (estimate(each, engine, state, share, self.dram) for each in (work, all_of_it))
+        known, entire = found
         fixed = [sum(segment.fixed_ns for segment in each.segments) for each in (part, entire)]
         ratio = (part.time_ns - fixed[0]) / max(entire.time_ns - fixed[1], 1)
         time = fixed[0] + round(max(known.time_ns - fixed[1], known.time_ns // 2) * ratio)
         return replace(known, time_ns=max(time, 1), provenance=weakest([known.provenance, "derived"]), exact=False)
+
+    def _whole(self, stage: Stage) -> Stage | None:
+        key = (_key(stage), stage.share)
+        if key not in self._wholes:
+            self._wholes[key] = whole_stage(stage)
+        return self._wholes[key]
+
+    def _roof(self, work: StageWork, engine: Engine, share: int) -> Estimate:
+        return estimate(work, engine, self.mode.engines[engine.id], share, self.dram)
 
     def _rooflines(self, engine: Engine, work: StageWork) -> Iterator[tuple[tuple[str, int], float]]:
         for mode in self.platform.modes:

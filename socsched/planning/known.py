@@ -8,18 +8,23 @@ from socsched.cost.model import CostModel, WorkOf
 from socsched.cost.profile import Profile
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.planning.cutting.search import Divided
+from socsched.planning.cutting.divisible import Apart
 from socsched.planning.cutting.work import Sliced
 
 
 @dataclass(slots=True)
 class Known:
-    """Costs, and networks in units, of one pipeline on one platform; computed once for each mode."""
+    """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
+
+    `apart`: stages as networks in units, without costs.
+    """
 
     platform: Platform
     work: WorkOf
     profile: Profile | None = None
     _models: dict[str, CostModel] = field(default_factory=dict)
     _divided: dict[str, Divided] = field(default_factory=dict)
+    apart: dict[str, Apart | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let parts of a network share the analysis of the whole."""
@@ -28,7 +33,9 @@ class Known:
     def model(self, mode: PowerMode) -> CostModel:
         """Return the cost model of a mode."""
         if mode.name not in self._models:
-            self._models[mode.name] = CostModel(self.platform, mode, self.work, self.profile)
+            any_mode = next(iter(self._models.values()), None)
+            new = CostModel(self.platform, mode, self.work, self.profile) if any_mode is None else any_mode.in_mode(mode)
+            self._models[mode.name] = new
         return self._models[mode.name]
 
     def divided(self, mode: PowerMode) -> Divided:

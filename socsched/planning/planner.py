@@ -96,7 +96,7 @@ def make_plan(
         mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
-        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine) if cuts else None
+        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
@@ -42,10 +42,48 @@ PROVING = 0.9
 """The same share where a solver is to use up the time."""
 PROOF = 60.0
 """Seconds for a proof without a time limit."""
-__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
+__all__ = ["OBJECTIVES", "Candidate", "judge", "draft_plan", "make_plan", "modes_of", "objective_value", "solve", "written"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan without its uncertainty, which is computed only for plans that are kept.
+
+    `solution` is None for a plan without tasks, whose costs are not in doubt.
+    """
+
+    plan: Plan
+    solution: Solution | None
+    objective: str
+
+    def finished(self, clock: Clock = NO_CLOCK) -> Plan:
+        """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
+        if self.solution is None:
+            return self.plan
+        deployment = self.solution.candidate.deployment
+        open_ = uncertainty(self.plan, deployment.workload, deployment.mapping, judge, self.objective, clock)
+        return replace(self.plan, uncertainty=open_)
 
 
 def make_plan(
+    pipeline: Pipeline,
+    platform: Platform,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    *,
+    time_limit: float | None = None,
+    explain: bool = True,
+    **options: Any,
+) -> Plan:
+    """Return a complete plan with its verdict; arguments as in `draft_plan`, `explain` also adds the uncertainty."""
+    clock = Clock.of(time_limit)
+    options |= {"time_limit": time_limit, "explain": explain}
+    draft = draft_plan(pipeline, platform, mode, objective, policy, **options)
+    return draft.finished(clock) if explain else draft.plan
+
+
+def draft_plan(
     pipeline: Pipeline,
     platform: Platform,
     mode: str | None = None,
@@ -62,16 +100,16 @@ def make_plan(
     limits: Limits = NO_LIMITS,
     explain: bool = True,
     known: Known | None = None,
-) -> Plan:
-    """Return a complete plan with its verdict; every mode is tried if `mode` is None or "auto".
+) -> Draft:
+    """Return a plan with its verdict, and what its uncertainty follows from; every mode is tried for None or "auto".
 
     `objective` is one of `OBJECTIVES`, or several in order of importance.  `work` gives the work of a stage in a
     precision; at most `budget` mappings are evaluated per mode, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
     is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
     or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
-    mode's; `explain` adds conflicts, levers and uncertainty, which take a while; `known` keeps costs from one plan of
-    the pipeline on the platform to the next.
+    mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
+    on the platform to the next.
 
     The verdict is "infeasible" only with a proof (`solver["proof"]`), "undecided" if no mapping was found that meets
     every requirement.  A stage that no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
@@ -106,10 +144,10 @@ def make_plan(
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
-        return unplaceable(graph, known.model(option), policy, objective)
+        return Draft(unplaceable(graph, known.model(option), policy, objective), None, goals[0])
     best = min(solutions, key=_order)
     if not explain:
-        return written(best, solutions, objective, None, pipeline)
+        return Draft(written(best, solutions, objective, None, pipeline), best, goals[0])
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
@@ -117,9 +155,7 @@ def make_plan(
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, known, policy, objective, clock.part(SEARCH))
     plan = written(best, solutions, objective, alternatives, pipeline, clock)
-    deployment = best.candidate.deployment
-    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0], clock)
-    return replace(plan, conflicts=conflicts, uncertainty=open_)
+    return Draft(replace(plan, conflicts=conflicts), best, goals[0])
 
 
 def _order(solution: Solution) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.planning.draft import Draft
     from socsched.planning.known import Known
     from socsched.planning.plan import Plan
     from socsched.planning.simulation_feedback import Observed
@@ -106,7 +107,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
     from socsched.planning.known import Known
-    from socsched.planning.planner import Draft, draft_plan
+    from socsched.planning.planner import draft_plan
     from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 

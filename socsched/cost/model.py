@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from socsched.cost.anchors import Anchored, Configuration, Reference, find_anchor
 from socsched.cost.conversion import Hop, hops, is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
-from socsched.cost.profile import Profile
 from socsched.cost.roofline import Estimate, estimate, rescaled
 from socsched.descriptor.catalog import described
 from socsched.descriptor.pipeline import Stage
@@ -23,6 +23,9 @@ from socsched.errors import CompileError
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
+
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
 
 WorkOf = Callable[[Stage, str], StageWork]
 """Returns the work of a stage in a precision; `compiler.stage_work` at run time."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from socsched.cost.model import CostModel, WorkOf
-from socsched.cost.profile import Profile
 from socsched.descriptor.platform import Platform, PowerMode
-from socsched.planning.cutting.search import Divided
 from socsched.planning.cutting.divisible import Apart
+from socsched.planning.cutting.search import Divided
 from socsched.planning.cutting.work import Sliced
+
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
 
 
 @dataclass(slots=True)
@@ -33,9 +36,8 @@ class Known:
     def model(self, mode: PowerMode) -> CostModel:
         """Return the cost model of a mode."""
         if mode.name not in self._models:
-            any_mode = next(iter(self._models.values()), None)
-            new = CostModel(self.platform, mode, self.work, self.profile) if any_mode is None else any_mode.in_mode(mode)
-            self._models[mode.name] = new
+            other = next(iter(self._models.values()), None) or CostModel(self.platform, mode, self.work, self.profile)
+            self._models[mode.name] = other.in_mode(mode)
         return self._models[mode.name]
 
     def divided(self, mode: PowerMode) -> Divided:

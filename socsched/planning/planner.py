@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from socsched.cost.cost import Cost
 from socsched.cost.model import WorkOf
-from socsched.cost.profile import Profile
 from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
@@ -19,7 +18,7 @@ from socsched.planning.assess import Assessment
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
-from socsched.planning.exact_search import prove
+from socsched.planning.draft import Draft
 from socsched.planning.explain import reasons
 from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
@@ -30,10 +29,12 @@ from socsched.planning.refutation import by_bounds, by_search, met
 from socsched.planning.rejected_options import refusals
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mended, solve
-from socsched.planning.uncertainty import uncertainty
 from socsched.planning.unplaceable import unmappable_stages, unplaceable
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import NO_LIMITS, Limits, Workload
+
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
 
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
@@ -42,27 +43,17 @@ PROVING = 0.9
 """The same share where a solver is to use up the time."""
 PROOF = 60.0
 """Seconds for a proof without a time limit."""
-__all__ = ["OBJECTIVES", "Candidate", "judge", "draft_plan", "make_plan", "modes_of", "objective_value", "solve", "written"]
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A plan without its uncertainty, which is computed only for plans that are kept.
-
-    `solution` is None for a plan without tasks, whose costs are not in doubt.
-    """
-
-    plan: Plan
-    solution: Solution | None
-    objective: str
-
-    def finished(self, clock: Clock = NO_CLOCK) -> Plan:
-        """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
-        if self.solution is None:
-            return self.plan
-        deployment = self.solution.candidate.deployment
-        open_ = uncertainty(self.plan, deployment.workload, deployment.mapping, judge, self.objective, clock)
-        return replace(self.plan, uncertainty=open_)
+__all__ = [
+    "OBJECTIVES",
+    "Candidate",
+    "draft_plan",
+    "judge",
+    "make_plan",
+    "modes_of",
+    "objective_value",
+    "solve",
+    "written",
+]
 
 
 def make_plan(
@@ -138,6 +129,8 @@ def draft_plan(
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":
+            from socsched.planning.exact_search import prove
+
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
         if solution.candidate.verdict != "feasible":
             solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))

@@ -74,7 +74,8 @@ class Divisible:
     `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place exclude the overhead that every job pays
     once (`entry_ns`, `entry_uj`) and are None where the engine does not accept the operator.  `least_ns`: a unit's
     shortest time over all possible places.  `members`: the layers of each unit; `free`: a unit within a part may take
-    less than alone, because its neighbours read or write for it.
+    less than alone, because its neighbours read or write for it.  `shared`: divisions between two engines, once known
+    (`segmentation`).
     """
 
     stage: Stage
@@ -97,6 +98,7 @@ class Divisible:
     _laid: list[list[_Laid]] = field(default_factory=list)
     _engines: list[Engine] = field(default_factory=list)
     _table: Table | None = None
+    shared: list[Legs] | None = None
 
     @property
     def units(self) -> int:

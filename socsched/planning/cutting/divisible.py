@@ -95,6 +95,7 @@ class Divisible:
     model: CostModel
     _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
     _tensors: dict[TensorType, int] = field(default_factory=dict)
+    _crossing: dict[int, list[int]] = field(default_factory=dict)
     _laid: list[list[_Laid]] = field(default_factory=list)
     _engines: list[Engine] = field(default_factory=list)
     _table: Table | None = None
@@ -136,7 +137,9 @@ class Divisible:
         """Return time (ns) and energy (µJ) of a change of place at a cut, None if no engine can convert."""
         key = (cut, source, sink)
         if key not in self._changes:
-            self._changes[key] = self._change(self._numbers(self.crossing[cut]), source, sink)
+            if cut not in self._crossing:
+                self._crossing[cut] = self._numbers(self.crossing[cut])
+            self._changes[key] = self._change(self._crossing[cut], source, sink)
         return self._changes[key]
 
     def table(self) -> Table:
@@ -144,10 +147,9 @@ class Divisible:
         if self._table is None:
             count = range(len(self.places))
             change = np.zeros((2, self.units - 1, len(count), len(count)))
-            for cut in range(self.units - 1):
-                crossing = self._numbers(self.crossing[cut])
-                for a, b in itertools.permutations(count, 2):
-                    found = self._changes[cut, a, b] = self._change(crossing, a, b)
+            for a, b in itertools.permutations(count, 2):
+                for cut in range(self.units - 1):
+                    found = self.change(cut, a, b)
                     change[:, cut, a, b] = (NEVER, 0.0) if found is None else found
             time = np.array([[NEVER if time is None else time for time in times] for times in self.time_ns], float)
             energy = np.array([[float(energy or 0) for energy in energies] for energies in self.energy_uj])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.planning.draft import Draft
     from socsched.planning.known import Known
     from socsched.planning.plan import Plan
     from socsched.planning.simulation_feedback import Observed
@@ -106,7 +107,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
     from socsched.planning.known import Known
-    from socsched.planning.planner import make_plan
+    from socsched.planning.planner import draft_plan
     from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 
@@ -121,8 +122,8 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
 
     def make(
         mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False, share: float = 1.0
-    ) -> Plan:
-        return make_plan(
+    ) -> Draft:
+        return draft_plan(
             pipeline,
             board,
             mode,
@@ -140,25 +141,24 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         )
 
     exact = options.solver == "cpsat"
-    made = make(mode, options.cuts, explain=options.explain, share=FIRST if options.refine and not exact else 1.0)
-    if not options.refine or not made.tasks:
-        return made
+    first = make(mode, options.cuts, explain=options.explain, share=FIRST if options.refine and not exact else 1.0)
+    if not options.refine or not first.plan.tasks:
+        return first.finished(clock) if options.explain else first.plan
     from socsched.api.refinement import refined
     from socsched.models.parts import PART
 
-    cut = any(PART in task.params for task in made.tasks)
-    first = made
-    tried: list[tuple[Observed, Plan]] = []
+    cut = any(PART in task.params for task in first.plan.tasks)
+    drafts = [first]
 
     def again(seen: Observed) -> Plan:
-        tried.append((seen, make(first.mode, cut, seen)))
-        return tried[-1][1]
+        drafts.append(make(first.plan.mode, cut, seen))
+        return drafts[-1].plan
 
-    made = refined(first, None if exact else again, clock)
-    better = [seen for seen, other in tried if other.tasks == made.tasks]
-    if options.explain and better and made.tasks != first.tasks and not clock.over():
-        made = replace(made, uncertainty=make(first.mode, cut, better[0], explain=True).uncertainty)
-    return made
+    made = refined(first.plan, None if exact else again, clock)
+    if not options.explain:
+        return made
+    kept = next(draft for draft in drafts if draft.plan.tasks == made.tasks)
+    return replace(made, uncertainty=kept.finished(clock).uncertainty)
 
 
 def profile_of(options: PlanOptions) -> Profile | None:

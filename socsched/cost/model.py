@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from socsched.cost.conversion import is_host_code
+from socsched.cost.conversion import Hop, hops, is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
-from socsched.cost.profile import Profile
 from socsched.cost.roofline import Estimate, rescaled
 from socsched.cost.sources import CostSource, Known, Reference, Request, cost_sources
 from socsched.descriptor.catalog import described
@@ -25,8 +25,13 @@ from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
 
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
+
 WorkOf = Callable[[Stage, str], StageWork]
 """Returns the work of a stage in a precision; `compiler.stage_work` at run time."""
+Place = tuple[str, str]
+"""The engine and the precision of a stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,17 @@ class CostModel:
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
+    _broken: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
+    _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
+    _requests: dict[tuple[str, int, str, str, int], Request] = field(default_factory=dict)
+    _entire: dict[tuple[str, str, int, str, str, int], Known | Estimate | None] = field(default_factory=dict)
+
+    def in_mode(self, mode: PowerMode) -> CostModel:
+        """Return the costs of the same platform in another mode; what no mode changes is shared."""
+        model = CostModel(self.platform, mode, self.work, self.profile, self.reference, self.sources)
+        model._works, model._broken, model._hops, model._wholes = self._works, self._broken, self._hops, self._wholes
+        return model
 
     @property
     def dram(self) -> float:
@@ -128,7 +144,7 @@ class CostModel:
             work = self.work_of(stage, precision)
         except CompileError as error:  # a limit of this machine says nothing about the engine
             return str(error)
-        reasons = check_operators(work, engine) if work else []
+        reasons = self._broken_rules(stage, engine, precision, work) if work else ()
         if reasons:
             return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"
         costs = [
@@ -137,6 +153,21 @@ class CostModel:
             if (cost := self._cost(stage, engine, precision, share, work)) is not None
         ]
         return costs or "no model, and no known execution time for this engine"
+
+    def _broken_rules(self, stage: Stage, engine: Engine, precision: str, work: StageWork) -> tuple[str, ...]:
+        key = (_key(stage), engine.id, precision)
+        if key not in self._broken:
+            self._broken[key] = check_operators(work, engine)
+        return self._broken[key]
+
+    def hops(self, producer: Stage, written: Place, consumer: Stage, read: Place) -> list[Hop]:
+        """Return the tensors handed from one stage to another, each with its engine and precision."""
+        key = (_key(producer), *written, _key(consumer), *read)
+        if key not in self._hops:
+            given, wanted = self.work_of(producer, written[1]), self.work_of(consumer, read[1])
+            source, sink = self.platform.engine(written[0]), self.platform.engine(read[0])
+            self._hops[key] = hops(given, source, wanted, sink) if given and wanted else []
+        return self._hops[key]
 
     def _cost(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Cost | None:
         found = self._estimate(stage, engine, precision, share, work)
@@ -169,7 +200,7 @@ class CostModel:
             if whole is None or source.parts:
                 found = source.cost(request)
             else:
-                found = _share_of_whole(source, request, whole)
+                found = _share_of_whole(self._cost_of_whole(source, whole), request, whole)
             if found is None or (best is not None and (found.lower or found.error >= best.error)):
                 continue
             best = found
@@ -187,10 +218,23 @@ class CostModel:
 
     def _whole(self, part: Request) -> Request | None:
         """Return the request for the whole network of a part, None for a stage that is no part."""
-        whole = whole_stage(part.stage)
+        key = (_key(part.stage), part.stage.share)
+        if key not in self._wholes:
+            self._wholes[key] = whole_stage(part.stage)
+        whole = self._wholes[key]
         if whole is None:
             return None
-        return self._request(whole, part.engine, part.precision, part.share, self.work_of(whole, part.precision))
+        where = (whole.name, whole.share, part.engine.id, part.precision, part.share)
+        if where not in self._requests:
+            work = self.work_of(whole, part.precision)
+            self._requests[where] = self._request(whole, part.engine, part.precision, part.share, work)
+        return self._requests[where]
+
+    def _cost_of_whole(self, source: CostSource, whole: Request) -> Known | Estimate | None:
+        key = (source.name, whole.stage.name, whole.stage.share, whole.engine.id, whole.precision, whole.share)
+        if key not in self._entire:
+            self._entire[key] = source.cost(whole)
+        return self._entire[key]
 
     def measured_times(self, stage: str, engine: str, precision: str, share: int) -> tuple[int, ...]:
         """Return the profiled job times of a stage (ns, ascending), empty without measurements."""
@@ -219,11 +263,11 @@ def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | N
     return tuple(dict.fromkeys((1, min(stage.share or state.units, state.units))))
 
 
-def _share_of_whole(source: CostSource, part: Request, whole: Request) -> Known | None:
-    """Return the time of a part of a stage of known time: its share of the whole stage's roofline time, without
-    overheads (launches, submission).
+def _share_of_whole(known: Known | Estimate | None, part: Request, whole: Request) -> Known | None:
+    """Return the time of a part of a network of `known` time: its share of the whole roofline time, overheads aside.
+
+    Overheads are launches and submission.
     """
-    known = source.cost(whole)
     if known is None or part.work is None or whole.work is None:
         return None
     own, entire = part.roofline(), whole.roofline()

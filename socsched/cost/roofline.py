@@ -117,21 +117,29 @@ def roofs_ns(
     op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float
 ) -> tuple[float, float]:
     """Return the time (ns) of an operator's arithmetic and of its DRAM traffic; the longer one is its duration."""
+    return _roofs_ns(op, engine, mode, precision, units, dram, efficiency(precision, kind_of(op)))
+
+
+def _roofs_ns(
+    op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float, reached: Figure
+) -> tuple[float, float]:
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
-    compute = op.flops / (peak * efficiency(precision, kind_of(op)).value)
+    compute = op.flops / (peak * reached.value)
     return compute * 1e9, op.bytes / min(engine.bandwidth.value, dram) * 1e9
 
 
 def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram: float) -> Estimate:
     """Return the roofline estimate of a stage on `units` units of an engine; `dram` in bytes/s."""
     precision = engine.precisions[work.precision]
-    roofs = [roofs_ns(op, engine, mode, precision, units, dram) for op in work.operators]
+    reached = [efficiency(precision, kind_of(op)) for op in work.operators]
+    roofs = [
+        _roofs_ns(op, engine, mode, precision, units, dram, share)
+        for op, share in zip(work.operators, reached, strict=True)
+    ]
     made = segments(work.operators, [max(roof) for roof in roofs], engine, work.stage)
     parts: list[tuple[float, Sequence[Figure]]] = [
-        (compute, (precision.ops_per_cycle, efficiency(precision, kind_of(op))))
-        if compute > memory
-        else (memory, (engine.bandwidth,))
-        for op, (compute, memory) in zip(work.operators, roofs, strict=True)
+        (compute, (precision.ops_per_cycle, share)) if compute > memory else (memory, (engine.bandwidth,))
+        for share, (compute, memory) in zip(reached, roofs, strict=True)
     ]
     parts.append((sum(segment.fixed_ns for segment in made), (engine.launch_ns, engine.submit_ns)))
     provenance, error = trust(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
@@ -42,6 +42,7 @@ class TaskGraph:
     offset_ns: Mapping[str, int]
     jitter_ns: Mapping[str, int]
     sources: Mapping[str, tuple[str, ...]]
+    _segments: dict[tuple[str, ...], tuple[ChainSegment, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def stage(self, name: str) -> Stage:
         """Return the stage of this name; KeyError if there is none."""
@@ -62,6 +63,11 @@ class TaskGraph:
 
     def segments(self, chain: Chain) -> tuple[ChainSegment, ...]:
         """Return the segments of a chain, split where a stage samples its predecessor without being triggered."""
+        if chain.path not in self._segments:
+            self._segments[chain.path] = self._split(chain)
+        return self._segments[chain.path]
+
+    def _split(self, chain: Chain) -> tuple[ChainSegment, ...]:
         stages, cut = set(self.order), []
         for index, node in enumerate(chain.path):
             triggered = node in stages and index > 0 and chain.path[index - 1] in self.stage(node).after

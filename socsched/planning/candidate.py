@@ -10,10 +10,10 @@ from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.errors import UsageError
 from socsched.planning.assess import Assessment, assess
-from socsched.planning.deployment import Deployment, deploy
+from socsched.planning.deployment import Deployment, deploy, outlined, placed
 from socsched.planning.expected import expected_latencies
 from socsched.planning.mapping.mapper import Beats, Score
-from socsched.planning.plan import Violation
+from socsched.planning.plan import Task, Violation
 from socsched.planning.verdict import Balance, balance, overrun, utilisations, verdict, violations
 from socsched.planning.workload import Unconnectable, Workload
 
@@ -97,9 +97,7 @@ def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
     found: list[float] = [_excess(deployment)]
     for goal in goals:
         if goal in ("latency", "longest"):
-            workload = deployment.workload
-            each = expected_latencies(workload.graph, deployment.tasks, workload.observed).values()
-            found.append(float(sum(each) if goal == "latency" else max(each, default=0)))
+            found.append(_latency(deployment.workload, deployment.tasks, goal))
         elif goal == "energy":
             found.append(float(balance(deployment).power_mw))
         elif goal == "throughput":
@@ -107,6 +105,11 @@ def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
         else:
             break
     return tuple(found)
+
+
+def _latency(workload: Workload, tasks: Sequence[Task], goal: str) -> float:
+    each = expected_latencies(workload.graph, tasks, workload.observed).values()
+    return float(sum(each) if goal == "latency" else max(each, default=0))
 
 
 def _excess(deployment: Deployment) -> float:
@@ -121,12 +124,19 @@ def better(
 
     The analysis takes most of the time, by far the most on overloaded lanes; it is skipped if the score cannot win.
     """
-    deployment = deploy(workload, mapping)
-    least = least_score(deployment, goals)
-    if least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)]):
+    outline = outlined(workload, mapping)
+    if goals[0] in ("latency", "longest") and _loses((0.0, _latency(workload, outline.tasks, goals[0])), best):
+        return None
+    deployment = placed(outline)
+    if _loses(least_score(deployment, goals), best):
         return None
     candidate = judged(deployment, thorough)
     return candidate if score(candidate, goals) < best else None
+
+
+def _loses(least: Score, best: Score) -> bool:
+    """Return whether no score that starts with at least `least` is below `best`."""
+    return least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)])
 
 
 def beating(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:

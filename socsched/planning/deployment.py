@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from socsched.cost.conversion import tensor_bytes
 from socsched.cost.cost import Cost
@@ -26,27 +27,52 @@ class Deployment:
 
 def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
     """Turn a mapping into tasks on lanes; Unconnectable if no engine can run a needed conversion."""
-    graph = workload.graph
+    return placed(outlined(workload, mapping))
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A mapping as tasks without lanes, their `cost_ns` final, and the conversions among them."""
+
+    workload: Workload
+    mapping: Mapping_
+    tasks: list[Task]
+    conversions: Mapping[tuple[str, str], Cost]
+
+
+def outlined(workload: Workload, mapping: Mapping_) -> Outline:
+    """Turn a mapping into tasks without lanes, which most mappings of a search need not have; Unconnectable."""
     conversions: dict[tuple[str, str], Cost] = {}
+    behind: dict[str, list[Cost]] = {}
+    ahead: dict[str, list[str]] = {}
     for producer, consumer in workload.edges:
         cost = workload.conversion(mapping[producer], mapping[consumer])
         if cost is not None:
             conversions[producer, consumer] = cost
+            behind.setdefault(producer, []).append(cost)
+            ahead.setdefault(consumer, []).append(producer)
     tasks = []
-    for name in graph.order:
-        tasks.append(_stage_task(workload, mapping[name], conversions))
-        tasks += [_conversion_task(workload, p, c) for (p, _), c in conversions.items() if p == name]
-    tasks = _hand_over(workload, mapping, tasks)
-    tasks = assign_lanes(tasks, mapping, {e.id: e.lanes for e in workload.engines()})
-    transitions = _transitions(workload, mapping, conversions)
+    for name in workload.graph.order:
+        cost, converted = mapping[name], tuple(ahead.get(name, ()))
+        tasks.append(workload.once(cost, converted, partial(_stage_task, workload, cost, converted)))
+        tasks += [workload.once(c, name, partial(_conversion_task, workload, name, c)) for c in behind.get(name, ())]
+    return Outline(workload, mapping, _hand_over(workload, mapping, tasks), conversions)
+
+
+def placed(outline: Outline) -> Deployment:
+    """Assign lanes to the tasks of an outline, and the worst-case times that follow."""
+    workload, mapping = outline.workload, outline.mapping
+    tasks = assign_lanes(outline.tasks, mapping, {e.id: e.lanes for e in workload.engines()})
+    transitions = _transitions(workload, mapping, outline.conversions)
     tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), workload.engines())
     return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
 
 
-def _stage_task(workload: Workload, cost: Cost, conversions: Mapping[tuple[str, str], Cost]) -> Task:
+def _stage_task(workload: Workload, cost: Cost, converted: Sequence[str]) -> Task:
+    """Return the task of a stage; `converted`: the producers whose data are converted for it."""
     graph = workload.graph
     stage = graph.stage(cost.stage)
-    renamed = {p: c.stage for (p, consumer), c in conversions.items() if consumer == stage.name}
+    renamed = {producer: f"{producer}>{stage.name}" for producer in converted}
     extra = [renamed[p] for p in renamed if p not in (*stage.after, *stage.reads)]
     after = [renamed.get(n, n) for n in stage.after] + [
         c for c in extra if _triggers(graph, c.split(">")[0], stage.name)
@@ -134,14 +160,14 @@ def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list
     paid: dict[str, int] = {}
     for reader in tasks:
         for name in (*reader.after, *reader.reads):
-            if name in engine:
+            if engine.get(name, reader.engine) != reader.engine:  # on one engine data are visible at once
                 time = workload.visible_ns(engine[name], reader.engine, _handed(workload, mapping, name, tasks))
                 paid[name] = max(paid.get(name, 0), time)
     result = []
     for task in tasks:
         time = paid.get(task.name, 0)
         if time > 0:
-            task = handing_over(task, time)
+            task = workload.once(task, time, partial(handing_over, task, time))
         result.append(task)
     return result
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from socsched.cost.model import CostModel, WorkOf
-from socsched.cost.profile import Profile
 from socsched.descriptor.platform import Platform, PowerMode
+from socsched.planning.cutting.divisible import Apart
 from socsched.planning.cutting.search import Divided
 from socsched.planning.cutting.work import Sliced
+
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
 
 
 @dataclass(slots=True)
 class Known:
-    """Costs, and networks in units, of one pipeline on one platform; computed once for each mode."""
+    """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
+
+    `apart`: stages as networks in units, without costs.
+    """
 
     platform: Platform
     work: WorkOf
     profile: Profile | None = None
     _models: dict[str, CostModel] = field(default_factory=dict)
     _divided: dict[str, Divided] = field(default_factory=dict)
+    apart: dict[str, Apart | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let parts of a network share the analysis of the whole."""
@@ -28,7 +36,8 @@ class Known:
     def model(self, mode: PowerMode) -> CostModel:
         """Return the cost model of a mode."""
         if mode.name not in self._models:
-            self._models[mode.name] = CostModel(self.platform, mode, self.work, self.profile)
+            other = next(iter(self._models.values()), None) or CostModel(self.platform, mode, self.work, self.profile)
+            self._models[mode.name] = other.in_mode(mode)
         return self._models[mode.name]
 
     def divided(self, mode: PowerMode) -> Divided:

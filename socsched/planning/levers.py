@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
-from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import CompileError, UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
@@ -168,7 +167,7 @@ def _precisions(
         wider = replace(stage, precisions=tuple(sorted(more)))
         if not more or not stage.modelled:
             continue
-        other = CostModel(model.platform, model.mode, model.work, model.profile, model.reference)
+        other = model.in_mode(model.mode)
         try:
             costs = [cost for cost in other.candidates(wider) if cost.time_ns < mapping[name].time_ns]
         except (UsageError, CompileError, KeyError, ValueError):

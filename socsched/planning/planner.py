@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from socsched.cost.cost import Cost
 from socsched.cost.model import WorkOf
-from socsched.cost.profile import Profile
 from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
@@ -19,8 +19,8 @@ from socsched.planning.assess import Assessment
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
+from socsched.planning.draft import Draft
 from socsched.planning.evidence import Bandwidth, Power, Provenance
-from socsched.planning.exact_search import prove
 from socsched.planning.explain import reasons
 from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
@@ -32,10 +32,12 @@ from socsched.planning.rejected_options import refusals
 from socsched.planning.search_report import ModeResult, Proof, SearchReport, gap
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mended, solve
-from socsched.planning.uncertainty import uncertainty
 from socsched.planning.unplaceable import unmappable_stages, unplaceable
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import NO_LIMITS, Limits, Workload
+
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
 
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
@@ -44,10 +46,38 @@ PROVING = 0.9
 """The same share where a solver is to use up the time."""
 PROOF = 60.0
 """Seconds for a proof without a time limit."""
-__all__ = ["OBJECTIVES", "Candidate", "judge", "make_plan", "modes_of", "objective_value", "solve", "written"]
+__all__ = [
+    "OBJECTIVES",
+    "Candidate",
+    "draft_plan",
+    "judge",
+    "make_plan",
+    "modes_of",
+    "objective_value",
+    "solve",
+    "written",
+]
 
 
 def make_plan(
+    pipeline: Pipeline,
+    platform: Platform,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    *,
+    time_limit: float | None = None,
+    explain: bool = True,
+    **options: Any,
+) -> Plan:
+    """Return a complete plan with its verdict; arguments as in `draft_plan`, `explain` also adds the uncertainty."""
+    clock = Clock.of(time_limit)
+    options |= {"time_limit": time_limit, "explain": explain}
+    draft = draft_plan(pipeline, platform, mode, objective, policy, **options)
+    return draft.finished(clock) if explain else draft.plan
+
+
+def draft_plan(
     pipeline: Pipeline,
     platform: Platform,
     mode: str | None = None,
@@ -64,16 +94,16 @@ def make_plan(
     limits: Limits = NO_LIMITS,
     explain: bool = True,
     known: Known | None = None,
-) -> Plan:
-    """Return a complete plan with its verdict; every mode is tried if `mode` is None or "auto".
+) -> Draft:
+    """Return a plan with its verdict, and what its uncertainty follows from; every mode is tried for None or "auto".
 
     `objective` is one of `OBJECTIVES`, or several in order of importance.  `work` gives the work of a stage in a
     precision; at most `budget` mappings are evaluated per mode, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
     is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
     or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
-    mode's; `explain` adds conflicts, levers and uncertainty, which take a while; `known` keeps costs from one plan of
-    the pipeline on the platform to the next.
+    mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
+    on the platform to the next.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
     every requirement.  A stage that no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
@@ -98,20 +128,22 @@ def make_plan(
         mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
-        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine) if cuts else None
+        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":
+            from socsched.planning.exact_search import prove
+
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
         if solution.candidate.verdict != "feasible":
             solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
-        return unplaceable(graph, known.model(option), policy, goals)
+        return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
     best = min(solutions, key=_order)
     if not explain:
-        return written(best, solutions, goals, None, pipeline)
+        return Draft(written(best, solutions, goals, None, pipeline), best, goals[0])
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
@@ -119,9 +151,7 @@ def make_plan(
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, known, policy, goals, clock.part(SEARCH))
     plan = written(best, solutions, goals, alternatives, pipeline, clock)
-    deployment = best.candidate.deployment
-    open_ = uncertainty(plan, deployment.workload, deployment.mapping, judge, goals[0], clock)
-    return replace(plan, conflicts=conflicts, uncertainty=open_)
+    return Draft(replace(plan, conflicts=conflicts), best, goals[0])
 
 
 def _order(solution: Solution) -> tuple[float, ...]:

@@ -16,7 +16,6 @@ from socsched.planning.candidate import Candidate, judge
 from socsched.planning.clock import Clock
 from socsched.planning.cutting.divisible import Divisible
 from socsched.planning.impossible import all_costs, impossible
-from socsched.planning.mapping.stages import exact_mapping
 from socsched.planning.plan import Violation
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power
@@ -63,6 +62,8 @@ def by_search(workload: Workload, exact: bool, clock: Clock) -> Refutation | Non
 
     def judged(mapping: Mapping[str, Cost], _: object) -> tuple[int, None] | None:
         return None if _violates(workload, mapping) else (0, None)
+
+    from socsched.planning.mapping.stages import exact_mapping
 
     answer = exact_mapping(workload, judged, None, clock.left(), options=options)
     if answer.status != "infeasible":

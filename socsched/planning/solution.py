@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from socsched.errors import UsageError
 from socsched.planning.candidate import Candidate, beating, judge, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.mapping.mapper import Improved, Score, improve, initial_mapping
-from socsched.planning.mapping.stages import Exact
-from socsched.planning.refutation import Refutation
 from socsched.planning.workload import Unconnectable, Workload
+
+if TYPE_CHECKING:
+    from socsched.planning.mapping.stages import Exact
+    from socsched.planning.refutation import Refutation
 
 
 @dataclass(frozen=True, slots=True)

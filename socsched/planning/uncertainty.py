@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.deadlines import stretches
-from socsched.planning.deployment import Deployment, deploy
+from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.evidence import Measurement, Tie, Uncertainty
-from socsched.planning.expected import expected_latency
+from socsched.planning.expected import expected_latencies
 from socsched.planning.infeasible_subset import Judge
 from socsched.planning.plan import Plan
 from socsched.planning.schedulability.plan_analysis import respond, unmet
@@ -96,27 +95,23 @@ def uncertainty(
     return Uncertainty(objective, tuple(ties), best.measurement() if best else None)
 
 
-Worth = Callable[[Deployment], float]
+Worth = Callable[[Outline], float]
 
 
 def _worth(objective: str) -> Worth | None:
     """Return the value function of an objective (smaller is better), None if that needs a whole analysis."""
 
-    def latencies(deployment: Deployment) -> list[int]:
-        graph, tasks = deployment.workload.graph, {task.name: task for task in deployment.tasks}
-        return [expected_latency(stretches(graph, c, tasks), tasks) for c in graph.pipeline.chains]
+    def latency(outline: Outline) -> float:
+        return float(sum(expected_latencies(outline.workload.graph, outline.tasks).values()))
 
-    def latency(deployment: Deployment) -> float:
-        return float(sum(latencies(deployment)))
+    def longest(outline: Outline) -> float:
+        return float(max(expected_latencies(outline.workload.graph, outline.tasks).values(), default=0))
 
-    def longest(deployment: Deployment) -> float:
-        return float(max(latencies(deployment), default=0))
+    def energy(outline: Outline) -> float:
+        return float(balance(placed(outline)).power_mw)
 
-    def energy(deployment: Deployment) -> float:
-        return float(balance(deployment).power_mw)
-
-    def throughput(deployment: Deployment) -> float:
-        return max(utilisations(deployment.tasks).values(), default=0.0)
+    def throughput(outline: Outline) -> float:
+        return max(utilisations(placed(outline).tasks).values(), default=0.0)
 
     known: dict[str, Worth] = {"latency": latency, "longest": longest, "energy": energy, "throughput": throughput}
     return known.get(objective)
@@ -129,7 +124,7 @@ def _alternatives(
 
     def value(name: str, cost: Cost | None) -> float | None:
         try:
-            return worth(deploy(workload, {**mapping, name: cost} if cost else mapping))
+            return worth(outlined(workload, {**mapping, name: cost} if cost else mapping))
         except Unconnectable:
             return None
 

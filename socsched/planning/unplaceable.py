@@ -63,8 +63,7 @@ def _levers(name: str, graph: TaskGraph, model: CostModel) -> Iterator[str]:
     stage = graph.stage(name)
     for mode in model.platform.modes:
         if mode.name != model.mode.name:
-            other = CostModel(model.platform, mode, model.work, model.profile, model.reference)
-            engines = dict.fromkeys(cost.engine for cost in other.candidates(stage))
+            engines = dict.fromkeys(cost.engine for cost in model.in_mode(mode).candidates(stage))
             if engines:
                 yield f"mode {mode.name}, where {', '.join(engines)} can run it"
     against: dict[str, list[str]] = {}

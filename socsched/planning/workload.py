@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import ContentionModel, contention_model
-from socsched.cost.conversion import Hop, conversion_cost, converter, hops, matching, tensor_bytes, visible_ns
+from socsched.cost.conversion import Hop, conversion_cost, converter, matching, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.engine_levels import levels
-from socsched.planning.plan import PlannedEngine, PlannedSensor
+from socsched.planning.plan import PlannedEngine, PlannedSensor, Task
 from socsched.planning.simulation_feedback import NOTHING, Observed
 
 Mapping_ = Mapping[str, Cost]
@@ -48,6 +48,9 @@ class Workload:
     observed: Observed = NOTHING
     limits: Limits = NO_LIMITS
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
+    _conversions: dict[tuple[str, ...], Cost | None] = field(default_factory=dict)
+    _outputs: dict[tuple[str, str], int] = field(default_factory=dict)
+    _made: dict[tuple[int, Hashable], tuple[object, Task]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
     _engines: tuple[PlannedEngine, ...] = ()
 
@@ -98,20 +101,22 @@ class Workload:
 
     def hops(self, producer: Cost, consumer: Cost) -> list[Hop]:
         """Return the tensors handed from one chosen stage to another."""
-        key = (producer.stage, producer.engine, producer.precision, consumer.stage, consumer.engine, consumer.precision)
+        key = _handed(producer, consumer)
         if key not in self._hops:
-            graph, platform = self.graph, self.model.platform
-            given = self.model.work_of(graph.stage(producer.stage), producer.precision)
-            wanted = self.model.work_of(graph.stage(consumer.stage), consumer.precision)
-            self._hops[key] = (
-                hops(given, platform.engine(producer.engine), wanted, platform.engine(consumer.engine))
-                if given and wanted
-                else []
+            source, sink = self.graph.stage(producer.stage), self.graph.stage(consumer.stage)
+            self._hops[key] = self.model.hops(
+                source, (producer.engine, producer.precision), sink, (consumer.engine, consumer.precision)
             )
         return self._hops[key]
 
     def conversion(self, producer: Cost, consumer: Cost) -> Cost | None:
         """Return the cost of converting between two chosen stages, None if nothing changes; Unconnectable."""
+        key = _handed(producer, consumer)
+        if key not in self._conversions:
+            self._conversions[key] = self._conversion(producer, consumer)
+        return self._conversions[key]
+
+    def _conversion(self, producer: Cost, consumer: Cost) -> Cost | None:
         changed = [hop for hop in self.hops(producer, consumer) if hop.converts]
         if not changed:
             return None
@@ -120,6 +125,13 @@ class Workload:
         if engine is None:
             raise Unconnectable(f"no engine converts between {producer.stage!r} and {consumer.stage!r}")
         return conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
+
+    def once(self, of: object, detail: Hashable, make: Callable[[], Task]) -> Task:
+        """Return the task made of an object, a cost or another task, and some detail; each is made only once."""
+        key = (id(of), detail)  # the object is kept, so that no other can have its identity
+        if key not in self._made:
+            self._made[key] = (of, make())
+        return self._made[key][1]
 
     def visible_ns(self, source: str, sink: str, size: int) -> int:
         """Return the producer's cost (ns) of making `size` bytes visible to another engine."""
@@ -134,9 +146,16 @@ class Workload:
 
     def output_bytes(self, cost: Cost) -> int:
         """Return the bytes that a stage hands on when it runs as chosen."""
-        stage = self.graph.stage(cost.stage)
-        work = self.model.work_of(stage, cost.precision)
-        return sum(map(tensor_bytes, work.outputs)) if work else stage.output_bytes
+        key = (cost.stage, cost.precision)
+        if key not in self._outputs:
+            stage = self.graph.stage(cost.stage)
+            work = self.model.work_of(stage, cost.precision)
+            self._outputs[key] = sum(map(tensor_bytes, work.outputs)) if work else stage.output_bytes
+        return self._outputs[key]
+
+
+def _handed(producer: Cost, consumer: Cost) -> tuple[str, ...]:
+    return producer.stage, producer.engine, producer.precision, consumer.stage, consumer.engine, consumer.precision
 
 
 def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:

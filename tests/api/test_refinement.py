@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from socsched.api.planning import plan as plan_of
 from socsched.api.refinement import refined, steady_ns
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
+from socsched.planning import draft
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.simulation_feedback import Observed
@@ -76,3 +78,17 @@ def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
     (chain,) = refined(plan).chains
     assert chain.expected_ns == pytest.approx(means(plan, SECOND, seed=3)[chain.name], rel=1e-4)
     assert chain.expected_ns > plan.chains[0].expected_ns
+
+
+def test_only_the_plan_that_is_kept_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    explained = []
+
+    def told(plan: Plan, *_: object) -> dict[str, object]:
+        explained.append(plan)
+        return {"objective": "latency", "ties": [], "measure": None}
+
+    monkeypatch.setattr(draft, "uncertainty", told)
+    plan = plan_of("autoware-reference", "rk3588", "performance", time_limit=None)
+    assert plan.solver["rounds"] > 1
+    assert [each.tasks for each in explained] == [plan.tasks]
+    assert plan.uncertainty["objective"] == "latency"

@@ -108,3 +108,16 @@ def test_engines_refuse_what_they_do_not_declare() -> None:
     assert ("dla0", "int8") not in precisions, "not a precision the pipeline allows here"
     assert ("dla0", "fp32") not in precisions
     assert {c.engine for c in low.candidates(pipeline.stage("voxelise"))} == {"cpu0"}, "the others are off in 15W"
+
+
+def test_costs_in_a_mode_do_not_depend_on_the_modes_before_it() -> None:
+    from socsched.models.work import stage_work
+
+    pipeline, before = get_pipeline("perception-stack"), CostModel(ORIN, MAXN, stage_work)
+    for stage in pipeline.stages:
+        before.candidates(stage)
+    for mode in ORIN.modes:
+        after, alone = before.in_mode(mode), CostModel(ORIN, mode, stage_work)
+        for stage in pipeline.stages:
+            assert after.candidates(stage) == alone.candidates(stage)
+            assert after.refused(stage) == alone.refused(stage)

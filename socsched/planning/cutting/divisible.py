@@ -74,7 +74,8 @@ class Divisible:
     `cuts[i]` lies after unit i; `time_ns` and `energy_uj` by unit and place exclude the overhead that every job pays
     once (`entry_ns`, `entry_uj`) and are None where the engine does not accept the operator.  `least_ns`: a unit's
     shortest time over all possible places.  `members`: the layers of each unit; `free`: a unit within a part may take
-    less than alone, because its neighbours read or write for it.
+    less than alone, because its neighbours read or write for it.  `shared`: divisions between two engines, once known
+    (`segmentation`).
     """
 
     stage: Stage
@@ -94,8 +95,11 @@ class Divisible:
     model: CostModel
     _changes: dict[tuple[int, int, int], tuple[int, int] | None] = field(default_factory=dict)
     _tensors: dict[TensorType, int] = field(default_factory=dict)
+    _crossing: dict[int, list[int]] = field(default_factory=dict)
     _laid: list[list[_Laid]] = field(default_factory=list)
+    _engines: list[Engine] = field(default_factory=list)
     _table: Table | None = None
+    shared: list[Legs] | None = None
 
     @property
     def units(self) -> int:
@@ -133,7 +137,9 @@ class Divisible:
         """Return time (ns) and energy (µJ) of a change of place at a cut, None if no engine can convert."""
         key = (cut, source, sink)
         if key not in self._changes:
-            self._changes[key] = self._change(self._numbers(self.crossing[cut]), source, sink)
+            if cut not in self._crossing:
+                self._crossing[cut] = self._numbers(self.crossing[cut])
+            self._changes[key] = self._change(self._crossing[cut], source, sink)
         return self._changes[key]
 
     def table(self) -> Table:
@@ -152,7 +158,7 @@ class Divisible:
 
     def _change(self, crossing: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
         platform, mode = self.model.platform, self.model.mode
-        source, sink = platform.engine(self.places[a].engine), platform.engine(self.places[b].engine)
+        source, sink = self._engines[a], self._engines[b]
         there, here = self._laid[a], self._laid[b]
         size = read = written = 0
         for tensor in crossing:
@@ -174,6 +180,7 @@ class Divisible:
         if not self._laid:
             different = list(dict.fromkeys(self.types.values()))
             self._tensors = {tensor: number for number, tensor in enumerate(different)}
+            self._engines = [self.model.platform.engine(place.engine) for place in self.places]
             self._laid = [[self._stored(tensor, place) for tensor in different] for place in self.places]
         return [self._tensors[tensor] for tensor in tensors]
 
@@ -204,8 +211,25 @@ class _Laid(NamedTuple):
     bytes: int
 
 
-def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
-    """Return a stage with its units and their costs; None if it is not a network, or one that cannot be cut.
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A stage with its units as stages of their own; the costs of a mode are not among these data.
+
+    `sharing`: layers that take less within a part than alone; the other fields as in `Divisible`.
+    """
+
+    stage: Stage
+    network: Network
+    types: Mapping[str, TensorType]
+    cuts: tuple[tuple[str, ...], ...]
+    crossing: tuple[tuple[TensorType, ...], ...]
+    units: tuple[Stage, ...]
+    members: tuple[tuple[str, ...], ...]
+    sharing: frozenset[str]
+
+
+def taken_apart(pipeline: Pipeline, stage: Stage, model: CostModel) -> Apart | None:
+    """Return a stage with its units; None if it is not a network, or one that cannot be cut.
 
     Stages that drop or degrade late jobs, or whose execution times are stated in absolute figures, stay whole: neither
     can be divided among parts.
@@ -234,26 +258,24 @@ def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible |
     cuts = tuple(cut.after for cut in found)
     crossing = tuple(tuple(cut.crossing.values()) for cut in found)
     apart = cut_pipeline(pipeline, {stage.name: parts_of(stage.name, network, cuts, types)})
-    stages = [apart.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1)]
-    sharing = {
+    stages = tuple(apart.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1))
+    sharing = frozenset(
         name
         for operator, name in zip(work.operators, owner, strict=True)
         if (operator.kind == "concat" and not operator.bytes) or (operator.kind == "conv2d" and not operator.read_bytes)
-    }
-    return _priced(stage, network, types, cuts, crossing, [model.candidates(unit) for unit in stages], sharing, model)
+    )
+    return Apart(stage, network, types, cuts, crossing, stages, units(network), sharing)
 
 
-def _priced(
-    stage: Stage,
-    network: Network,
-    types: Mapping[str, TensorType],
-    cuts: tuple[tuple[str, ...], ...],
-    crossing: tuple[tuple[TensorType, ...], ...],
-    costs: Sequence[Sequence[Cost]],
-    sharing: set[str],
-    model: CostModel,
-) -> Divisible | None:
-    by_unit = [{Place(c.engine, c.precision, c.share): c for c in candidates} for candidates in costs]
+def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
+    """Return a stage with its units and their costs; None if it cannot be cut, or no two engines may share it."""
+    apart = taken_apart(pipeline, stage, model)
+    return priced(apart, model) if apart else None
+
+
+def priced(apart: Apart, model: CostModel) -> Divisible | None:
+    """Return a stage with the costs of its units in a mode; None if no two engines may share it."""
+    by_unit = [{Place(c.engine, c.precision, c.share): c for c in model.candidates(unit)} for unit in apart.units]
     if not all(by_unit):
         return None
     places = _worthwhile(by_unit)
@@ -275,11 +297,10 @@ def _priced(
         energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
     once = {engine.id: _entry_ns(engine) for engine in platform.engines}
     least = tuple(max(min(cost.time_ns - once[cost.engine] for cost in unit.values()), 0) for unit in by_unit)
-    members = units(network)
-    free = tuple(any(name in sharing for name in unit) for unit in members)
+    free = tuple(any(name in apart.sharing for name in unit) for unit in apart.members)
     floors = tuple(_floor(unit, model, once) for unit in by_unit)
-    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, members, free, floors)
-    return Divisible(stage, network, types, cuts, crossing, *ways, model)
+    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, apart.members, free, floors)
+    return Divisible(apart.stage, apart.network, apart.types, apart.cuts, apart.crossing, *ways, model)
 
 
 def _floor(unit: Mapping[Place, Cost], model: CostModel, once: Mapping[str, int]) -> UnitFloor:

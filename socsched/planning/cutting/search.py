@@ -17,7 +17,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
 from socsched.planning.candidate import Candidate, beating, better, judge, score
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cutting.divisible import Divisible, Leg, Legs, Place, divisible
+from socsched.planning.cutting.divisible import Apart, Divisible, Leg, Legs, Place, priced, taken_apart
 from socsched.planning.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
 from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
 from socsched.planning.simulation_feedback import NOTHING, Observed
@@ -92,12 +92,19 @@ class Cutter:
 
 
 def cutter_of(
-    pipeline: Pipeline, workload: Workload, goals: Sequence[str], known: Divided | None = None, clock: Clock = NO_CLOCK
+    pipeline: Pipeline,
+    workload: Workload,
+    goals: Sequence[str],
+    known: Divided | None = None,
+    clock: Clock = NO_CLOCK,
+    apart: dict[str, Apart | None] | None = None,
 ) -> Cutter:
     """Return the search over the stages of `workload`, whole there, that may be cut.
 
-    `known` remembers stages in units; stages not yet in units when the `clock` runs out are `left`.
+    `known` remembers stages in units, `apart` the part of them that holds in every mode; stages not yet in units when
+    the `clock` runs out are `left`.
     """
+    apart = {} if apart is None else apart
     known = {} if known is None else known
     cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
     for stage in pipeline.stages:
@@ -105,7 +112,10 @@ def cutter_of(
             if clock.over():
                 cutter.left += (stage.name,)
                 continue
-            known[stage.name] = divisible(pipeline, stage, workload.model)
+            if stage.name not in apart:
+                apart[stage.name] = taken_apart(pipeline, stage, workload.model)
+            units = apart[stage.name]
+            known[stage.name] = priced(units, workload.model) if units else None
         divided = known[stage.name]
         if divided is not None:
             cutter.stages[stage.name] = divided

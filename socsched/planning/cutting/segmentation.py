@@ -40,7 +40,9 @@ def segmentations(stage: Divisible, borders: Sequence[tuple[float, float]] | Non
     ]
     table = stage.table()
     found = dict.fromkeys(_paths(stage, table, factors, borders))
-    found |= dict.fromkeys(_shared(stage, table))
+    if stage.shared is None:
+        stage.shared = list(dict.fromkeys(_shared(stage, table)))
+    found |= dict.fromkeys(stage.shared)
     return list(found)
 
 

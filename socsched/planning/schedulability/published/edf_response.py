@@ -7,7 +7,8 @@ that has started is not delayed).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from socsched.descriptor.taskset_model import PeriodicTask
 from socsched.planning.schedulability.published.demand import busy_period, demand_tasks
@@ -37,12 +38,14 @@ def rows(problem: Problem, work: int | None = None) -> Iterator[tuple[PeriodicTa
         if busy is None or arrivals * len(problem.tasks) ** 2 > (WORK if work is None else work):
             yield task, None, ()
             continue
-        worst, before = -1, (0, 0)
-        terms: Terms = ()
+        worst, longest, before = -1, _NONE, _NONE
+        rivals = [_Rival(o.wcet_ns, o.period_ns, o.deadline_ns, o.jitter_ns, segments[o.name]) for o in others]
         for arrival in sorted(_arrivals(task, others, busy)):
-            value, found, before = _response(task, others, arrival, segments, whole, before)
+            before = _busy(task, rivals, arrival, whole, before)
+            value = _value(task, before, whole)
             if value > worst:
-                worst, terms = value, found
+                worst, longest = value, before
+        terms = _terms(task, others, segments, longest, whole) if worst >= 0 else ()
         yield task, worst, with_jitter(task, terms)
 
 
@@ -56,48 +59,81 @@ def _arrivals(task: PeriodicTask, others: list[PeriodicTask], busy: int) -> set[
     return found
 
 
-def _response(
-    task: PeriodicTask,
-    others: list[PeriodicTask],
-    arrival: int,
-    segments: dict[str, int],
-    whole: bool,
-    before: tuple[int, int],
-) -> tuple[int, Terms, tuple[int, int]]:
-    """Return response, terms, and (blocking, busy length) for the next arrival to start from.
+class _Rival(NamedTuple):
+    """Another task (ns); this module's inner loop reads it millions of times."""
+
+    wcet: int
+    period: int
+    deadline: int
+    jitter: int
+    segment: int
+
+
+class _Busy(NamedTuple):
+    """The deadline busy period of a job by its arrival: its length, the blocking in it, and the job's earlier frames.
+
+    `length` ends with the job, or with its start where jobs are not preempted (ns).
+    """
+
+    arrival: int
+    blocked: int
+    length: int
+    earlier: int
+
+
+_NONE = _Busy(0, 0, 0, 0)
+
+
+def _busy(task: PeriodicTask, rivals: Sequence[_Rival], arrival: int, whole: bool, before: _Busy) -> _Busy:
+    """Return the busy period of the job that arrives next after that of `before`.
 
     With the same blocking, later arrivals have longer busy periods, as demand never decreases.
     """
     due = arrival + task.deadline_ns
     earlier = (arrival + task.jitter_ns) // task.period_ns
+    blocked = max((rival.segment for rival in rivals if rival.deadline > due), default=0)
+    urgent = [
+        (rival.wcet, rival.period, rival.jitter, (due - rival.deadline + rival.jitter) // rival.period + 1)
+        for rival in rivals
+        if rival.deadline - rival.jitter <= due
+    ]
+    least = blocked + earlier * task.wcet_ns + (0 if whole else task.wcet_ns)
+    length = max(least, before.length if before.blocked == blocked else 0)
+    while True:
+        longer = least
+        for wcet, period, jitter, most in urgent:
+            # Without preemption the start counts, and jobs released at that very instant go first.
+            jobs = (length + jitter) // period + 1 if whole else -(-(length + jitter) // period)
+            longer += (jobs if jobs < most else most) * wcet
+        if longer <= length:
+            return _Busy(arrival, blocked, length, earlier)
+        length = longer
+
+
+def _value(task: PeriodicTask, busy: _Busy, whole: bool) -> int:
+    finish = busy.length + (task.wcet_ns if whole else 0)
+    return max(finish - busy.arrival, task.jitter_ns + task.wcet_ns)
+
+
+def _terms(
+    task: PeriodicTask, others: Sequence[PeriodicTask], segments: Mapping[str, int], busy: _Busy, whole: bool
+) -> Terms:
+    """Return the terms of a response, which its value and the release jitter are the sum of."""
+    if _value(task, busy, whole) <= task.jitter_ns + task.wcet_ns:
+        return (("wcet", task.wcet_ns),)
+    due = busy.arrival + task.deadline_ns
     late = [(other.name, segments[other.name]) for other in others if other.deadline_ns > due and segments[other.name]]
     name, blocked = max(late, key=lambda pair: pair[1], default=("", 0))
-    urgent = [
-        (other, (due - other.deadline_ns + other.jitter_ns) // other.period_ns + 1)
-        for other in others
-        if other.deadline_ns - other.jitter_ns <= due
-    ]
-    own = earlier * task.wcet_ns + (0 if whole else task.wcet_ns)
-    length = max(blocked + own, before[1] if before[0] == blocked else 0)
-    while True:
-        # Without preemption the start counts, and jobs released at that very instant go first.
-        jobs = [
-            ((length + o.jitter_ns) // o.period_ns + 1 if whole else ceil_div(length + o.jitter_ns, o.period_ns), most)
-            for o, most in urgent
-        ]
-        inside = [
-            (f"interference by {o.name}", min(pair) * o.wcet_ns) for (o, _), pair in zip(urgent, jobs, strict=True)
-        ]
-        longer = blocked + own + sum(value for _, value in inside)
-        if longer <= length:
-            break
-        length = longer
-    finish = length + (task.wcet_ns if whole else 0)
-    if finish - arrival <= task.jitter_ns + task.wcet_ns:
-        return task.jitter_ns + task.wcet_ns, (("wcet", task.wcet_ns),), (blocked, length)
-    terms = [("wcet", task.wcet_ns), ("earlier frames of its own", earlier * task.wcet_ns)]
-    terms += [(f"blocking by {name}", blocked), *inside, ("offset within busy period", -arrival - task.jitter_ns)]
-    return finish - arrival, tuple(term for term in terms if term[1]), (blocked, length)
+    terms = [("wcet", task.wcet_ns), ("earlier frames of its own", busy.earlier * task.wcet_ns)]
+    terms.append((f"blocking by {name}", blocked))
+    for other in others:
+        if other.deadline_ns - other.jitter_ns <= due:
+            most = (due - other.deadline_ns + other.jitter_ns) // other.period_ns + 1
+            until = busy.length + other.jitter_ns
+            jobs = until // other.period_ns + 1 if whole else ceil_div(until, other.period_ns)
+            terms.append((f"interference by {other.name}", min(jobs, most) * other.wcet_ns))
+    terms.append(("offset within busy period", -busy.arrival - task.jitter_ns))
+    return tuple(term for term in terms if term[1])
 
 
 def run(problem: Problem) -> Answer:
